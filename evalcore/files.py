@@ -16,19 +16,28 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_appending", "open_given", "open_input", "open_new", "open_raw", "replacing", "write_atomic"]
+__all__ = [
+    "open_appending",
+    "open_given",
+    "open_input",
+    "open_new",
+    "open_raw",
+    "open_unlinked",
+    "replacing",
+    "write_atomic",
+]
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A stream whose bytes become the file at ``path`` when the block ends well; else what is there stays as it is.
 
     They go to a new file next to it, under a random name, which is synced and renamed. Where ``path`` is a link, it is
-    the link that is replaced. Raises OSError.
+    the link that is replaced. ``mode`` is the file's, less the umask. Raises OSError.
     """
     partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        with partial.open("xb") as out:
+        with open(partial, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as out:
             yield out
             out.flush()
             # Synced before the rename: otherwise a crash can leave the new name with none of the bytes.
@@ -47,9 +56,9 @@ def _of_the_disk(error: OSError) -> bool:
     return error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Write a whole file or nothing (see `replacing`)."""
-    with replacing(path) as out:
+    with replacing(path, mode=mode) as out:
         out.write(data)
 
 
@@ -67,6 +76,11 @@ def open_appending(path: Path) -> FileIO:
 def open_input(path: str | os.PathLike[str]) -> BufferedReader:
     """The plain file at ``path``, or that a link there leads to. Raises OSError for anything else, and never waits."""
     return open(path, "rb", opener=_plain)
+
+
+def open_unlinked(path: str | os.PathLike[str]) -> BufferedReader:
+    """The plain file at ``path``. Raises OSError for anything else, and for a link."""
+    return open(path, "rb", opener=lambda name, flags: _plain(name, flags | os.O_NOFOLLOW))
 
 
 def open_given(path: str | os.PathLike[str]) -> BufferedReader:

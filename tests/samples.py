@@ -8,7 +8,10 @@ from typing import Any
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 
-__all__ = ["sampled"]
+__all__ = ["KEY", "sampled"]
+
+KEY = "0f" * 32
+"""The key of a made-up run's chunks."""
 
 
 def sampled(evaluator: str | Evaluator[Any, Any], folder: Path, records: int, seed: int = 1) -> Request:

@@ -9,7 +9,7 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
 from evalq.evalcore.model.packing import unpack
 from evalq.evalcore.model.span import read_span
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest
 
 __all__ = ["CHANGED", "UNREADABLE", "find", "read", "unpacked"]
 
@@ -17,9 +17,10 @@ CHANGED = "changed"
 UNREADABLE = "unreadable"
 
 
-def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path]) -> bytes | str:
+def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path], key: str) -> bytes | str:
     """The chunk's bytes, or why not: UNREADABLE (under no root) or CHANGED (there, but with other bytes).
 
+    ``key`` is that of the run.
     A path is relative to each root in turn; one that is absolute, climbs out, or leads out by a link is not there.
     """
     found = False
@@ -32,7 +33,7 @@ def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path]) -> bytes | 
             data = read_span(path, chunk.span)
         except OSError:  # another root may have the planned bytes under this path
             continue
-        if leaf_digest(data) == chunk.digest:
+        if chunk_digest(data, key) == chunk.digest:
             return data
     return CHANGED if found else UNREADABLE
 
@@ -54,10 +55,10 @@ def _inside(root: Path, relative: str) -> Path | None:
         return None
 
 
-def unpacked(blob: bytes, chunk: Chunk) -> bytes | str:
+def unpacked(blob: bytes, chunk: Chunk, key: str) -> bytes | str:
     """The bytes in ``blob``, or CHANGED when they are not the chunk's; never more than the chunk's length."""
     try:
         data = unpack(blob, chunk.end - chunk.start)
     except WireError:
         return CHANGED
-    return data if leaf_digest(data) == chunk.digest else CHANGED
+    return data if chunk_digest(data, key) == chunk.digest else CHANGED

@@ -27,7 +27,7 @@ class Span(msgspec.Struct, frozen=True):
     """One chunk: bytes ``start`` to ``end`` of an input, which begin on line ``first_line`` (1-based).
 
     ``records`` counts lines (JSONL) or rows (CSV), blank ones included; ``digest`` is that of the bytes, as
-    `evalq.evalcore.records.digests.leaf_digest` takes it.
+    `evalq.evalcore.records.digests.chunk_digest` takes it; empty where they are planned for no run.
     """
 
     start: int

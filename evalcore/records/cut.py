@@ -15,7 +15,7 @@ from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 from evalq.evalcore.records.scanning import Positions, QuoteFault, newlines_counter, raise_open, scan
@@ -36,7 +36,8 @@ class Cutter:
     `_columns`). Without it whoever cuts takes the header, or means the bytes as they are.
     ``size`` is the number of records in a chunk, or None for about BLOCK_BYTES a chunk, and more further on where
     records are long (a chunk never grows far beyond MAX_CHUNK_BYTES); ``limit`` stops after that many records. A cut
-    begun before goes on after its last span by ``resume_after``.
+    begun before goes on after its last span by ``resume_after``. ``key`` is that of the run that the spans are planned
+    for; without one, for whoever reads each span at once, they have no digest.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Cutter:
         *,
         size: int | None = None,
         limit: int | None = None,
+        key: str = "",
     ) -> None:
         self._stream = stream
         self._format: Format = fmt
         self._name = name
         self._size = size
         self._limit = limit
+        self._key = key
         self._sha256 = hashlib.sha256()
         # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
         self._buffer = bytearray(BLOCK_BYTES + BLOCK_BYTES // 16)  # a block, and the rest of a record before it
@@ -236,7 +239,7 @@ class Cutter:
             data = view[start:stop]
             # Two digests: that of the whole input, for the report, and the chunk's own, which workers check.
             self._sha256.update(data)
-            found = leaf_digest(data)
+            found = chunk_digest(data, self._key) if self._key else ""
             data.release()
         span = Span(self.position, self.position + length, self.line, records, found)
         self._at = stop
@@ -257,13 +260,21 @@ class Cutter:
             reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a quote never closed?"
             raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])
         self._compact()
-        if len(self._buffer) < self._end + BLOCK_BYTES:
+        # The buffer grows only when its room is full: at the end of a file it seldom has to.
+        room = min(BLOCK_BYTES, len(self._buffer) - self._end)
+        read = self._read(room)
+        if read == room < BLOCK_BYTES:
             self._buffer.extend(bytes(len(self._buffer)))
-        with memoryview(self._buffer) as view:
-            read = self._stream.readinto(view[self._end : self._end + BLOCK_BYTES])
+            read += self._read(BLOCK_BYTES - room)
         self._ended = not read
-        self._end += read
         self._newlines = None
+
+    def _read(self, most: int) -> int:
+        """Read so many bytes behind those that are there; returns how many there were."""
+        with memoryview(self._buffer) as view:
+            read = self._stream.readinto(view[self._end : self._end + most])
+        self._end += read
+        return read
 
     def _skip_bom(self) -> None:
         while self._left() < len(BOM) and not self._ended:

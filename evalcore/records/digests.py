@@ -1,28 +1,44 @@
-"""The digest of chunks and of their answers, which takes an eighth of the time of SHA-256.
-
-Whoever plans a chunk takes it, and whoever computes it once more; so do those who compute an answer and who collect it.
-It has to find other bytes than those that were meant: in a file that is cut off, half written or changed meanwhile, in
-an answer that is damaged or differs. It is no signature: see docs/decisions/0026-one-sha-256-a-byte.md.
+"""The digests of chunks and of their answers, which take an eighth of the time of SHA-256.
 
 Bytes are taken in leaves of LEAF_BYTES, the last one filled up with zeros. Of a leaf's 32-bit words w, little endian,
-there are two sums, w[0] k[0] + w[1] k[1] + ... modulo 2**64, each with 64-bit numbers k of its own. Were those drawn
-for the purpose, leaves that differ would have the same sums with a probability of 2**-66 at most (one equation leaves
-2**31 of the 2**64 values to the number of a word that differs; Lemire and Kaser 2014, Strongly universal string hashing
-is fast). They come from SHAKE-128, so the same bytes have the same digest everywhere. The digest is SHA-256 over
-the sums of all leaves and the number of bytes.
+there are two sums, w[0] k[0] + w[1] k[1] + ... modulo 2**64, each with 64-bit multipliers k of its own. Where those are
+drawn at random, two leaves that differ have the same sums with a probability of 2**-66 at most: of the multiplier of a
+word that differs, one equation leaves at most 2**31 of 2**64 values (Lemire and Kaser 2014, Strongly universal string
+hashing is fast). A digest is a hash over the sums of all leaves and the number of bytes.
+
+A chunk's digest is keyed by a secret of its run: whoever plans a chunk takes it, and whoever computes the chunk once
+more, to find other bytes than those planned, also those that somebody chose who does not know the key. That makes it a
+message authentication code (a universal hash, then a pseudorandom function: Wegman and Carter 1981). An answer's
+digest has multipliers that everybody knows: it finds damage, and two computations that differ. See
+docs/decisions/0027-chunk-digests-by-a-secret.md.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import secrets
 import struct
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from operator import mul
+from typing import NamedTuple
 
+from evalq.evalcore.errors import WireError
 from evalq.evalcore.native import compiled
 
-__all__ = ["LEAF_BYTES", "PLAIN_BYTES", "leaf_digest", "leaf_sums", "plainly", "quickly"]
+__all__ = [
+    "LEAF_BYTES",
+    "PLAIN_BYTES",
+    "checked_key",
+    "chunk_digest",
+    "leaf_digest",
+    "leaf_sums",
+    "new_key",
+    "plainly",
+    "public",
+    "quickly",
+]
 
 LEAF_BYTES = 2048
 PLAIN_BYTES = 512 << 10
@@ -32,37 +48,76 @@ _SUMS = 2
 _LEAF = struct.Struct(f"<{_WORDS}I")
 _BLOCK = 1024 * LEAF_BYTES
 _MODULUS = 1 << 64
+_MULTIPLIERS = _SUMS * _WORDS * 8
+_KEY_BYTES = 32
+_KEYS = 16
+"""Runs of which a process remembers the multipliers, 8 KiB each."""
 
 Buffer = bytes | bytearray | memoryview
 
 
-@cache
-def _key() -> bytes:
-    """The numbers of both sums, one after the other."""
-    return hashlib.shake_128(b"evalq leaf digest, 1").digest(_SUMS * _WORDS * 8)
+class _Secrets(NamedTuple):
+    """What a run's key is drawn out into: the multipliers, and the key of the hash over their sums."""
+
+    multipliers: bytes
+    outer: bytes
 
 
-def leaf_digest(data: Buffer) -> str:
-    """The digest of ``data``, hexadecimal."""
-    digest = hashlib.sha256(leaf_sums(data))
+def new_key() -> str:
+    """A key for the chunks of one run: 32 random bytes, hexadecimal."""
+    return secrets.token_hex(_KEY_BYTES)
+
+
+def checked_key(text: str) -> str:
+    """``text``, where it is a key as `new_key` makes them. Raises WireError, which does not show it."""
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise WireError("a run's key is not what evalq writes")
+    return text
+
+
+def chunk_digest(data: Buffer, key: str) -> str:
+    """The digest of a chunk's bytes in the run of this ``key``, hexadecimal. Raises WireError for what is no key."""
+    multipliers, outer = _drawn(key)
+    digest = hashlib.blake2b(leaf_sums(data, multipliers), digest_size=32, key=outer)
     digest.update(len(data).to_bytes(8, "little"))
     return digest.hexdigest()
 
 
-def leaf_sums(data: Buffer) -> bytes:
+def leaf_digest(data: Buffer) -> str:
+    """The digest of an answer's bytes, hexadecimal: the same in every run."""
+    digest = hashlib.sha256(leaf_sums(data, public()))
+    digest.update(len(data).to_bytes(8, "little"))
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=_KEYS)
+def _drawn(key: str) -> _Secrets:
+    known = bytes.fromhex(checked_key(key))
+    drawn = hashlib.shake_256(b"evalq chunk digest, 1" + known).digest(_MULTIPLIERS + _KEY_BYTES)
+    return _Secrets(drawn[:_MULTIPLIERS], drawn[_MULTIPLIERS:])
+
+
+@cache
+def public() -> bytes:
+    """The multipliers of both sums, one after the other, that need no key."""
+    return hashlib.shake_128(b"evalq leaf digest, 1").digest(_MULTIPLIERS)
+
+
+def leaf_sums(data: Buffer, multipliers: bytes) -> bytes:
     """The sums of each leaf in turn, little endian, in the fastest of three ways."""
     native = compiled()
     if native is not None:
-        found: bytes = native.leaf_sums(_key(), data)
+        found: bytes = native.leaf_sums(multipliers, data)
         return found
-    return quickly(data) if len(data) > PLAIN_BYTES or "numpy" in sys.modules else plainly(data)
+    numpy_pays = len(data) > PLAIN_BYTES or "numpy" in sys.modules
+    return quickly(data, multipliers) if numpy_pays else plainly(data, multipliers)
 
 
-def quickly(data: Buffer) -> bytes:
+def quickly(data: Buffer, multipliers: bytes) -> bytes:
     """The sums by numpy."""
     import numpy as np
 
-    key = np.frombuffer(_key(), "<u8").reshape(_SUMS, _WORDS).T.copy()
+    key = np.frombuffer(multipliers, "<u8").reshape(_SUMS, _WORDS).T.copy()
     found = []
     for start in range(0, len(data), _BLOCK):  # a block at a time, so that little memory is taken
         words = np.frombuffer(_filled(memoryview(data)[start : start + _BLOCK]), "<u4").reshape(-1, _WORDS)
@@ -70,9 +125,9 @@ def quickly(data: Buffer) -> bytes:
     return b"".join(found)
 
 
-def plainly(data: Buffer) -> bytes:
+def plainly(data: Buffer, multipliers: bytes) -> bytes:
     """The sums by Python alone."""
-    numbers = struct.unpack(f"<{_SUMS * _WORDS}Q", _key())
+    numbers = struct.unpack(f"<{_SUMS * _WORDS}Q", multipliers)
     keys = [numbers[at : at + _WORDS] for at in range(0, len(numbers), _WORDS)]
     leaves = _LEAF.iter_unpack(_filled(memoryview(data)))
     sums = (sum(map(mul, leaf, key)) % _MODULUS for leaf in leaves for key in keys)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalq.evalcore.errors import Driven, Finished
+from evalq.evalcore.errors import Driven, Finished, StorageError
 from evalq.producer.folder.job import Job, RunExistsError
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.command_line import command_line
@@ -35,11 +35,19 @@ def begin_or_join(
             begun = begin()
             with _resumable(begun.folder, place):
                 if command:
-                    begun.folder.note(command=command_line())
+                    _note_command(begun.folder, place)
                 return _see_through(begun, place, reporter, detach=detach)
         except RunExistsError as earlier:
             with contextlib.suppress(FileNotFoundError):
                 return _join(RunFolder(earlier.path), place, reporter, detach=detach)
+
+
+def _note_command(folder: RunFolder, place: Backend) -> None:
+    """Say in run.json which command it was. Raises StorageError where there is no room for that."""
+    try:
+        folder.note(command=command_line())
+    except OSError as error:
+        raise StorageError.of(error, folder.path, f"resume with: {place.resume(folder)}") from error
 
 
 @contextlib.contextmanager

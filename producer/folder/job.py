@@ -21,10 +21,12 @@ from evalq.evalcore.errors import ConfigError, EvalqError, InputError, StorageEr
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.evalcore.model.manifest import Header, PlannedInput
+from evalq.evalcore.records.digests import checked_key
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
 from evalq.evalcore.records.opened import opened
 from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalq.evalcore.version import code_version
+from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id, once_run_id
@@ -67,13 +69,15 @@ class Job:
     """Everything needed to start a run or resume it."""
 
     def __init__(
-        self, header: Header, folder: RunFolder, sources: list[Source], request: Request, manifest: Manifest
+        self, header: Header, folder: RunFolder, sources: list[Source], request: Request, manifest: Manifest, key: str
     ) -> None:
+        """``key``: that of its chunks' digests, as it is kept in ``folder``."""
         self.header = header
         self.folder = folder
         self.sources = sources
         self.request = request
         self.manifest = manifest
+        self.key = key
         self.evaluator: Evaluator[Any, Any] = registry.get(header.evaluator)
         self.params: Params = validate(self.evaluator.Params, header.params, str(folder.path / "manifest"))
 
@@ -138,7 +142,7 @@ class Job:
             columns = [_columns(source, evaluator) for source in plain]
             sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
             header = _header(run, evaluator, params, sources, columns, asked)
-            manifest, begun = Manifest(folder), folder.begun
+            manifest, begun, key = Manifest(folder), folder.begun, keep_key(folder)
             if not begun:  # run.json is the last, and makes it a run; where it is one, the manifest ends its calls
                 manifest.start(header)
             folder.note(
@@ -157,7 +161,7 @@ class Job:
                 manifest.start(header)
         except OSError as error:
             raise _unusable(error, folder, found) from error
-        return cls(header, folder, sources, request, manifest)
+        return cls(header, folder, sources, request, manifest, key)
 
     @classmethod
     def load(cls, folder: RunFolder) -> Job:
@@ -175,7 +179,20 @@ class Job:
                 f"{folder.path}: the run was begun by evalq code {header.code_version}, this is {code_version()}; "
                 "answers of different code are never mixed: resume with that version, or start a new run"
             )
-        return cls(header, folder, info.sources, info.request, manifest)
+        return cls(header, folder, info.sources, info.request, manifest, read_key(folder))
+
+    def adopt(self, key: str) -> None:
+        """Plan by the ``key`` under which another folder has begun this very run.
+
+        Raises ConfigError where chunks are planned already. Until then nothing depends on which key it is.
+        """
+        if self.manifest.chunks or self.manifest.seal is not None:
+            raise ConfigError(
+                f"{self.folder.place}: run {self.run} is in the ledger as begun in another folder, and chunks are "
+                "planned here, too, under another key: resume it in that folder, or remove this one and give its "
+                "command again"
+            )
+        self.key = keep_key(self.folder, checked_key(key))
 
 
 def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Header:

@@ -10,7 +10,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.append import AppendedFile, whole_lines
@@ -60,6 +60,12 @@ def resumable_by(folder: RunFolder) -> str:
     if header is None or header.code_version == code_version():
         return ""
     return f"it was begun by evalq code {header.code_version}, this is {code_version()}: resume it with that version"
+
+
+def _undigested(chunk: Chunk) -> dict[str, Json]:
+    plain: dict[str, Json] = msgspec.to_builtins(chunk)
+    del plain["digest"]
+    return plain
 
 
 class Manifest:
@@ -132,8 +138,10 @@ class Manifest:
         self._file.append(piece)
 
     def document(self, header: Header) -> Iterator[bytes]:
-        """manifest.json, a piece at a time: the whole plan as one canonical JSON document."""
+        """manifest.json, a piece at a time: the whole plan as one canonical JSON document, but for the chunks' digests,
+        which say nothing without the run's key.
+        """
         yield b'{"chunks":['
         for chunk in self.chunks:
-            yield (b"," if chunk.seq else b"") + _canonical(chunk)
+            yield (b"," if chunk.seq else b"") + canonical_json(_undigested(chunk))
         yield b'],"header":' + _canonical(header) + b',"seal":' + _canonical(self.seal) + b"}\n"

@@ -17,6 +17,7 @@ __all__ = [
     "JOINED",
     "JOURNAL",
     "KEPT",
+    "KEY",
     "MANIFEST",
     "OUTPUTS",
     "PROMPTS",
@@ -31,6 +32,7 @@ INFO = "run.json"
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"
 KEPT = "parts.kept"
+KEY = "chunks.key"
 RECORDS = "records.jsonl"
 HEAD = "sweep.json"
 ASKED = "asked.json"
@@ -48,7 +50,7 @@ DRIVER = "driver"
 JOINED = "judged.jsonl"
 """The outputs with what was said of them."""
 _SWEPT = (HEAD, ASKED, PROMPTS, CALLS, OUTPUTS, DRIVER, RECORDED, FURTHER, JOINED, "answers")
-_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, *_SWEPT, "spool")
+_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, KEY, *_SWEPT, "spool")
 _UNFINISHED = frozenset({*_RUNNING, LOCK, CANCEL, WAIT})
 
 

@@ -1,8 +1,9 @@
 """The run folder: everything a run needs to be resumed, and at its end everything that is shown of it.
 
 While a run goes: `run.json` (what was asked, how it stands), `manifest.jsonl` (header, chunks, seal, a line each),
-`parts.journal` (answers in chunk order) and `records.jsonl.partial`. When it is done these become manifest.json,
-report.json, results.yaml, report.md, report.html and records.jsonl, each written under another name first and renamed.
+`chunks.key` (the secret of the chunks' digests), `parts.journal` (answers in chunk order) and `records.jsonl.partial`.
+When it is done these become manifest.json, report.json, results.yaml, report.md, report.html and records.jsonl, each
+written under another name first and renamed.
 A run with dead records keeps its working files, so that a retry computes no more than their chunks.
 """
 
@@ -26,7 +27,17 @@ from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.evalcore.naming import is_text
 from evalq.producer.folder.info import SCHEMA, RunInfo, info_of
 from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder, saying
-from evalq.producer.folder.names import HEAD, INFO, JOURNAL, KEPT, MANIFEST, RECORDS, is_unfinished, remove_unfinished
+from evalq.producer.folder.names import (
+    HEAD,
+    INFO,
+    JOURNAL,
+    KEPT,
+    KEY,
+    MANIFEST,
+    RECORDS,
+    is_unfinished,
+    remove_unfinished,
+)
 from evalq.producer.folder.staging import (
     clean_up,
     make_locked,
@@ -259,7 +270,7 @@ class RunFolder:
 
     def drop_working_files(self) -> None:
         """Remove what only an unfinished run needs; its lock goes when it is let go."""
-        for name in (MANIFEST, JOURNAL, KEPT, RECORDS + ".partial"):
+        for name in (MANIFEST, JOURNAL, KEPT, KEY, RECORDS + ".partial"):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.spool, ignore_errors=True)
 

@@ -9,7 +9,7 @@ from evalq.evalcore.contract.partial import Partial, encode
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.model.manifest import Chunk
 from evalq.evalcore.model.span import place
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.sources import read_source
 from evalq.producer.monitor.progress import RunStatus, Watcher
@@ -37,7 +37,7 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
 def read(job: Job, chunk: Chunk) -> bytes:
     """The chunk's bytes as this producer reads them. Raises InputChanged."""
     data = read_source(job.sources[chunk.input], chunk.span)
-    if leaf_digest(data) != chunk.digest:
+    if chunk_digest(data, job.key) != chunk.digest:
         where = place(job.sources[chunk.input].name, chunk.first_line, chunk.members, chunk.first_line)
         reason = "not the bytes that were planned"
         raise InputChanged("an input changed while the run was reading it", [(where, reason)])

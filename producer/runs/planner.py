@@ -66,7 +66,8 @@ class Planner:
     def _cutter(self, index: int, stream: BufferedIOBase, left: int | None) -> Cutter:
         job, source = self._job, self._job.sources[index]
         records, header = job.evaluator.records, job.header
-        cutter = Cutter(stream, records.format, source.name, records.columns, size=header.chunk_size, limit=left)
+        how = {"size": header.chunk_size, "limit": left}
+        cutter = Cutter(stream, records.format, source.name, records.columns, **how, key=job.key)
         if cutter.columns != header.inputs[index].columns:
             raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
         return cutter

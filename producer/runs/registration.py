@@ -10,6 +10,7 @@ from evalq.producer.folder.job import Job
 from evalq.producer.folder.names import HEAD
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import Planner, ToldPlan
+from evalq.workers.ledger.ownership import OtherKey
 from evalq.workers.ledger.progress import Progress
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.identity import is_gone
@@ -73,7 +74,12 @@ class Registration:
 
     def lost(self, progress: Progress) -> bool:
         """Whether the server came back with an older state than it had, or has lost some of it."""
-        return progress.epoch < self.epoch or progress.committed < self._collector.held or self.plan.lost(progress)
+        return (
+            progress.epoch < self.epoch
+            or not progress.keyed
+            or progress.committed < self._collector.held
+            or self.plan.lost(progress)
+        )
 
     def conclude(self) -> Progress:
         """Close the run; where the server has meanwhile lost some of it, tell it again first."""
@@ -92,10 +98,20 @@ class Registration:
         gone = before if is_gone(before) else ""
         while True:
             try:
-                return self._ledger.open(self._job.header, epoch, had=self.epoch, gone=gone, fresh=fresh)
+                return self._open(epoch, gone, fresh=fresh)
             except Finished:
                 raise
             except Driven as other:
                 if other.by != before or time.monotonic() > deadline:
                     raise
                 time.sleep(_AGAIN_SECONDS)
+
+    def _open(self, epoch: int, gone: str, *, fresh: bool) -> int:
+        """Open the run under this job's key; where another folder has begun it, under that one's."""
+        while True:
+            try:
+                return self._ledger.open(
+                    self._job.header, epoch, had=self.epoch, gone=gone, fresh=fresh, key=self._job.key
+                )
+            except OtherKey as other:
+                self._job.adopt(other.key)

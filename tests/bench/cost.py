@@ -21,7 +21,7 @@ from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.native import way
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest, new_key
 from tests.bench.throughput import make_rows
 
 STEPS = ("plan", "read and check", "evaluate", "pack", "unpack", "merge", "write", "report")
@@ -45,15 +45,15 @@ class Clock:
 
 def run(path: Path, scratch: Path) -> dict[str, float]:
     """One run of all steps."""
-    clock, fold = Clock(), Fold(evaluator, PARAMS, 1)
+    clock, fold, key = Clock(), Fold(evaluator, PARAMS, 1), new_key()
     with clock.step("plan"), path.open("rb") as stream:
-        cutter = Cutter(stream, "csv", path.name, evaluator.records.columns)
+        cutter = Cutter(stream, "csv", path.name, evaluator.records.columns, key=key)
         spans = list(cutter.spans())
     with (scratch / "lines").open("wb") as out:
         for span in spans:
             with clock.step("read and check"):
                 data = read_span(path, span)
-                assert leaf_digest(data) == span.digest
+                assert chunk_digest(data, key) == span.digest
             with clock.step("evaluate"):
                 outcome = evaluator.evaluate(Batch(path.name, span.first_line, data, cutter.columns), PARAMS)
             with clock.step("pack"):

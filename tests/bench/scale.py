@@ -25,6 +25,7 @@ from tests.bench.costs import Costs, cpu_seconds, fleet_stage, measure
 from tests.bench.fleet_model import Model, Simulated, simulate
 from tests.bench.throughput import make_rows
 from tests.integration.harness import running_server
+from tests.samples import KEY
 
 __all__ = ["fitted", "main"]
 
@@ -65,7 +66,7 @@ def server_costs(folder: Path) -> tuple[float, float, float]:
         client = connect(server.url, settings)
         ledger, register = RunLedger(client, settings), Heartbeats(client)
         header = Header("scale", "planagent", "1", code_version(), {}, ())
-        epoch = ledger.open(header, 1)
+        epoch = ledger.open(header, 1, key=KEY)
         chunks = [Chunk(seq, 0, seq, seq + 1, seq + 1, 1, f"{seq:064x}") for seq in range(2_000)]
         ledger.append("scale", chunks, 0)
 

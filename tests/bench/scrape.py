@@ -29,7 +29,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.watcher import Watch
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from tests.samples import sampled
+from tests.samples import KEY, sampled
 
 SUITES = 8
 
@@ -57,7 +57,7 @@ def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
             f"run-{number}", name, "1", "c", {}, (PlannedInput("x", "x", "x"),), suite=f"s{number % SUITES}"
         )
         chunks = [Chunk(seq, 0, seq, seq + 1, seq + 1, 1, "0" * 64) for seq in range(4 if number < runs else 64)]
-        ledger.open(header, 1)
+        ledger.open(header, 1, key=KEY)
         ledger.append(header.run, chunks, 0, Seal(len(chunks), ("s",)))
         ledger.take(header.run)
         if number >= runs:

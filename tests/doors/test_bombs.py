@@ -20,12 +20,12 @@ from evalq.evalcore.contract.partial import MAX_PARTIAL_BYTES, Partial, decode
 from evalq.evalcore.errors import ConfigError, InputError, WireError
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.manifest import Chunk
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest, leaf_digest
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.inputs import CHANGED, unpacked
 from evalq.workers.settings import load_settings
 from tests.integration.harness import EVALQ, clean_environment, evalq
-from tests.samples import sampled
+from tests.samples import KEY, sampled
 
 MEBI = 1 << 20
 LIMITED = 600 * MEBI
@@ -97,7 +97,7 @@ def test_what_unpacks_below_the_limit_is_taken(tmp_path: Path) -> None:
 
 
 def _chunk(data: bytes) -> Chunk:
-    return Chunk(0, 0, 0, len(data), 1, 1, leaf_digest(data))
+    return Chunk(0, 0, 0, len(data), 1, 1, chunk_digest(data, KEY))
 
 
 def test_a_bomb_for_a_blob() -> None:
@@ -105,11 +105,11 @@ def test_a_bomb_for_a_blob() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     bomb = zstandard.ZstdCompressor().compress(bytes(512 * MEBI))
     after_making = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert unpacked(bomb, _chunk(b"x" * 100)) == CHANGED
+    assert unpacked(bomb, _chunk(b"x" * 100), KEY) == CHANGED
     silent = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 100)
-    assert unpacked(silent, _chunk(b"x" * 100)) == CHANGED, "evalq writes the size"
+    assert unpacked(silent, _chunk(b"x" * 100), KEY) == CHANGED, "evalq writes the size"
     lying = bytearray(zstandard.ZstdCompressor().compress(bytes(300 * MEBI)))
-    assert unpacked(bytes(lying), _chunk(bytes(10))) == CHANGED
+    assert unpacked(bytes(lying), _chunk(bytes(10)), KEY) == CHANGED
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss <= max(before, after_making) + 350_000
 
 

@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 from tests.doors.intruder import LoggedWorker, logged_worker
 from tests.integration.harness import Server, evalq, running_server, wait_until
+from tests.samples import KEY
 
 LINE = b'{"turn": 1, "agent": "secret-agent", "decision": "join", "resources": {"stone": 3}}\n'
 
@@ -73,8 +74,8 @@ class Forger:
             inputs=(PlannedInput(name="x", given="x", path=path),),
         )
         made = msgspec.structs.replace(made, **header)
-        planned = Chunk(0, 0, 0, len(LINE), 1, 1, leaf_digest(LINE))
-        self.ledger.open(made, 1)
+        planned = Chunk(0, 0, 0, len(LINE), 1, 1, chunk_digest(LINE, KEY))
+        self.ledger.open(made, 1, key=KEY)
         self.ledger.append(name, [planned], 0, Seal(1, ("0" * 64,)))
         forged = msgspec.to_builtins(planned) | (chunk or {})
         self._server.client.lset(f"evalq:run:{{{name}}}:chunks", 0, msgspec.json.encode(forged))

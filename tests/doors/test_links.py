@@ -73,7 +73,7 @@ def test_a_run_is_resumed_through_no_link(here: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["manifest.jsonl", "parts.journal", "run.lock"])
+@pytest.mark.parametrize("name", ["manifest.jsonl", "parts.journal", "run.lock", "chunks.key"])
 def test_a_working_file_that_is_a_link_is_refused(here: Path, name: str) -> None:
     """What a run appends to must be its own file: exit 3 and the file's name, and the link's end is as it was."""
     folder = begun(here).path

@@ -37,7 +37,7 @@ from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, from_wire, to_wire
 from evalq.evalcore.model.span import BOM, Format
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest, leaf_digest
 from evalq.evalcore.records.inputs import Source, read_columns
 from evalq.evalcore.records.spool import spool
 from evalq.producer.folder.journal import Journal
@@ -50,7 +50,7 @@ from evalq.producer.importing.writing import write
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.broker.message import MAX_HINT_BYTES, read_hint
 from evalq.workers.settings import load_settings
-from tests.samples import sampled
+from tests.samples import KEY, sampled
 
 __all__ = ["HARNESSES", "seeds"]
 
@@ -85,12 +85,12 @@ def _cut(data: bytes, fmt: Format) -> None:
     """Spans cover the input without gap or overlap, whatever the chunk size."""
     with _documented(InputError):
         for size in (None, 1, 3):
-            cutter = Cutter(io.BytesIO(data), fmt, "x", size=size)
+            cutter = Cutter(io.BytesIO(data), fmt, "x", size=size, key=KEY)
             start = len(cutter.header()) if fmt == "csv" else 0
             spans = list(cutter.spans())
             assert not spans or spans[-1].end == len(data)
             assert all(a.end == b.start for a, b in pairwise(spans))
-            assert all(leaf_digest(data[s.start : s.end]) == s.digest for s in spans)
+            assert all(chunk_digest(data[s.start : s.end], KEY) == s.digest for s in spans)
             assert start <= len(data)
 
 

@@ -49,6 +49,7 @@ class RunKeys(NamedTuple):
     """The keys of one run, as `of` makes them. By chunk number where nothing else is said."""
 
     meta: str  # header, epoch, state, driver and counters
+    key: str  # the secret of the chunks' digests: not for those who may only read how a run stands
     chunks: str  # the plan: a list of entries
     digests: str  # of committed chunks: the authority on their answers
     parts: str  # answers that their driver has not collected

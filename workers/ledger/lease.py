@@ -11,7 +11,7 @@ __all__ = ["Headers", "Lease"]
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The answer to a claim, and what it comes with.
+    """The answer to a claim, and what it comes with: ``key`` is that of the run's chunk digests.
 
     ``attempts`` counts processes that died with the chunk, ``losses`` whole workers; ``waited`` is the seconds since
     it was first published; ``code`` is the run's code version where that is not the worker's.
@@ -20,6 +20,7 @@ class Lease(msgspec.Struct, frozen=True):
     status: Claimed
     chunk: Chunk | None = None
     header: Header | None = None
+    key: str = ""
     blob: bytes | None = None
     attempts: int = 0
     losses: int = 0

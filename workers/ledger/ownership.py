@@ -12,10 +12,18 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
 from evalq.workers.ledger.scripts import RUNS, STEP, Scripts
 
-__all__ = ["OTHER", "Driving"]
+__all__ = ["OTHER", "Driving", "OtherKey"]
 
 OTHER = "other"
 """What suites beyond ``max_suites`` are counted as."""
+
+
+class OtherKey(Exception):
+    """The run is in the ledger under another ``key`` than the one that it was to be opened with."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("a run is in the ledger under another key")
+        self.key = key
 
 
 class Driving(Scripts):
@@ -23,21 +31,26 @@ class Driving(Scripts):
 
     family = RUNS
 
-    def open(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False) -> int:
-        """Write a run's header and become its driver, in an epoch of its own: at least ``epoch``, and higher than any
-        before, which reopens the run. Returns the epoch in force (without a token a lower one changes nothing).
+    def open(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False, key: str) -> int:
+        """Write a run's header and the ``key`` of its chunks, and become its driver, in an epoch of its own: at least
+        ``epoch``, and higher than any before, which reopens the run. Returns the epoch in force (without a token a
+        lower one changes nothing).
 
         ``had`` is the epoch in which this driver had the run before: a server that knows a lower one came back older
         than it was. ``gone`` is the token of a driver that is known to be no more. ``fresh``: this driver has nothing
         of the run, and would compute all of a finished one again. Raises ConfigError for another run under
-        this id, Driven while somebody else drives it, and Finished for a ``fresh`` one where its report is there.
+        this id, Driven while somebody else drives it, Finished for a ``fresh`` one where its report is there, and
+        OtherKey for one that another folder has begun.
         """
         wire, counted = to_wire(header), (header.evaluator, header.suite, self.settings.max_suites, OTHER)
-        facts = (header.code_version, header.queue, int(self.settings.driver_seconds * 1000), had, gone, int(fresh))
+        silence = int(self.settings.driver_seconds * 1000)
+        facts = (header.code_version, header.queue, silence, had, gone, int(fresh), key)
         while True:
             status, found = self.step("open", header.run, header.run, wire, epoch, *counted, *facts)
             if status == b"open":
                 return int(found)
+            if status == b"keyed":
+                raise OtherKey(found.decode("ascii", "replace"))
             there = from_wire(found, Header)
             # The script never says that equal bytes differ: fail here, since trying again would loop for ever.
             if found == wire or not same_run(there, header):

@@ -13,6 +13,7 @@ import redis
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
+from evalq.evalcore.records.digests import checked_key
 from evalq.workers.ledger.answers import Claimed, Committed, answer_of
 from evalq.workers.ledger.histograms import counters
 from evalq.workers.ledger.keys import SHARED, RunKeys
@@ -103,11 +104,12 @@ class RunLedger(Driving):
             return Lease(name, code=rest[0].decode())
         if name != "leased":
             return Lease(name)
-        chunk, header_id, header, blob, attempts, losses, waited = rest
+        chunk, header_id, header, key, blob, attempts, losses, waited = rest
         return Lease(
             name,
             from_wire(chunk, Chunk),
             self._headers.read(run, header_id.decode(), header),
+            checked_key(key.decode("ascii", "replace")),
             blob,
             int(attempts),
             int(losses),

@@ -141,7 +141,10 @@ class ChunkRunner:
         evaluator = self._evaluator(lease, header.evaluator)
         began = time.monotonic()
         planned = header.inputs[chunk.input]
-        data = reading.unpacked(lease.blob, chunk) if lease.blob else reading.read(planned, chunk, self._roots)
+        if lease.blob:
+            data = reading.unpacked(lease.blob, chunk, lease.key)
+        else:
+            data = reading.read(planned, chunk, self._roots, lease.key)
         if isinstance(data, str):
             # Refused first: a producer that attends the run sends the bytes, and then nothing has failed.
             self._ledger.refuse(header.run, chunk.seq, epoch, data)

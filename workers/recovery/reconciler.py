@@ -21,7 +21,7 @@ from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.keys import SHARED
-from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.progress import Look, Progress
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge
 
@@ -77,9 +77,8 @@ class Reconciler:
         look = self._ledger.look(header.run, attending=attending)
         if look.progress.state != "open":
             return look
-        if look.progress.chunks < look.progress.planned and not attending and not look.driver:
-            reason = f"the server lost {look.progress.planned - look.progress.chunks} of its chunks: resume it"
-            self._ledger.close(header.run, "failed", reason)
+        if (missing := _missing(look.progress)) and not attending and not look.driver:
+            self._ledger.close(header.run, "failed", f"the server lost {missing}: resume it")
             return look
         if look.progress.failures or look.refused or look.unserved:
             look = self._judged(header, look)
@@ -152,3 +151,10 @@ class Reconciler:
             offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
             self._broker.publish(header.queue, run, look.progress.epoch, offered)
         return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)
+
+
+def _missing(progress: Progress) -> str:
+    """What the server has lost of a plan that its workers cannot do without; empty for nothing."""
+    if progress.chunks < progress.planned:
+        return f"{progress.planned - progress.chunks} of its chunks"
+    return "" if progress.keyed or progress.complete else "the key of its chunks"

@@ -21,9 +21,11 @@ from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.model.packing import pack
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.digests import new_key
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
+from evalq.workers.ledger.ownership import OtherKey
 from evalq.workers.ledger.progress import REPORT_TRIES
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepLook
@@ -166,12 +168,10 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
 
     False where the run was removed meanwhile.
     """
-    evaluator = registry.get(header.evaluator)
-    ledger.open(header, 1)
-    count = 0
+    evaluator, key, count = registry.get(header.evaluator), _opened(header, ledger), 0
     with outputs.open("rb") as stream:
         records, name = evaluator.records, header.inputs[0].name
-        cutter = Cutter(stream, records.format, name, records.columns, size=header.chunk_size)
+        cutter = Cutter(stream, records.format, name, records.columns, size=header.chunk_size, key=key)
         for span in cutter.spans():
             if ledger.append(header.run, [Chunk.of(count, 0, span)], count) <= count:
                 return False
@@ -179,3 +179,14 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
             ledger.supply(header.run, count, pack(read_span(str(outputs), span)), publish=False)
             count += 1
     return ledger.append(header.run, [], count, Seal(count, (cutter.sha256,))) == count
+
+
+def _opened(header: Header, ledger: RunLedger) -> str:
+    """Open a run; returns the key of its chunks: that of whoever opened it before, or a new one."""
+    key = new_key()
+    while True:
+        try:
+            ledger.open(header, 1, key=key)
+            return key
+        except OtherKey as other:
+            key = other.key

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.model.span import BOM, Format, Span
 from evalq.evalcore.records import cut
 from evalq.evalcore.records.cut import Cutter
+from tests.samples import KEY
 
 __all__ = ["Known", "csv_files", "cut_up", "jsonl_files", "sha256"]
 
@@ -90,7 +91,7 @@ def cut_up(
 ) -> tuple[bytes, list[Span], Cutter]:
     """Header, spans and used-up cutter of ``data``, read ``block`` bytes at a time, going on after ``after``."""
     with mock.patch.object(cut, "BLOCK_BYTES", block):
-        cutter = Cutter(io.BytesIO(data), fmt, "t", size=size, limit=limit)
+        cutter = Cutter(io.BytesIO(data), fmt, "t", size=size, limit=limit, key=KEY)
         header = cutter.header() if fmt == "csv" else b""
         cutter.resume_after(after)
         return header, list(cutter.spans()), cutter

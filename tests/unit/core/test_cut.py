@@ -17,8 +17,9 @@ from evalq.evalcore.model.span import BOM, Format, Span, read_span
 from evalq.evalcore.records import cut
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.scanning import record_ends
+from tests.samples import KEY
 from tests.unit.core.tables import Known, csv_files, cut_up, jsonl_files, sha256
 
 BLOCKS = st.integers(1, 12) | st.just(1 << 16)
@@ -46,7 +47,7 @@ def assert_exact(known: Known, spans: list[Span], cutter: Cutter) -> None:
     for span in spans:
         assert span.records > 0
         assert span.first_line == lines[done]
-        assert span.digest == leaf_digest(known.data[span.start : span.end])
+        assert span.digest == chunk_digest(known.data[span.start : span.end], KEY)
         done += span.records
     assert done == cutter.records == len(lines)
     assert cutter.sha256 == sha256(known.data)
@@ -196,11 +197,11 @@ def test_a_span_is_read_back_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(BOM + b'h\nabc\n"d\ne"\nf')
     with path.open("rb") as stream:
-        cutter = Cutter(stream, "csv", "t", size=1)
+        cutter = Cutter(stream, "csv", "t", size=1, key=KEY)
         cutter.header()
         spans = list(cutter.spans())
     assert [read_span(path, span) for span in spans] == [b"abc\n", b'"d\ne"\n', b"f"]
-    assert all(leaf_digest(read_span(path, span)) == span.digest for span in spans)
+    assert all(chunk_digest(read_span(path, span), KEY) == span.digest for span in spans)
     path.write_bytes(b"abc\nd")
     assert read_span(path, Span(4, 8, 2, 1, "")) == b"d"
 

@@ -18,6 +18,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
+from tests.samples import KEY
 from tests.unit.workers.test_drift_ledger import a_run
 
 SETTINGS = Settings(max_suites=20, max_series=50, histories=30, history_runs=10)
@@ -41,7 +42,7 @@ def full(server: Server) -> Server:
     for number in range(2_000):
         header = Header(f"r{number}", "vs", "1", "code", {}, (PlannedInput("x", "x", "x"),), suite=f"s{number}")
         chunk = Chunk(0, 0, 0, 10, 1, 3, "0" * 64)
-        ledger.open(header, 1)
+        ledger.open(header, 1, key=KEY)
         ledger.append(header.run, [chunk], 0, Seal(1, ("s",)))
         ledger.commit(header, chunk, 1, Partial("a" * 64, b"part"), took={"chunk_duration": 0.1})
     for number in range(100):
@@ -71,7 +72,7 @@ def test_a_suite_keeps_its_counter_once_it_has_one(full: Server) -> None:
     before = {s.labels["suite"]: s.value for s in _scrape(full)["evalq_records_submitted"]}
     ledger = RunLedger(full.client, SETTINGS)
     for run, suite in (("again-1", "s3"), ("again-2", "s1999")):
-        ledger.open(Header(run, "vs", "1", "code", {}, (PlannedInput("x", "x", "x"),), suite=suite), 1)
+        ledger.open(Header(run, "vs", "1", "code", {}, (PlannedInput("x", "x", "x"),), suite=suite), 1, key=KEY)
         ledger.append(run, [Chunk(0, 0, 0, 10, 1, 3, "0" * 64)], 0)
     after = {s.labels["suite"]: s.value for s in _scrape(full)["evalq_records_submitted"]}
     assert {name: after[name] - before[name] for name in after if after[name] != before[name]} == {"s3": 3, "other": 3}

@@ -121,7 +121,7 @@ def test_a_kill_at_any_call_of_the_file_system_blocks_no_key(data: Path, *, ther
         assert _in_child(again) == 0, f"blocked after a kill at call {number}"
         assert {path.name for path in runs.iterdir()} == {"run"}
         names = {path.name for path in (runs / "run").iterdir()}
-        assert names == {"run.json", "manifest.jsonl", "spool", "run.lock"}
+        assert names == {"run.json", "manifest.jsonl", "chunks.key", "spool", "run.lock"}
         shutil.rmtree(runs)
         kept.add(str(code))
         if code == 0:

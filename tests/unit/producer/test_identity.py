@@ -92,7 +92,7 @@ def test_another_header_under_one_id_is_refused_with_what_differs(
     job = stage.job("one", chunk_size=10)
     if isinstance(value, dict):
         value = job.header.params | value
-    stage.ledger.open(msgspec.structs.replace(job.header, **{field: value}), 1)
+    stage.ledger.open(msgspec.structs.replace(job.header, **{field: value}), 1, key=job.key)
     before = stage.server.client.hgetall(stage.key(job.run, "meta"))
     with pytest.raises(ConfigError, match=said):
         stage.driver(job, "a 1 a").drive()
@@ -124,8 +124,8 @@ def test_where_a_run_lies_makes_it_no_other(stage: Stage) -> None:
     job = stage.job("one", chunk_size=10)
     inputs = tuple(msgspec.structs.replace(planned, path="elsewhere/rows.csv") for planned in job.header.inputs)
     there = msgspec.structs.replace(job.header, inputs=inputs)
-    stage.ledger.open(there, 1)
-    assert stage.ledger.open(msgspec.structs.replace(job.header, priority="interactive"), 2) == 2
+    stage.ledger.open(there, 1, key=job.key)
+    assert stage.ledger.open(msgspec.structs.replace(job.header, priority="interactive"), 2, key=job.key) == 2
     assert stage.ledger.header(job.run) == there
 
 
@@ -154,7 +154,7 @@ def test_a_worker_leaves_runs_of_other_code_alone(stage: Stage, caplog: pytest.L
     job = stage.job("one", chunk_size=10)
     run = stage.driver(job, "a 1 a")
     other = msgspec.structs.replace(job.header, code_version="0" * 12)
-    run.ledger.open(other, 1)
+    run.ledger.open(other, 1, key=job.key)
     chunks = list(Planner(job).chunks())
     run.ledger.append(job.run, chunks, 0)
     assert stage.worker.evaluate(job.run, 0, 1) == "other"

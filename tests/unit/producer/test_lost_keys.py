@@ -16,8 +16,8 @@ from tests.unit.producer.stage import Stage
 
 HOUR_MS = 3_600_000
 PARTS = (
-    "meta", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent", "final",
-    "failures",
+    "meta", "key", "chunks", "digests", "parts", "flight", "leases", "notes", "refused", "blobs", "aside", "sent",
+    "final", "failures",
 )  # fmt: skip
 
 
@@ -56,10 +56,10 @@ def test_a_run_that_is_computed_is_on_the_list(stage: Stage) -> None:
     """The list of runs vanishes: a look of the driver, or a claim of a worker, puts the run on it again."""
     job = stage.job("one", chunk_size=10)
     driver = RunLedger(stage.server.client, stage.settings, "host-a 11 aa")
-    driver.open(job.header, 1)
+    driver.open(job.header, 1, key=job.key)
     for step in (
         lambda: driver.look(job.run, attending=True),
-        lambda: driver.open(job.header, 2),
+        lambda: driver.open(job.header, 2, key=job.key),
     ):
         stage.server.client.delete("evalq:runs")
         assert driver.runs() == {}

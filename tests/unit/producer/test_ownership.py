@@ -119,7 +119,7 @@ STEPS: dict[str, Callable[[RunLedger, Any], object]] = {
     "reopen": lambda ledger, job: ledger.reopen(job.run, [(0, 10, 0)]),
     "close": lambda ledger, job: ledger.close(job.run, "cancelled"),
     "look": lambda ledger, job: ledger.look(job.run, attending=True),
-    "open": lambda ledger, job: ledger.open(job.header, 9),
+    "open": lambda ledger, job: ledger.open(job.header, 9, key=job.key),
 }
 
 
@@ -167,7 +167,7 @@ def test_handing_over_makes_room_at_once(stage: Stage, how: str) -> None:
         stage.launch(first)
         first.driver.hand_over.detach()
     else:
-        first.ledger.open(one.header, 1)
+        first.ledger.open(one.header, 1, key=one.key)
     if how == "pause":
         assert first.ledger.close(one.run, "paused") == "paused"
     if how == "hand over":
@@ -238,16 +238,16 @@ def test_a_clock_that_is_set_back_keeps_no_dead_driver(server: Server, tmp_path:
     """A last step in the future counts as now: silence is waited out from there, not from the hour that comes."""
     brief = Stage(server, tmp_path, driver_seconds=0.2)
     one, two = _jobs(brief, "one", "two")
-    RunLedger(server.client, brief.settings, "host-a 11 aa").open(one.header, 1)
+    RunLedger(server.client, brief.settings, "host-a 11 aa").open(one.header, 1, key=one.key)
     ahead = server.client.time()[0] * 1000 + 3_600_000
     server.client.hset(brief.key(one.run, "meta"), "driver_at", ahead)
     second = RunLedger(server.client, brief.settings, "host-b 22 bb")
     with pytest.raises(Driven):
-        second.open(two.header, 1)
+        second.open(two.header, 1, key=one.key)
 
     def taken_over() -> bool:
         try:
-            return second.open(two.header, 1) > 1
+            return second.open(two.header, 1, key=one.key) > 1
         except Driven:
             return False
 
@@ -274,7 +274,7 @@ def test_a_detached_run_whose_plan_is_lost_says_so(stage: Stage) -> None:
 def test_an_empty_plan_is_never_taken_for_a_complete_one(stage: Stage) -> None:
     """Sealed, with its chunks lost: not complete, and no report is made of nothing."""
     (job,) = _jobs(stage, "one")
-    stage.ledger.open(job.header, 1)
+    stage.ledger.open(job.header, 1, key=job.key)
     stage.ledger.append(job.run, [], 0, None)
     stage.server.client.hset(stage.key(job.run, "meta"), "seal", b'{"chunks":5,"sha256":["s"]}')
     Reports(stage.ledger, stage.settings).detach(job.run, Detached(0))

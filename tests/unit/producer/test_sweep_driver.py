@@ -36,6 +36,7 @@ from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings, Timings
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
+from tests.samples import KEY
 
 CASES = 4
 
@@ -489,7 +490,7 @@ def test_who_waits_tells_a_busy_producer_from_one_that_is_gone(stage: Stage, mon
 
     def begins(now: float) -> None:
         if now > 15 and evaluation.header(first.run) is None:
-            evaluation.open(first.job().header, 1)
+            evaluation.open(first.job().header, 1, key=KEY)
 
     assert 15 < waits(begins) < 16, "then it looks again who drives"
     evaluation.hand_over(first.run)  # as one that ends with an error does
@@ -509,7 +510,7 @@ def test_a_sweep_that_is_left_to_the_workers_is_no_orphan(stage: Stage) -> None:
     sweep.write_outputs()
     sweep.folder.note(state="called")
     evaluation = RunLedger(stage.server.client, stage.settings, "host 1 a")
-    evaluation.open(sweep.job().header, 1)
+    evaluation.open(sweep.job().header, 1, key=KEY)
     evaluation.hand_over(sweep.run)
     with Servers(stage.settings) as servers:
         orphaned = joining._Orphaned(sweep.run, servers)

@@ -25,6 +25,7 @@ from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
+from tests.samples import KEY
 from tests.unit.comparing.conftest import Made
 from tests.unit.viewing.conftest import Browser, viewing
 
@@ -50,7 +51,7 @@ def begun(server: Server, settings: Settings, run: str, chunks: int = 4) -> RunL
     ledger = RunLedger(server.client, settings)
     header = Header(run, "planagent", "1", "code", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),), suite="night")
     plan = [Chunk(seq, 0, seq * 10, seq * 10 + 10, seq + 1, 1, f"{seq:064}") for seq in range(chunks)]
-    ledger.open(header, 1)
+    ledger.open(header, 1, key=KEY)
     ledger.append(run, plan, 0, Seal(chunks, ("s",)))
     assert ledger.commit(header, plan[0], 1, Partial("a" * 64, b"part")) == "committed"
     return ledger
@@ -87,6 +88,17 @@ def test_live_calls_are_followed(here: Path, server: Server, settings: Settings)
         browser.enter()
         assert told(browser, "asking")["facts"][:2] == [["Calls", "0 of 12"], ["In flight", "0"]]
         assert "robot" in browser.get("/").text
+        # Then a judge is asked about the outputs: both stages are told, and the run goes as long as either does.
+        calls.close("asking", "done")
+        judge = SweepHeader("asking.1-abc", "judge", code_version(), 2, 3)
+        calls.open(judge, 0, 0.0)
+        calls.restore("asking", list(range(12)))
+        calls.restore(judge.run, [0, 1, 2])
+        found = told(browser, "asking")
+        assert found["facts"][:3] == [["Calls", "12 of 12"], ["About the outputs", "3 of 6"], ["In flight", "0"]]
+        assert (found["going"], found["share"]) == (True, 15 / 18)
+        calls.close(judge.run, "done")
+        assert told(browser, "asking")["going"] is False
 
 
 def test_a_report_that_waits_in_the_ledger_is_shown_and_compared(

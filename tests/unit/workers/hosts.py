@@ -8,7 +8,7 @@ from typing import Any
 
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.message import read_hint
 from evalq.workers.broker.publisher import Broker
@@ -21,6 +21,7 @@ from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.contract.specimens import Summing, SumParams
 from tests.integration.harness import Server, wait_until
+from tests.samples import KEY
 
 CHUNKS = 4
 HEADER = Header("r", "summing", "1", code_version(), {}, (PlannedInput("in.jsonl", "in.jsonl", "in.jsonl"),))
@@ -41,7 +42,7 @@ class Hosts(Summing):
         for seq in range(CHUNKS):
             start, size = (sum(map(len, some)) for some in (lines[: seq * 10], lines[seq * 10 : seq * 10 + 10]))
             text = b"".join(lines)[start : start + size]
-            self.chunks.append(Chunk(seq, 0, start, start + size, seq * 10 + 1, 10, leaf_digest(text)))
+            self.chunks.append(Chunk(seq, 0, start, start + size, seq * 10 + 1, 10, chunk_digest(text, KEY)))
         self.settings = Settings(broker=server.url, grace_seconds=0.02, lease_seconds=60, **settings)
         self.ledger = RunLedger(server.client, self.settings)
         self.register = Heartbeats(server.client)
@@ -78,7 +79,7 @@ class Hosts(Summing):
 
     def begin(self, *, left: bool = False) -> None:
         """A run of CHUNKS chunks, which its producer attends or has left."""
-        self.ledger.open(HEADER, 1)
+        self.ledger.open(HEADER, 1, key=KEY)
         self.ledger.append("r", self.chunks, 0, Seal(CHUNKS, ("s",)))
         if left:
             Reports(self.ledger, self.settings).detach("r", Detached(0.0))

@@ -23,6 +23,7 @@ from evalq.workers.pool.chunk_runner import REST_SECONDS
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.judge import CHUNK_TRIES, HOPELESS
 from tests.integration.harness import Server, wait_until
+from tests.samples import KEY
 from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
 
 
@@ -290,7 +291,7 @@ def test_a_restart_begins_the_list_anew(hosts: Hosts) -> None:
     hosts.fails["a"] = _raise(ValueError("a bug"))
     hosts.begin()
     hosts.until(_failed, "the run fails")
-    assert hosts.ledger.open(HEADER, 2) == 2
+    assert hosts.ledger.open(HEADER, 2, key=KEY) == 2
     assert Failures(hosts.ledger).told("r").workers == {}
     assert hosts.turn().progress.state == "open"
 

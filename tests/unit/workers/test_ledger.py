@@ -18,6 +18,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, wait_until
+from tests.samples import KEY
 
 ANSWER = Partial("a" * 64, b"part")
 OTHER = Partial("b" * 64, b"another part")
@@ -45,7 +46,7 @@ def _chunks(count: int) -> list[Chunk]:
 
 
 def _begin(ledger: RunLedger, count: int = 5, run: str = "r") -> list[Chunk]:
-    ledger.open(_header(run), 1)
+    ledger.open(_header(run), 1, key=KEY)
     ledger.append(run, _chunks(count), 0, Seal(count, ("s",)))
     return _chunks(count)
 
@@ -85,11 +86,11 @@ def test_the_digest_outlives_the_part(ledger: RunLedger) -> None:
 def test_an_old_epoch_is_stale(ledger: RunLedger) -> None:
     """After a restart neither the claims nor the commits of the epoch before count."""
     chunk = _begin(ledger)[0]
-    assert ledger.open(_header(), 2) == 2
+    assert ledger.open(_header(), 2, key=KEY) == 2
     assert ledger.claim("r", 0, 1, "w", 1).status == "stale"
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "stale"
     assert ledger.look("r").progress.committed == 0
-    assert ledger.open(_header(), 1) == 2, "an epoch is never lowered"
+    assert ledger.open(_header(), 1, key=KEY) == 2, "an epoch is never lowered"
 
 
 def test_a_lease_keeps_others_away_until_it_dies(ledger: RunLedger, brief: RunLedger) -> None:
@@ -130,7 +131,7 @@ def test_a_restart_publishes_only_what_is_missing(ledger: RunLedger) -> None:
     chunks = _begin(ledger, 5)
     ledger.take("r")
     ledger.commit(_header(), chunks[1], 1, ANSWER)
-    ledger.open(_header(), 2)
+    ledger.open(_header(), 2, key=KEY)
     assert ledger.restore("r", [(0, "d" * 64, 1), (1, "a" * 64, 1)]) == 1
     assert ledger.take("r") == [2, 3, 4]
 
@@ -210,10 +211,10 @@ def test_a_closed_run_gives_no_work(ledger: RunLedger) -> None:
     assert ledger.take("r") == []
     assert ledger.claim("r", 0, 1, "w", 1).status == "closed"
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "closed"
-    ledger.open(_header(), 2)
+    ledger.open(_header(), 2, key=KEY)
     assert ledger.take("r") == [0, 1, 2]
     ledger.close("r", "cancelled", "by hand")
-    ledger.open(_header(), 3)
+    ledger.open(_header(), 3, key=KEY)
     assert ledger.take("r") == []
 
 
@@ -400,7 +401,7 @@ def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledge
     assert ledger.reopen("r", [(1, 1, 1)])
     progress = ledger.look("r").progress
     assert (progress.state, progress.committed, progress.dead) == ("open", 1, 0)
-    ledger.open(_header(), 2)
+    ledger.open(_header(), 2, key=KEY)
     assert ledger.commit(_header(), chunks[1], 2, OTHER) == "committed"
     totals = server.client.hgetall(SHARED.totals)
     assert totals[b"records planagent default"] == b"2"
@@ -410,7 +411,7 @@ def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledge
 
 def test_entries_behind_a_gap_are_not_taken(ledger: RunLedger) -> None:
     """A server that lost entries says how many it has, and takes no seal before it has them all."""
-    ledger.open(_header(), 1)
+    ledger.open(_header(), 1, key=KEY)
     chunks = _chunks(5)
     assert ledger.append("r", chunks[:2], 0) == 2
     assert ledger.append("r", chunks[4:], 4, Seal(5, ("s",))) == 2

@@ -10,6 +10,7 @@ from evalq.workers.ledger.runs import TAKE_LOOKS, RunLedger
 from evalq.workers.ledger.scripts import STEP
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
+from tests.samples import KEY
 
 INPUTS = 4_000
 
@@ -41,7 +42,7 @@ def _scripts(server: Server) -> int:
 def test_a_header_goes_to_a_worker_once(ledger: RunLedger, server: Server) -> None:
     """Of a run of 4,000 inputs the first claim brings the header, and each later one less than 1 KB; as for looks."""
     header = _header()
-    ledger.open(header, 1)
+    ledger.open(header, 1, key=KEY)
     ledger.append("r", _chunks(INPUTS), 0, Seal(INPUTS, ("s",) * INPUTS))
     worker = RunLedger(server.client, Settings())
     before = _sent(server)
@@ -64,12 +65,12 @@ def test_a_header_goes_to_a_worker_once(ledger: RunLedger, server: Server) -> No
 def test_another_header_of_the_same_id_is_noticed(ledger: RunLedger) -> None:
     """A run that was removed and begun anew as another one: no claim goes by the header of the one before."""
     header = _header()
-    ledger.open(header, 1)
+    ledger.open(header, 1, key=KEY)
     ledger.append("r", _chunks(2), 0)
     assert ledger.claim("r", 0, 1, "w", 1).header == header
     ledger.delete("r")
     other = Header("r", "planagent", "1", "code", {"x": 1}, header.inputs[:1])
-    ledger.open(other, 1)
+    ledger.open(other, 1, key=KEY)
     ledger.append("r", _chunks(2), 0)
     assert ledger.header("r") == other
     assert ledger.claim("r", 0, 1, "w", 1).header == other
@@ -78,7 +79,7 @@ def test_another_header_of_the_same_id_is_noticed(ledger: RunLedger) -> None:
 def test_many_chunks_are_told_in_many_steps(ledger: RunLedger, server: Server) -> None:
     """A plan and the answers of a folder go in slices, and finding what is left to publish stops in between."""
     count = 2 * TAKE_LOOKS + 1
-    ledger.open(_header(), 1)
+    ledger.open(_header(), 1, key=KEY)
     before = _scripts(server)
     assert ledger.append("r", _chunks(count), 0, Seal(count, ("s",))) == count
     assert _scripts(server) - before >= count // STEP
@@ -95,7 +96,7 @@ def test_many_chunks_are_told_in_many_steps(ledger: RunLedger, server: Server) -
 @pytest.mark.parametrize("bad", [b"", b"\xff", b"{}"])
 def test_a_header_that_somebody_else_wrote_is_noticed(ledger: RunLedger, server: Server, bad: bytes) -> None:
     """Also by a worker that has the right one: what is not as long as its id says is read, and refused."""
-    ledger.open(_header(), 1)
+    ledger.open(_header(), 1, key=KEY)
     ledger.append("r", _chunks(2), 0)
     assert ledger.claim("r", 0, 1, "w", 1).status == "leased"
     server.client.hset("evalq:run:{r}:meta", "header", bad)

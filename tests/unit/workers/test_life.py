@@ -15,6 +15,7 @@ from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
+from tests.samples import KEY
 
 PAIRS = sorted(itertools.product(LEDGER_STATES, LEDGER_STATES))
 HEADER = Header("r", "planagent", "1", "code", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
@@ -31,7 +32,7 @@ def test_a_run_in_the_ledger_moves_by_the_table(server: Server, before: RunState
     """A computed run in any state: closing, creating and retrying it ends in the new state or leaves the old one."""
     server.client.flushall()
     runs, meta = RunLedger(server.client, Settings()), RunKeys.of("r").meta
-    runs.open(HEADER, 1)
+    runs.open(HEADER, 1, key=KEY)
     chunk = Chunk(0, 0, 0, 10, 1, 1, "0" * 64)
     runs.append("r", [chunk], 0, Seal(1, ("s",)))
     assert runs.commit(HEADER, chunk, 1, Partial("a" * 64, b"part")) == "committed"
@@ -42,7 +43,7 @@ def test_a_run_in_the_ledger_moves_by_the_table(server: Server, before: RunState
         runs.reopen("r", [(0, 1, 1)])
     else:
         runs.reopen("r", [])  # what a retry that was interrupted does again
-        runs.open(HEADER, 2)
+        runs.open(HEADER, 2, key=KEY)
     assert _state(server, meta) == (after if may_follow(after, before) else before)
 
 
@@ -65,7 +66,7 @@ def test_two_answers_of_a_chunk_do_not_wake_a_cancelled_run(server: Server) -> N
     for before, after in (("open", "failed"), ("cancelled", "cancelled"), ("done", "done")):
         server.client.flushall()
         runs, meta = RunLedger(server.client, Settings()), RunKeys.of("r").meta
-        runs.open(HEADER, 1)
+        runs.open(HEADER, 1, key=KEY)
         chunk = Chunk(0, 0, 0, 10, 1, 1, "0" * 64)
         runs.append("r", [chunk], 0, Seal(1, ("s",)))
         runs.commit(HEADER, chunk, 1, Partial("a" * 64, b"part"))

@@ -12,6 +12,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, wait_until
+from tests.samples import KEY
 
 ANSWER = Partial("a" * 64, b"part")
 SETTINGS = Settings(lease_seconds=600, window=3, stuck_seconds=600)
@@ -35,7 +36,7 @@ def _chunks(count: int) -> list[Chunk]:
 
 
 def _begin(ledger: RunLedger, count: int = 5, run: str = "r") -> list[Chunk]:
-    ledger.open(_header(run), 1)
+    ledger.open(_header(run), 1, key=KEY)
     ledger.append(run, _chunks(count), 0, Seal(count, ("s",)))
     return _chunks(count)
 
@@ -51,7 +52,7 @@ def _look(server: Server, settings: Settings = SETTINGS) -> Snapshot:
 def test_records_are_submitted_once(ledger: RunLedger, server: Server) -> None:
     """Entries that the ledger has already, and ones behind a gap, are not counted; nor is what reads like a count."""
     chunks = _chunks(4)
-    ledger.open(_header(), 1)
+    ledger.open(_header(), 1, key=KEY)
     ledger.append("r", chunks, 0)
     ledger.append("r", chunks, 0)
     ledger.append("r", chunks[3:], 3)

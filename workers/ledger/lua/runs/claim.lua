@@ -1,5 +1,5 @@
 -- A lease on a chunk. Returns {status}, {'held', worker, pid}, {'other', code version of the run}, or {'leased', entry,
--- header's id, header ('' where the worker has it), blob, attempts, losses, ms since first published}.
+-- header's id, header ('' where the worker has it), key, blob, attempts, losses, ms since first published}.
 -- ARGV: ttl, token, run, seq, epoch, worker, pid, lease ms, pid known to be dead ('' for none), code version of the worker
 -- ('': any), id of the header that it has ('': none)
 local run, seq, epoch, worker, pid, lease_ms, dead_pid, my_code, known_id = unpack(ARGV, 3, 11)
@@ -19,8 +19,8 @@ if redis.call('HEXISTS', keys.digests, seq) == 1 then
   redis.call('HINCRBY', keys.meta, 'skipped', 1)
   return {'committed'}
 end
-local entry = redis.call('LINDEX', keys.chunks, seq)
-if not entry then return {'gone'} end
+local entry, key = redis.call('LINDEX', keys.chunks, seq), redis.call('HGET', keys.key, 'key')
+if not entry or not key then return {'gone'} end
 local lease = lease_of(seq)
 if lease then
   local mine = lease.worker == worker and lease.pid == dead_pid
@@ -36,4 +36,4 @@ if tonumber(string.match(id, ' (%d+)$')) ~= redis.call('HSTRLEN', keys.meta, 'he
 local header = (id == '' or id ~= known_id) and redis.call('HGET', keys.meta, 'header') or ''
 local blob = redis.call('HGET', keys.blobs, seq)
 local waited = now_ms() - tonumber(redis.call('ZSCORE', keys.sent, seq) or now_ms())
-return {'leased', entry, id, header, blob, note('attempts', seq), note('losses', seq), waited}
+return {'leased', entry, id, header, key, blob, note('attempts', seq), note('losses', seq), waited}

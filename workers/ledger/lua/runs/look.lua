@@ -29,6 +29,7 @@ for i = 1, #flight, 2 do
 end
 local facts = {
   'committed', redis.call('HLEN', keys.digests), 'chunks', redis.call('LLEN', keys.chunks), 'sealed', sealed() or '',
+  'keyed', redis.call('HEXISTS', keys.key, 'key'),
   'detached', redis.call('HEXISTS', keys.meta, 'detached'), 'reported', redis.call('HEXISTS', keys.final, 'report'),
 }
 local names = {'driver', 'driver_at', 'unserved', unpack(ARGV, 7)}

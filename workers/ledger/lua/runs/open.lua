@@ -1,12 +1,12 @@
 -- A run's header, once, and who drives it; a higher epoch reopens the run, and each driver has one of its own. Returns
--- {'open', epoch}; nothing changes where another header is there {'differs', that header}, or a driver that was heard
--- of lately, or a report for one who has nothing of the run.
+-- {'open', epoch}; nothing changes where another header is there {'differs', that header}, or another key {'keyed', that
+-- key}, or a driver that was heard of lately, or a report for one who has nothing of the run.
 -- ARGV: ttl, token ('': nobody's), run, header, epoch, evaluator, suite, how many suites are counted, name for the
 -- others, code version, queue, ms that a silent driver keeps it, epoch that this driver has it in, driver that is known
--- to be gone, 1 where this driver has nothing of the run yet
+-- to be gone, 1 where this driver has nothing of the run yet, key of the chunks' digests
 local meta, token = keys.meta, ARGV[2]
-local run, header, wanted, evaluator, suite, most_suites, other_suites, code, queue, driver_ms, had, gone, fresh =
-  unpack(ARGV, 3, 15)
+local run, header, wanted, evaluator, suite, most_suites, other_suites, code, queue, driver_ms, had, gone, fresh, key =
+  unpack(ARGV, 3, 16)
 wanted = tonumber(wanted)
 local stored = redis.call('HGET', meta, 'header')
 if stored and stored ~= header then return {'differs', stored}, true end
@@ -25,6 +25,8 @@ end
 if fresh == '1' and redis.call('HGET', meta, 'state') == 'done' and redis.call('HEXISTS', keys.final, 'report') == 1 then
   return redis.error_reply('FINISHED'), true
 end
+local keyed = stored and redis.call('HGET', keys.key, 'key')
+if keyed and keyed ~= key then return {'keyed', keyed}, true end
 if not stored then
   -- What may be left of a run whose first key is lost fits nothing any more: its folder knows more.
   redis.call('DEL', unpack(KEYS))
@@ -38,6 +40,7 @@ if not stored then
   end
   redis.call('HSET', meta, 'label', ' ' .. evaluator .. ' ' .. suite)
 end
+redis.call('HSET', keys.key, 'key', key)
 redis.call('HSET', shared.runs, run, queue)
 hand_over()
 if token ~= '' then redis.call('HSET', meta, 'driver', token, 'driver_at', now_ms()) end

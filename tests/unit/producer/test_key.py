@@ -1,0 +1,171 @@
+"""The secret of a run's chunks: who has it, where it may not be seen, and that nothing that is shown depends on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.errors import ConfigError, InputChanged, WireError
+from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.evalcore.records.digests import new_key
+from evalq.producer.folder.job import Job, RunOptions
+from evalq.producer.folder.key import keep_key, read_key
+from evalq.producer.folder.names import KEY
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out, resume
+from evalq.producer.runs.inline import read
+from evalq.producer.runs.planner import Planner
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.recovery.reconciler import Reconciler
+from evalq.workers.settings import Settings
+from tests.integration.harness import Server
+from tests.unit.producer.quiet import QUIET
+from tests.unit.producer.stage import Report, Stage, StopDriving, killed_at
+
+INLINE = Backend(Settings(), inline=True)
+
+
+@pytest.fixture
+def stage(server: Server, tmp_path: Path) -> Stage:
+    """A stage on an empty server."""
+    server.client.flushall()
+    return Stage(server, tmp_path)
+
+
+def _begun(folder: Path, name: str, **asked: object) -> Job:
+    rows = folder / "rows.csv"
+    if not rows.exists():
+        with rows.open("w", encoding="utf-8", newline="") as out:
+            write_rows(out, 60, seed=3)
+    return Job.start(
+        registry.get("planagent"),
+        Request([str(rows)], {}, {}),
+        RunOptions(out=folder / name, chunk_size=10, **asked),  # type: ignore[arg-type]  # a test's own options
+    )
+
+
+def test_nothing_that_is_shown_depends_on_the_key(tmp_path: Path) -> None:
+    """Two runs of one input: other keys and chunk digests, one id by --once, equal files, and no key left."""
+    one, other = (_begun(tmp_path, name, once="k") for name in ("one", "other"))
+    assert (one.run, one.header) == (other.run, other.header)
+    assert one.key != other.key
+    mine, theirs = (list(Planner(job).chunks()) for job in (one, other))
+    assert all(a.digest != b.digest and a.span.end == b.span.end for a, b in zip(mine, theirs, strict=True))
+    for job in (one, other):
+        carry_out(job, INLINE, QUIET)
+    for name in ("report.json", "records.jsonl", "manifest.json", "report.md", "results.yaml"):
+        assert (one.folder.path / name).read_bytes() == (other.folder.path / name).read_bytes(), name
+    secrets = (one.key.encode(), one.key.upper().encode(), bytes.fromhex(one.key))
+    for path in one.folder.path.rglob("*"):
+        assert path.name != KEY
+        assert not path.is_file() or not any(secret in path.read_bytes() for secret in secrets)
+
+
+def test_a_key_is_its_owners_alone_and_goes_with_the_folder(tmp_path: Path) -> None:
+    """Mode 0600 whatever the umask is, in one file and no other; a copied folder plans the rest under it."""
+    job = _begun(tmp_path, "run")
+    path = job.folder.path / KEY
+    assert path.stat().st_mode & 0o777 == 0o600
+    holders = [file.name for file in job.folder.path.iterdir() if job.key.encode() in file.read_bytes()]
+    assert holders == [KEY]
+    chunks = list(Planner(job).chunks())
+    assert list(Planner(Job.load(RunFolder(job.folder.path))).chunks()) == chunks
+
+
+@pytest.mark.parametrize("content", [None, b"", b"x" * 64, b"0" * 63, b"\xff" * 64, b"0" * 10_000])
+def test_without_its_key_a_run_is_not_resumed(tmp_path: Path, content: bytes | None) -> None:
+    """Gone or damaged: the file and what to do are named, nothing is computed under another one."""
+    path = _begun(tmp_path, "run").folder.path / KEY
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(WireError, match=r"chunks\.key is damaged: .*; put it back .*or start the run anew"):
+        resume(RunFolder(path.parent), INLINE, QUIET)
+    assert not list(path.parent.glob("parts*"))
+
+
+def test_bytes_that_changed_are_found_under_a_key_only_the_run_has(tmp_path: Path) -> None:
+    """An input edited in place, with its length and its time as they were."""
+    job = _begun(tmp_path, "run")
+    chunks = list(Planner(job).chunks())
+    path = tmp_path / "rows.csv"
+    data = bytearray(path.read_bytes())
+    data[chunks[0].start + 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputChanged, match="an input changed while the run was reading it"):
+        read(job, chunks[0])
+    assert read(job, chunks[1])
+
+
+def test_who_takes_over_from_another_folder_has_its_key(stage: Stage) -> None:
+    """One --once key in two folders: the second goes on under the ledger's key, and has it when it is resumed."""
+    one, two = (stage.job(name, chunk_size=10, once="k") for name in ("one", "two"))
+    assert one.key != two.key
+    first = stage.driver(one, "host-a 11 aa")
+    with pytest.raises(StopDriving):
+        first.drive(killed_at(2))
+    first.ledger.hand_over(one.run)
+    report = stage.driver(two, "host-b 22 bb").drive()
+    assert two.key == one.key == read_key(two.folder) == Job.load(two.folder).key
+    assert report == stage.inline("calm", chunk_size=10)
+
+
+def test_a_plan_under_another_key_is_refused_before_anything_changes(stage: Stage) -> None:
+    """Planned here as well as there: a sentence that says what to do, the run in the ledger is as it was."""
+    one, two = (stage.job(name, chunk_size=10, once="k") for name in ("one", "two"))
+    two.manifest.extend(list(Planner(two).chunks())[:2])
+    first = stage.driver(one, "host-a 11 aa")
+    with pytest.raises(StopDriving):
+        first.drive(killed_at(2))
+    first.ledger.hand_over(one.run)
+    before = {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")}
+    second = stage.driver(two, "host-b 22 bb")
+    with pytest.raises(ConfigError, match=r"begun in another folder.*resume it in that folder, or remove this one"):
+        second.drive()
+    assert {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")} == before
+    assert stage.driver(Job.load(one.folder), "host-a 11 aa").drive() == stage.inline("calm", chunk_size=10)
+
+
+def test_a_detached_run_whose_key_is_lost_says_so(stage: Stage) -> None:
+    """Nobody has its folder at hand, so no worker can check a chunk: it ends with a reason, and can be resumed."""
+    job = stage.job("one", chunk_size=10)
+    first = stage.driver(job, "host-a 11 aa")
+    stage.launch(first)
+    first.driver.hand_over.detach()
+    stage.server.client.delete(stage.key(job.run, "key"))
+    assert stage.worker.evaluate(job.run, 0, 1) == "gone"
+    broker = Broker(stage.settings)
+    assert Reconciler(stage.ledger, broker).tend_all() == []
+    broker.close()
+    progress = stage.ledger.look(job.run).progress
+    assert (progress.state, progress.reason) == ("failed", "the server lost the key of its chunks: resume it")
+    again: Report = stage.driver(Job.load(job.folder), "host-b 22 bb").drive()
+    assert again == stage.inline("calm", chunk_size=10)
+
+
+def test_a_key_in_the_ledger_that_evalq_did_not_write_ends_the_run(stage: Stage) -> None:
+    """It is told, not shown, and no chunk is computed by it."""
+    job = stage.job("one", chunk_size=10)
+    stage.ledger.open(job.header, 1, key=job.key)
+    stage.ledger.append(job.run, list(Planner(job).chunks()), 0)
+    stage.server.client.hset(stage.key(job.run, "key"), "key", b"made-up")
+    assert stage.worker.evaluate(job.run, 0, 1) == "failed"
+    progress = stage.ledger.look(job.run).progress
+    assert (progress.state, progress.reason) == ("failed", "a run's key is not what evalq writes")
+
+
+def test_another_key_is_adopted_by_nobody_but_a_folder_without_a_plan(tmp_path: Path) -> None:
+    """Before its first chunk a run takes it, for good; behind that, and for what is no key, it does not."""
+    job, key = _begun(tmp_path, "run"), new_key()
+    with pytest.raises(WireError, match="not what evalq writes"):
+        job.adopt("made-up")
+    job.adopt(key)
+    assert (job.key, read_key(job.folder)) == (key, key)
+    job.manifest.extend(list(Planner(job).chunks())[:1])
+    with pytest.raises(ConfigError, match="under another key"):
+        job.adopt(new_key())
+    assert keep_key(job.folder, key) == read_key(job.folder) == key
