@@ -268,6 +268,14 @@ def test_what_is_wrong_with_a_file(tmp_path: Path, name: str, text: str, says: s
     assert says in refused(tmp_path, text, name)
 
 
+def test_a_header_that_is_no_text_is_said(tmp_path: Path) -> None:
+    """By its line, like any other fault."""
+    path = tmp_path / "c.csv"
+    path.write_bytes(b"\xffid,expected\na,x\n")
+    with pytest.raises(ConfigError, match=r"c\.csv:1: no header that can be read: "):
+        load_cases([path])
+
+
 def test_a_few_lines_cannot_stand_for_gigabytes(tmp_path: Path) -> None:
     """Aliases are measured before they are written out; what would run code is no YAML that is read."""
     lol = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -213,3 +213,18 @@ def test_layers_are_laid_over_one_another_name_by_name(tmp_path: Path) -> None:
     assert found["a"] == found["f"] == {"by": "text", "collapse_share": 0.5}
     assert found["b"] == found["d"] == {"by": "none", "collapse_share": 0.5}
     assert [found[name]["collapse_share"] for name in "ce"] == [0.6, 0.9]
+
+
+def test_a_sweep_ends_by_the_repeats_that_the_report_counts() -> None:
+    """Those from 1,000 on are in no kind, so that nothing is decided by them on the way either."""
+    case: dict[str, Any] = {"id": "a", "checks": [{"min-length": 0}], "diversity": {"by": "text"}}
+
+    def decided(repeats: range) -> bool:
+        stopping = stopping_for(params_of([case]))
+        for repeat in repeats:
+            stopping.add(line("a", repeat, **stop_mark(100)))
+        return stopping.decided("a")
+
+    enough = next(many for many in range(1, 100) if decided(range(many)))
+    assert decided(range(1000 - enough, 1000))
+    assert not decided(range(1001 - enough, 1001))

@@ -92,6 +92,14 @@ def test_what_is_no_label_is_named_by_its_line(tmp_path: Path, name: str, text: 
     assert says in str(error.value)
 
 
+def test_a_header_that_is_no_text_is_said(tmp_path: Path) -> None:
+    """By its line, like any other fault."""
+    path = tmp_path / "labels.csv"
+    path.write_bytes(b"\xffcase,check,passed\na,x,true\n")
+    with pytest.raises(ConfigError, match=r"labels\.csv:1: no header that can be read: "):
+        load_labels(str(path))
+
+
 def test_labels_are_told_beside_verdicts(tmp_path: Path) -> None:
     """The table of judge and person, agreement, errors, and what people would say of all answers."""
     lines = [judged_line("m0", r, passed=r < 3) for r in range(5)] + [judged_line("m1", 0, passed=False)]
