@@ -311,6 +311,12 @@ def test_an_input_in_a_cell_is_data_where_it_is_json(tmp_path: Path) -> None:
     assert (second.input, second.params["tags"]) == ("[not JSON", ["v, w"])
 
 
+def test_variables_of_a_table_are_texts(tmp_path: Path) -> None:
+    """As they are written: a number of one is no other text."""
+    [case] = loaded(tmp_path, "id,vars.n,vars.m,expected\na,007,1e3,{{n}} of {{m}}\n", "c.csv")
+    assert case.params["checks"] == [{"equals": "007 of 1e3"}]
+
+
 def test_cases_of_a_table_lie_over_what_the_entry_says(tmp_path: Path) -> None:
     """Defaults, the entry's template, the entry, the row's own template, the row."""
     (tmp_path / "rows.jsonl").write_text('{"id": "a"}\n{"id": "b", "template": "own", "tags": ["row"]}\n')

@@ -342,6 +342,16 @@ def test_a_row_shows_what_fell_short_before_what_was_met(whole: Whole) -> None:
     assert (state, [(each.what, each.came) for each in found]) == ("bad", [("output", "no output: lost")])
 
 
+def test_a_record_that_killed_its_worker_has_a_row_too(whole: Whole) -> None:
+    """Its line says nothing of checks."""
+    row = ROWS.reader(whole.report)(
+        msgspec.json.decode(b'{"record":"f:1","status":"dead","reason":"lost"}', type=ROWS.line)
+    )
+    assert row is not None
+    assert (row.state, row.cells) == ("bad", (None, None, None))
+    assert row.evidence() == (Evidence("output", "an answer", "lost"),)
+
+
 def test_what_only_some_runs_have_can_be_demanded_of_any(whole: Whole, tmp_path: Path) -> None:
     """A policy may be about labels, judges, stopping or diversity before there is a run that has them."""
     bare = evaluated(tmp_path, [line("c", 0)], params_of([{"id": "c", "checks": [{"contains": "yes"}]}])).report
