@@ -68,7 +68,7 @@ def test_a_file_of_labels_is_the_same_in_both_forms(tmp_path: Path) -> None:
         ("l.jsonl", '{"case": "a", "passed": true}\n', "l.jsonl:1: check: missing"),
         ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "repeat": -1}\n', "l.jsonl:1: repeat: -1"),
         ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "repeat": true}\n', "l.jsonl:1: repeat: true"),
-        ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "repeat": 9007199254740992}\n', "l.jsonl:1: repeat: 9"),
+        ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "repeat": 9007199254740992}\n', "l.jsonl:1: repeat:"),
         ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "who": "me"}\n', "l.jsonl:1: who: unknown key"),
         ("l.jsonl", '{"case": "a", "case": "b", "check": "x", "passed": true}\n', "l.jsonl:1:"),
         ("l.jsonl", "[]\n", "l.jsonl:1:"),
