@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -175,6 +176,21 @@ def test_the_page_of_checks_shows_each_example(kind: Any) -> None:
     blocks = re.findall(r"```yaml\n(- .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     shown = [check for block in blocks for check in yaml.safe_load(block)]
     assert kind.example in shown
+
+
+@pytest.mark.parametrize("kind", VOCABULARY.values(), ids=lambda kind: kind.name)
+def test_the_page_of_checks_tells_what_holds_where_an_option_is_omitted(kind: Any) -> None:
+    """For each option that a file can give."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {kind.name}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in row.split(" | ")] for row in section.split("\n") if row.startswith("| ")]
+    told = {row[0].removeprefix("| "): row[2] for row in rows[2:]}
+    fields = msgspec.structs.fields(kind.options)
+    assert set(told) == {field.encode_name for field in fields}
+    empty = ("", None, {}, msgspec.UNSET, msgspec.NODEFAULT)
+    for field in fields:
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        known = "-" if default in empty else str(default).lower()
+        assert told[field.encode_name] == known, field.encode_name
 
 
 @pytest.mark.parametrize(
