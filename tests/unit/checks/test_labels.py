@@ -278,7 +278,8 @@ def test_labels_are_evidence_and_no_other_question(tmp_path: Path) -> None:
     assert judged is not None
     assert list(judged.labels) == ["polite"]
     assert bare.cases.judged.rests("thresholds.verdict")
-    assert not bare.cases.judged.rests("plain.pass_rate")
+    for apart in ("plain.pass_rate", "labels.used", "judges", "cases.answered", "latency_seconds.p50", "cost.total"):
+        assert not bare.cases.judged.rests(apart)
 
 
 outputs = st.lists(

@@ -147,15 +147,13 @@ def test_cases_come_with_the_lowest_rate_first(whole: Whole) -> None:
 def test_judges_are_told_with_what_they_took(whole: Whole) -> None:
     """Votes, cost, seconds; of digests three, and how many more there are."""
     (row,) = whole.table("Judges")
-    (judge,) = whole.results["judges"]
     assert [int(row[each]) for each in ("Asked", "Read", "Unreadable", "Failed")] == [61, 61, 0, 0]
     assert (row["Judge"], row["Settings"]) == ("grader", "c0, c0ffee, c1 and 3 more")
     assert (figures(row["Cost"]), figures(row["Median"])) == ([15.0], [1.5])
-    judge["configs"], before = ["a", "b", "c"], judge["configs"]
-    try:
-        assert tables(markdown(whole.report, {}), "Judges")[0][0]["Settings"] == "a, b, c"
-    finally:
-        judge["configs"] = before
+    for configs, told in ((["a", "b", "c"], "a, b, c"), (["a", "b", "c", "d"], "a, b, c and 1 more")):
+        other = copy.deepcopy(whole.report)
+        other["results"]["judges"][0]["configs"] = configs
+        assert tables(markdown(other, {}), "Judges")[0][0]["Settings"] == told
 
 
 def test_labels_are_told_with_what_people_would_say(whole: Whole) -> None:
