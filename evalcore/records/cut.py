@@ -225,9 +225,10 @@ class Cutter:
     def _compact(self) -> None:
         """Move what is not yet cut to the buffer's front."""
         if self._at:
-            rest = bytes(self._rest())
-            self._buffer[: len(rest)] = rest
-            self._at, self._end = 0, len(rest)
+            left = self._left()
+            with memoryview(self._buffer) as view:
+                view[:left] = view[self._at : self._end]  # which moves them, also where the two overlap
+            self._at, self._end = 0, left
             self._newlines = None
 
     def _take(self, length: int, records: int, lines: int | None = None) -> Span:
@@ -260,8 +261,8 @@ class Cutter:
             reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a quote never closed?"
             raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])
         self._compact()
-        if len(self._buffer) < self._end + BLOCK_BYTES:
-            self._buffer.extend(bytes(len(self._buffer)))
+        if (room := len(self._buffer) - self._end) < BLOCK_BYTES:
+            self._buffer.extend(bytes(BLOCK_BYTES - room))
         with memoryview(self._buffer) as view:
             read = self._stream.readinto(view[self._end : self._end + BLOCK_BYTES])
         self._ended = not read
