@@ -261,13 +261,21 @@ class Cutter:
             reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a quote never closed?"
             raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])
         self._compact()
-        if (room := len(self._buffer) - self._end) < BLOCK_BYTES:
+        # The buffer grows only when its room is full: at the end of a file it seldom has to.
+        room = min(BLOCK_BYTES, len(self._buffer) - self._end)
+        read = self._read(room)
+        if read == room < BLOCK_BYTES:
             self._buffer.extend(bytes(BLOCK_BYTES - room))
-        with memoryview(self._buffer) as view:
-            read = self._stream.readinto(view[self._end : self._end + BLOCK_BYTES])
+            read += self._read(BLOCK_BYTES - room)
         self._ended = not read
-        self._end += read
         self._newlines = None
+
+    def _read(self, most: int) -> int:
+        """Read so many bytes behind those that are there; returns how many there were."""
+        with memoryview(self._buffer) as view:
+            read = self._stream.readinto(view[self._end : self._end + most])
+        self._end += read
+        return read
 
     def _skip_bom(self) -> None:
         while self._left() < len(BOM) and not self._ended:

@@ -18,6 +18,7 @@ from evalq.producer.comparing.text import decision_text
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.suites.suite_file import Suite
+from evalq.producer.suites.summary import Matrices
 
 if TYPE_CHECKING:
     from evalq.producer.monitor.reporter import Reporter
@@ -78,8 +79,11 @@ def gate_suite(
     reporter: Reporter,
     *,
     allow_inconclusive: bool = False,
+    matrices: Matrices | None = None,
 ) -> Decision:
-    """Decide on the finished runs in ``done``, show the decision and write it where the suite wants it."""
+    """Decide on the finished runs in ``done``, show the decision and write it where the suite wants it, with what its
+    ``matrices`` came to.
+    """
     assert suite.policy is not None, "a suite without a policy is no gate"
     output = invocation.output
     with errors_written("gate", suite.outputs), invocation.servers() as servers:
@@ -92,7 +96,7 @@ def gate_suite(
         else:
             decision = gate_runs(suite.policy, runs, baseline, servers, candidate=against.candidate, first=True)
     for path in suite.outputs:
-        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
+        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive, matrices=matrices)
     if output.fmt in ("markdown", "yaml") and not output.json_lines:
         click.echo(decision_text(decision), nl=False)
     reporter.event("decision", decided=decision.decided, exit_code=decision.exit_code)

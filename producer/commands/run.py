@@ -88,7 +88,9 @@ def _run(
     done = [each.folder for each in ended if each.folder is not None]
     decision = None
     if suite.policy and not worst and done:
-        decision = gate_suite(suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive)
+        decision = gate_suite(
+            suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive, matrices=rows
+        )
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
         more = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
         more |= {"matrices": msgspec.to_builtins(rows)} if rows else {}

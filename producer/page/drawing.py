@@ -70,9 +70,11 @@ def _stacked(drawn: Drawn, marks: Sequence[Mark]) -> Html:
     # The first mark of a part gives its look, so the last to be written is the first.
     looks = {mark.part: _look(mark, parts.index(mark.part)) for mark in reversed(marks)}
     heads += [element("th", _swatch(looks[part]), part, scope="col", class_="n") for part in parts]
+    by_label: dict[str, dict[str, Mark]] = {}
+    for mark in marks:
+        by_label.setdefault(mark.label, {})[mark.part] = mark
     rows = []
-    for label in dict.fromkeys(mark.label for mark in marks):
-        own = {mark.part: mark for mark in marks if mark.label == label}
+    for label, own in by_label.items():
         cells = [
             element("td", number(own[part].value if part in own else None, drawn.unit), class_="n") for part in parts
         ]

@@ -14,7 +14,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from evalq.producer.suites.suite_file import PlannedRun
 
-__all__ = ["MatrixRow", "matrix_rows", "matrix_text"]
+__all__ = ["Found", "Matrices", "MatrixRow", "matrix_rows", "matrix_text"]
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -39,6 +39,10 @@ class MatrixRow(msgspec.Struct, frozen=True):
     reused: int = 0
     cost: float = 0.0
     error: str = ""
+
+
+Matrices = Mapping[str, Sequence[MatrixRow]]
+"""{name of a matrix: its rows}."""
 
 
 def matrix_rows(ended: Iterable[tuple[PlannedRun, RunFolder | None, str]]) -> dict[str, list[MatrixRow]]:
@@ -73,9 +77,12 @@ def _measures(run: RunCases) -> dict[str, Found]:
     return {name: Found(level.mean, *level.interval()) for name, level in levels.items() if level is not None}
 
 
-def matrix_text(rows: Mapping[str, Sequence[MatrixRow]]) -> str:
-    """A table for each matrix."""
-    return visible("\n".join(part for name, each in rows.items() for part in (f"# {escape(name)}\n", _table(each))))
+def matrix_text(rows: Matrices, level: int = 1) -> str:
+    """A table for each matrix, under headings of a ``level``."""
+    head = "#" * level
+    return visible(
+        "\n".join(part for name, each in rows.items() for part in (f"{head} {escape(name)}\n", _table(each)))
+    )
 
 
 def _table(rows: Sequence[MatrixRow]) -> str:

@@ -99,9 +99,12 @@ class Ledger:
         look, header = self.look(run), self.ask(lambda servers: servers.runs.header(run), None)
         calls = self.sweep(run)
         target = calls[0].target if calls else ""
+        # Calls about outputs follow those that gave them: the run is where the last of them are.
+        going = [each for each in self.about(run) if each[1].state not in ("done", "spent")]
         if look is not None and header is not None:
             return header.evaluator, header.suite, target, look.progress.state
-        return ("", "", target, calls[1].state) if calls else None
+        last = going[0] if going else calls
+        return ("", "", target, last[1].state) if last else None
 
     def look(self, run: str) -> Look | None:
         """How a run's evaluation stands."""
@@ -110,11 +113,16 @@ class Ledger:
     def sweep(self, run: str) -> tuple[SweepHeader, SweepLook] | None:
         """How a run's live calls stand."""
 
-        def of(servers: Servers) -> tuple[SweepHeader, SweepLook] | None:
-            header, look = servers.sweeps.header(run), servers.sweeps.look(run)
-            return None if header is None or look is None else (header, look)
+        return self.ask(lambda servers: _calls(servers, run), None)
 
-        return self.ask(of, None)
+    def about(self, run: str) -> list[tuple[SweepHeader, SweepLook]]:
+        """How the calls about a run's outputs stand, of judges for instance."""
+
+        def of(servers: Servers) -> list[tuple[SweepHeader, SweepLook]]:
+            found = (_calls(servers, name) for name in servers.sweeps.further(run))
+            return [each for each in found if each is not None]
+
+        return self.ask(of, [])
 
     def report(self, run: str) -> dict[str, Json] | None:
         """The report.json of a run that workers finished, or whose command left it there."""
@@ -144,6 +152,11 @@ class Ledger:
         from evalq.workers.ledger.history import HistoryKey
 
         return self.ask(lambda servers: servers.drift.states(HistoryKey(evaluator, suite, target)), [])
+
+
+def _calls(servers: Servers, sweep: str) -> tuple[SweepHeader, SweepLook] | None:
+    header, look = servers.sweeps.header(sweep), servers.sweeps.look(sweep)
+    return None if header is None or look is None else (header, look)
 
 
 def _reports(servers: Servers) -> Reports:

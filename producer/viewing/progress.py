@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.life import MEANING, next_step
 from evalq.producer.folder.journal import counted
-from evalq.producer.folder.names import CALLS, JOURNAL, MANIFEST, RECORDS
+from evalq.producer.folder.names import CALLS, FURTHER, HEAD, JOURNAL, MANIFEST, RECORDS
 from evalq.producer.invocation.finding import left_behind
+from evalq.producer.sweeps.head import read_head
 from evalq.producer.viewing.catalogue import Known
 from evalq.producer.viewing.ledger import Ledger
 
@@ -114,8 +116,7 @@ class Standings:
         look = self._ledger.look(run)
         if look is not None:
             return _of_chunks(look)
-        calls = self._ledger.sweep(run)
-        return (None, ()) if calls is None else _of_calls(*calls)
+        return _of_calls(self._ledger.sweep(run), self._ledger.about(run))
 
     def _in_folder(self, path: Path) -> tuple[float | None, Facts]:
         """By the files that its driver adds to."""
@@ -124,6 +125,7 @@ class Standings:
             plan = self._counted(path / MANIFEST, _SEAL)
             calls = self._counted(path / CALLS, _BEGUN)
             answered = self._journal(path / JOURNAL)
+            recorded, total = self._about(path / FURTHER)
             while len(self._tails) > _FILES:
                 self._tails.popitem(last=False)
         sealed = plan.marked.get(_SEAL, 0)
@@ -131,9 +133,20 @@ class Standings:
         facts = [("Records", f"{records:,}")] if records else []
         if chunks:
             facts.append(("Chunks", f"{answered:,} of {chunks:,}" + ("" if sealed else " so far")))
-        elif calls.lines:
-            facts.append(("Answers recorded", f"{calls.lines - calls.marked.get(_BEGUN, 0):,}"))
+        else:
+            facts += [("Answers recorded", f"{calls.lines - calls.marked.get(_BEGUN, 0):,}")] if calls.lines else []
+            facts += [("About the outputs", f"{recorded:,} of {total:,}")] if total else []
         return (answered / chunks if sealed and chunks else None), tuple(facts)
+
+    def _about(self, path: Path) -> tuple[int, int]:
+        """Calls about outputs that are recorded, and all of them."""
+        recorded = total = 0
+        for head in sorted(path.glob(f"[0-9]*/{HEAD}")):
+            with contextlib.suppress(EvalqError):  # it may go at any moment
+                total += read_head(head.parent, HEAD).header.total
+                calls = self._counted(head.with_name(CALLS), _BEGUN)
+                recorded += calls.lines - calls.marked.get(_BEGUN, 0)
+        return recorded, total
 
     def _counted(self, path: Path, mark: bytes = b"") -> _Tail:
         """The lines of a file, and those that begin with ``mark``; one that is gone has none."""
@@ -181,9 +194,22 @@ def _of_chunks(look: Look) -> tuple[float | None, Facts]:
     return (progress.committed / progress.chunks if progress.sealed and progress.chunks else None), tuple(facts)
 
 
-def _of_calls(header: SweepHeader, look: SweepLook) -> tuple[float | None, Facts]:
-    facts = [("Calls", f"{look.recorded:,} of {header.total:,}"), ("In flight", f"{look.busy:,}")]
-    facts += [("Errors", f"{look.errors:,}")] if look.errors else []
-    facts += [("Cost", f"{look.spent:.4g}")] if look.spent else []
-    facts += [("Reason", look.reason)] if look.reason else []
-    return look.recorded / header.total, tuple(facts)
+def _of_calls(
+    calls: tuple[SweepHeader, SweepLook] | None, about: Sequence[tuple[SweepHeader, SweepLook]]
+) -> tuple[float | None, Facts]:
+    """Of the calls for outputs, where there are any, and of those about them."""
+    every = [*([calls] if calls else []), *about]
+    if not every:
+        return None, ()
+    facts = [("Calls", _so_many([calls]))] if calls else []
+    facts += [("About the outputs", _so_many(about))] if about else []
+    facts.append(("In flight", f"{sum(look.busy for _, look in every):,}"))
+    errors, cost = sum(look.errors for _, look in every), sum(look.spent for _, look in every)
+    facts += [("Errors", f"{errors:,}")] if errors else []
+    facts += [("Cost", f"{cost:.4g}")] if cost else []
+    facts += [("Reason", look.reason) for _, look in every if look.reason]
+    return sum(look.known for _, look in every) / sum(header.total for header, _ in every), tuple(facts)
+
+
+def _so_many(calls: Sequence[tuple[SweepHeader, SweepLook]]) -> str:
+    return f"{sum(look.known for _, look in calls):,} of {sum(header.total for header, _ in calls):,}"

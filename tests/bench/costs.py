@@ -35,7 +35,7 @@ from tests.integration.harness import (
     wait_until,
 )
 
-__all__ = ["TIMED", "Costs", "Stage", "cpu_seconds", "fleet_stage", "measure"]
+__all__ = ["TIMED", "Costs", "Stage", "cpu_seconds", "fleet_stage", "measure", "share_cores_alike"]
 
 TIMED = os.pathsep.join([str(Path(__file__).parent / "timed"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `timed`."""
@@ -94,7 +94,7 @@ def cpu_seconds(pid: int, *, of_ended_children: bool = False) -> float:
     return (int(user) + int(system)) / _TICKS
 
 
-def _share_cores_alike(pid: int) -> None:
+def share_cores_alike(pid: int) -> None:
     """Linux gives each session its share of the cores: a worker is one of its own, and gets as much as this one."""
     mine, theirs = Path("/proc/self/autogroup"), Path(f"/proc/{pid}/autogroup")
     with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ def fleet_stage(folder: Path, processes: int = 1) -> Iterator[Stage]:
     environment = {"PYTHONPATH": TIMED, "TIMED_FOLDER": str(timed)}
     with running_server(folder) as server, running_fleet(server.url, folder, **environment) as fleet:
         worker = fleet.add(processes, "--root", str(folder))
-        _share_cores_alike(worker.pid)
+        share_cores_alike(worker.pid)
         wait_until(lambda: serves(server), "the worker serves")
         yield Stage(folder, server, worker, timed)
 

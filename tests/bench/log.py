@@ -1,9 +1,10 @@
 """The log pass beside its rivals: `python -m tests.bench.log [--gigabytes 1] [--times 5] [--rivals FOLDER]`.
 
 A core: evalq's evaluation of a chunk beside plain loops over `json.loads` and over msgspec, in CPU seconds, each
-chunk by all ways in turn. End to end: the whole command with two workers beside polars (streaming) and duckdb with two
-threads, in turn, with equal answers: seconds by the clock from start to exit, and peak memory. polars and duckdb are
-installed into an environment of their own (FOLDER, kept; else a temporary one).
+chunk by all ways in turn. End to end: the whole command by default, with `--workers 2` and `--inline`, beside polars
+(streaming) and duckdb with two threads, in turn, with equal answers: seconds by the clock from start to exit, CPU
+seconds of all processes, and the most memory that all of them have at once (in runs of their own). polars and duckdb
+are installed into an environment of their own (FOLDER, kept; else a temporary one).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import resource
+import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,11 +27,12 @@ import msgspec
 import pytest
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.evaluators.cooperation import evaluator, fast
+from evalq.evalcore.evaluators.cooperation import chunk, evaluator
 from evalq.evalcore.evaluators.cooperation.sample import write_events
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
-from tests.bench.memory import EVENT_BYTES, peaks
+from tests.bench.memory import EVENT_BYTES
+from tests.bench.whole import Whole, adopting, memory_of, taken
 
 HERE = Path(__file__).parent / "rivals"
 COOPERATIVE = {"assist", "contribute", "cooperate", "join", "support"}
@@ -125,7 +128,7 @@ def told(state: Any) -> dict[str, Any]:
 def in_python(data: bytes) -> dict[str, Any]:
     """The same where nothing is compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast, "compiled_log", lambda: None)
+        patch.setattr(chunk, "compiled_log", lambda: None)
         return by_evalq(data)
 
 
@@ -170,43 +173,49 @@ def _chunks(path: Path, most: int) -> Iterator[bytes]:
 
 def whole(path: Path, scratch: Path, rivals: Path, times: int) -> None:
     """Print seconds and megabytes of the whole commands."""
+    adopting()
     python = _environment(rivals)
     out = scratch / "run"
-    ways = {
-        "evalq": ("cooperation", path, "--workers", "2", "--format", "none", "--run-dir", out),
-        "polars, streaming": (python, HERE / "log_polars.py", path),
-        "duckdb": (python, HERE / "log_duckdb.py", path, "2"),
+    ours: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "evalq.producer.cli",
+        "cooperation",
+        path,
+        "--format",
+        "none",
+        "--run-dir",
+        out,
+    ]
+    ways: dict[str, list[str | Path]] = {
+        "evalq": ours,
+        "evalq --workers 2": [*ours, "--workers", "2"],
+        "evalq --inline": [*ours, "--inline"],
+        "polars, streaming": [python, HERE / "log_polars.py", path],
+        "duckdb": [python, HERE / "log_duckdb.py", path, "2"],
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    computed: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[str, list[Whole]] = {name: [] for name in ways}
     answers: dict[str, dict[str, Any]] = {}
     for _ in range(times):
         for name, command in ways.items():
-            subprocess.run(["rm", "-rf", out], check=True)
-            began, used = time.perf_counter(), _used()
-            given = [sys.executable, "-m", "evalq.producer.cli", *command] if name == "evalq" else command
-            done = subprocess.run(list(map(str, given)), capture_output=True, text=True, check=True, cwd=scratch)
-            seconds[name].append(time.perf_counter() - began)
-            computed[name].append(_used() - used)
-            print(f"  {name}: {seconds[name][-1]:.2f} s, {computed[name][-1]:.2f} s of CPU", flush=True)
-            answers[name] = _metrics(out) if name == "evalq" else json.loads(done.stdout)
-    _agree(answers)
-    memory = {name: _peak(python, command, scratch) for name, command in ways.items() if name != "evalq"}
-    subprocess.run(["rm", "-rf", out], check=True)
-    parts = peaks(*ways["evalq"], cwd=scratch)
-    memory["evalq"] = parts["producer"] + 2 * parts.get("worker process", 0.0) + parts.get("server", 0.0)
-    shown = ", ".join(f"{kind} {peak:.0f} MB" for kind, peak in sorted(parts.items()))
-    print(f"\n| {path.stat().st_size / 1e6:,.0f} MB, two cores | s | CPU s | MB |\n| --- | ---: | ---: | ---: |")
+            shutil.rmtree(out, ignore_errors=True)
+            load = os.getloadavg()[0]
+            found[name].append(one := taken(command, scratch))
+            print(f"  {name}: {one.seconds:.2f} s, {one.cpu:.2f} s of CPU (load before: {load:.1f})", flush=True)
+            answers[name] = _metrics(out) if name.startswith("evalq") else json.loads(one.said)
     for name in ways:
-        clock, cpu = statistics.median(seconds[name]), statistics.median(computed[name])
-        print(f"| {name} | {clock:.2f} | {cpu:.2f} | {memory[name]:.0f} |")
-    print(f"\nevalq's memory: {shown}", flush=True)
+        if name.startswith("evalq"):
+            _agree(answers, name)
+    print(f"\n| {path.stat().st_size / 1e6:,.0f} MB, two cores | s | CPU s | MB |\n| --- | ---: | ---: | ---: |")
+    for name, command in ways.items():
+        memory = statistics.median(_emptied(out, command, scratch) for _ in range(3))
+        clock, cpu = (statistics.median(getattr(one, field) for one in found[name]) for field in ("seconds", "cpu"))
+        print(f"| {name} | {clock:.2f} | {cpu:.2f} | {memory:.0f} |", flush=True)
 
 
-def _used() -> float:
-    """CPU seconds of the commands that ended, and of all that they started and waited for."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+def _emptied(out: Path, command: list[str | Path], scratch: Path) -> float:
+    shutil.rmtree(out, ignore_errors=True)
+    return memory_of(command, scratch)
 
 
 def _environment(folder: Path) -> Path:
@@ -224,9 +233,9 @@ def _metrics(out: Path) -> dict[str, Any]:
     return entry
 
 
-def _agree(answers: dict[str, dict[str, Any]]) -> None:
+def _agree(answers: dict[str, dict[str, Any]], name: str) -> None:
     """The rivals say the same, and evalq's metrics are those of their numbers."""
-    ours, theirs = answers["evalq"], answers["polars, streaming"]
+    ours, theirs = answers[name], answers["polars, streaming"]
     assert same(theirs, answers["duckdb"])
     assert ours["message_counts"] == theirs["rows"]
     assert ours["metadata"]["total_turns"] == theirs["turns"]
@@ -234,16 +243,6 @@ def _agree(answers: dict[str, dict[str, Any]]) -> None:
     assert math.isclose(ours["average_contribution"], sum(theirs["given"].values()) / theirs["drops"])
     assert math.isclose(ours["average_recovery_time"], theirs["waits"][0] / theirs["waits"][1])
     assert all(math.isclose(ours["contributions"][name], given) for name, given in theirs["given"].items())
-
-
-def _peak(python: Path, command: Any, cwd: Path) -> float:
-    """Peak resident MB of a command of one process."""
-    count = (
-        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True); "
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
-    )
-    done = [str(python), "-c", count, *map(str, command)]
-    return float(subprocess.run(done, capture_output=True, text=True, check=True, cwd=cwd).stdout)
 
 
 def main() -> None:

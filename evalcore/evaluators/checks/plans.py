@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,11 +15,11 @@ from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, shorten
+from evalq.evalcore.records.named_files import case_of_name, readings
 
 __all__ = ["Plan", "Plans"]
 
 _MOST_REPEATS = 2**53
-_NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -99,13 +98,8 @@ class Plans:
 
     def _named(self, name: str) -> tuple[Plan | None, int | None, str]:
         """Of an output in a file: the case of that name, else the name's last number is the repeat."""
-        plan = self.plan(name)
-        if plan is not None:
-            return plan, 0, ""
-        match = _NUMBERED.fullmatch(name)
-        plan = self.plan(match["case"]) if match else None
-        if match is None or plan is None:
-            tried = [name, match["case"]] if match else [name]
-            told = " nor ".join(repr(shorten(each)) for each in tried)
+        meant = case_of_name(name, lambda case: self.plan(case) is not None)
+        if meant is None:
+            told = " nor ".join(repr(shorten(case)) for case, _ in readings(name))
             return None, None, f"named: no case has the id {told}; call the file ID.txt or ID.REPEAT.txt"
-        return plan, int(match["repeat"]), ""
+        return self.plan(meant[0]), meant[1], ""

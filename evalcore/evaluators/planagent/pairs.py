@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -70,8 +70,8 @@ class Pairs(Merging, array_like=True):
         self._add([(query, self._parts(0, [self._number(round_)]))])
         return self.repeated > before
 
-    def take(self, rows: Mapping[str, bytes]) -> None:
-        """Add packed rows by Query ID."""
+    def take(self, rows: dict[str, bytes]) -> None:
+        """Move packed rows by Query ID here, so that they need no room any more."""
         known: dict[bytes, list[_Part]] = {}
 
         def parts(rest: bytes) -> list[_Part]:
@@ -81,7 +81,7 @@ class Pairs(Merging, array_like=True):
                 found = known[rest] = self._parts(0 if score == UNSCORED else 1 << score, [self._number(name)])
             return found
 
-        self._add((query, parts(rest)) for query, packed in rows.items() for rest in rests(packed))
+        self._add((query, parts(rest)) for query, packed in _emptied(rows) for rest in rests(packed))
 
     def merge(self, later: Pairs) -> None:
         """Take in the pairs of the rows that follow."""
@@ -162,6 +162,11 @@ class Pairs(Merging, array_like=True):
                     self.repeated += common
                     first = self.blocks[0]
                     first[query] = _union(first[query], _value(_REPEATED))[0]
+
+
+def _emptied(rows: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    while rows:
+        yield rows.popitem()
 
 
 def _union(one: bytes, other: bytes) -> tuple[bytes, int]:

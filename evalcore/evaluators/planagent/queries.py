@@ -79,7 +79,7 @@ class Queries(Merging, array_like=True):
         pairs = self.pairs
         if pairs is None:
             pairs = Pairs()
-            pairs.take(self.rows)
+            pairs.take(self.rows.copy())
         return pairs.review(rounds, pass_mark)
 
     def repeats(self) -> tuple[int, list[Repeat]]:
@@ -118,5 +118,5 @@ class Queries(Merging, array_like=True):
         if self.pairs is None:
             self.pairs = Pairs()
         self.pairs.take(self.rows)
-        self.rows, self.held = {}, 0
+        self.held = 0
         return self.pairs

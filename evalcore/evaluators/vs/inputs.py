@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from evalq.evalcore.records.decoding import Malformed, decode
 __all__ = ["answered", "complete", "output_line", "prompts", "stopping"]
 
 _USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
-_NAME = re.compile(r"(?P<case>.+?)(?:[.#](?P<repeat>\d{1,15}))?\.json")
 
 
 def complete(asked: Request) -> Request:
@@ -90,20 +88,19 @@ def _agent(asked: str, params: VsParams) -> str:
 
 
 def output_line(name: str, data: bytes) -> bytes:
-    """The content of the file ``name`` as one line ``{"case", "repeat", "output"}``, nothing in it altered.
+    """The content of the file ``name`` as one line ``{"named", "output"}``, nothing in it altered.
 
-    A file holds such an object, or the output alone, and is then named ``CASE.REPEAT.json``, ``CASE#REPEAT.json``, or
-    ``CASE.json`` for repeat 0. One that is no JSON becomes a line with an ``error``.
+    A file holds an object with ``case`` and ``output``, or the output alone, and is then named ``CASE.REPEAT.json``,
+    ``CASE#REPEAT.json``, or ``CASE.json`` for repeat 0: which of them, is found by who knows the cases. One that is no
+    JSON becomes a line with an ``error``.
     """
-    match = _NAME.fullmatch(name)
-    case, repeat = (match["case"], int(match["repeat"] or 0)) if match else (name, 0)
+    head = msgspec.json.encode({"named": name.removesuffix(".json")})
     try:
         content = decode(data)
     except Malformed as error:
-        return msgspec.json.encode({"case": case, "repeat": repeat, "error": str(error)})
+        return head[:-1] + b',"error":' + msgspec.json.encode(str(error)) + b"}"
     # Reformatted without decoding: numbers, escapes and repeated keys stay as the agent wrote them.
     compact = msgspec.json.format(data, indent=-1)
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
         return compact
-    head = msgspec.json.encode({"case": case, "repeat": repeat})
     return head[:-1] + b',"output":' + compact + b"}"

@@ -33,6 +33,7 @@ from evalq.evalcore.evaluators.vs.validators import (
 )
 from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
+from evalq.evalcore.records.named_files import case_of_name, readings
 from evalq.evalcore.records.stop_note import stop_of
 
 __all__ = ["Held", "Judge", "Judgement", "Plan", "Scores", "judge_for"]
@@ -142,6 +143,8 @@ class Judge:
 
     def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
         """Which case and repeat a line is of, and what is wrong with the address."""
+        if "case" not in record and isinstance(record.get("named"), str):
+            return self._named(record["named"])
         case, repeat = record.get("case"), record.get("repeat")
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
@@ -152,6 +155,14 @@ class Judge:
         if not whole:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
+
+    def _named(self, name: str) -> tuple[Plan | None, int | None, str]:
+        """Of an output in a file: the case of that name, else the name's last number is the repeat."""
+        meant = case_of_name(name, self._plans.__contains__)
+        if meant is None:
+            told = " nor ".join(repr(shorten(case)) for case, _ in readings(name))
+            return None, None, f"named: no case of the golden set is {told}; call the file ID.json or ID.REPEAT.json"
+        return self._plans[meant[0]], meant[1], ""
 
     def _judged(self, output: dict[str, Any], plan: Plan, repeat: int | None, repeated: list[str]) -> Judgement:
         # A broken contract does not stop the validators: the specification's code has no contract, and reports its

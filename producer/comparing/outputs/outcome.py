@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,9 @@ from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import escape
 from evalq.producer.comparing.text import comparison_text, decision_text, standing_of
+
+if TYPE_CHECKING:
+    from evalq.producer.suites.summary import Matrices
 
 __all__ = ["Compared", "Outcome", "Point", "Standing", "of_comparisons", "of_decision", "of_error"]
 
@@ -41,7 +44,8 @@ class Outcome(NamedTuple):
     """``what`` was done ("gate", "compare") and what came out, in a ``word`` of its own.
 
     ``runs`` are those whose cases are shown, ``text`` is all of it as Markdown and ``document`` as JSON. ``allowed``:
-    what is open may pass. ``aside`` are cases in quarantine, each (its run, its name), with the reason.
+    what is open may pass. ``aside`` are cases in quarantine, each (its run, its name), with the reason. ``matrix`` is
+    what the runs of a suite's matrices came to side by side, as Markdown.
     """
 
     what: str
@@ -53,6 +57,7 @@ class Outcome(NamedTuple):
     document: Json
     allowed: bool = False
     aside: Mapping[tuple[str, str], str] = {}
+    matrix: str = ""
 
     @property
     def passes(self) -> bool:
@@ -73,8 +78,10 @@ _VERDICTS: Mapping[Verdict, Standing] = {"same": "kept", "better": "kept", "wors
 _ORDER: Sequence[Verdict] = ("worse", "inconclusive", "same", "better")
 
 
-def of_decision(decision: Decision, runs: Sequence[RunCases], *, allowed: bool = False) -> Outcome:
-    """A gate's."""
+def of_decision(
+    decision: Decision, runs: Sequence[RunCases], *, allowed: bool = False, matrices: Matrices | None = None
+) -> Outcome:
+    """A gate's; ``matrices`` are those of its suite."""
     points = (*map(_point, decision.checks), *map(_quarantined, decision.quarantined))
     aside = {
         (each.run, each.case): f"quarantine: {each.reason}"
@@ -82,6 +89,12 @@ def of_decision(decision: Decision, runs: Sequence[RunCases], *, allowed: bool =
         if each.aside and not each.fell
     }
     text, document = decision_text(decision), msgspec.to_builtins(decision)
+    shown = ""
+    if matrices:
+        from evalq.producer.suites.summary import matrix_text  # reads suite files, which few decisions need
+
+        shown = matrix_text(matrices, level=2)
+        document["matrices"] = msgspec.to_builtins(matrices)
     return Outcome(
         "gate",
         decision.decided,
@@ -92,6 +105,7 @@ def of_decision(decision: Decision, runs: Sequence[RunCases], *, allowed: bool =
         document,
         allowed=allowed,
         aside=aside,
+        matrix=shown,
     )
 
 

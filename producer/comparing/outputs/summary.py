@@ -57,7 +57,8 @@ def _fitted(outcome: Outcome, head: str, most: int, rows: int) -> bytes:
 
 
 def _text(outcome: Outcome, rows: int) -> str:
-    parts = [outcome.text.rstrip("\n"), *(part for run in outcome.runs for part in _failed(run, rows))]
+    whole = [text.rstrip("\n") for text in (outcome.text, outcome.matrix) if text]
+    parts = [*whole, *(part for run in outcome.runs for part in _failed(run, rows))]
     text = visible("\n\n".join(parts)).encode(errors="replace").decode()
     return _NOTE.sub(lambda found: f"{found[0]}\N{ZERO WIDTH SPACE}", text)
 

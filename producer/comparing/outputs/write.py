@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from evalq.producer.comparing.outputs.badge import write_shield, write_svg
 from evalq.producer.comparing.outputs.junit import write_junit
 from evalq.producer.comparing.outputs.outcome import Compared, Outcome, of_comparisons, of_decision, of_error
 from evalq.producer.comparing.outputs.summary import write_comment, write_summary
+
+if TYPE_CHECKING:
+    from evalq.producer.suites.summary import Matrices
 
 __all__ = ["check_decision_output", "errors_written", "write_comparison", "write_decision"]
 
@@ -49,13 +53,19 @@ def check_decision_output(path: Path) -> None:
 
 
 def write_decision(
-    path: Path, decision: Decision, candidates: Sequence[RunCases], *, allow_inconclusive: bool = False
+    path: Path,
+    decision: Decision,
+    candidates: Sequence[RunCases],
+    *,
+    allow_inconclusive: bool = False,
+    matrices: Matrices | None = None,
 ) -> None:
     """One file of a gate's decision on ``candidates``. Raises UsageError and StorageError.
 
-    With ``allow_inconclusive``, what the answers cannot tell is no failure in JUnit XML but skipped.
+    With ``allow_inconclusive``, what the answers cannot tell is no failure in JUnit XML but skipped. ``matrices`` of
+    the suite stand in Markdown and JSON; JUnit XML has a suite of each run as it is.
     """
-    _write(path, of_decision(decision, candidates, allowed=allow_inconclusive))
+    _write(path, of_decision(decision, candidates, allowed=allow_inconclusive, matrices=matrices))
 
 
 def write_comparison(path: Path, compared: Sequence[Compared]) -> None:

@@ -19,6 +19,7 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.html import decision_html
 from evalq.producer.comparing.outputs import check_decision_output, write_decision
+from evalq.producer.suites.summary import Found, MatrixRow
 from tests.deploy.programs import CHECKERS, program
 from tests.unit.comparing.conftest import BAD, GOOD, Command
 
@@ -91,6 +92,26 @@ def test_hostile_text_stays_text_in_every_format(tmp_path: Path) -> None:
     assert "](http" not in files["comment.md"].decode().replace("\\]", "")
     names = [case.get("name") for case in validated(tmp_path / "junit.xml").iter("testcase")]
     assert len(names) == len(set(names)) >= len(HOSTILE)
+
+
+def test_a_suites_matrix_stands_before_its_failed_cases(tmp_path: Path) -> None:
+    """As a table in Markdown and as data in JSON, its labels as they are; other formats are what they were."""
+    found = Found(0.5, 0.25, 0.75)
+    rows = {"sup": [MatrixRow(f"sup[prompt={n}]", {"prompt": text}, "r", {"pass_rate": found}, 8, 1, 2, 0.25)
+                    for n, text in enumerate(HOSTILE)]}  # fmt: skip
+    runs, decision = [run_of(["lost"], [0])], decision_of([])
+    plain = written(tmp_path, decision, runs)
+    for name in FILES:
+        write_decision(tmp_path / name, decision, runs, matrices=rows)
+    files = {name: (tmp_path / name).read_bytes() for name in FILES}
+    assert {name for name in FILES if files[name] != plain[name]} == {"summary.md", "comment.md", "gate.json"}
+    assert len(json.loads(files["gate.json"])["matrices"]["sup"]) == len(HOSTILE)
+    for name in ("summary.md", "comment.md"):
+        text = files[name].decode()
+        assert "<script>" not in text
+        assert "\x1b" not in text
+        table = text[text.index("\n## sup\n") : text.index("## 1 of 1 cases")]
+        assert table.count("| 0.5 (0.25 to 0.75) | 8 (2 reused) | 1 | 0.25 | r |") == len(HOSTILE)
 
 
 def test_the_schema_is_one_that_refuses(tmp_path: Path) -> None:

@@ -231,3 +231,20 @@ def test_who_cannot_be_called_is_told_before_anybody_is(here: Path, command: Com
         (here / "suite.yaml").write_text(yaml.safe_dump({"runs": [run]}))
         told = command("run", "suite.yaml", "--targets", "targets.yaml")
         assert (told.code, why in told.stderr, (here / "evalq-runs").exists()) == (2, True, False), told.stderr
+
+
+def test_a_gate_over_a_matrix_writes_its_table(here: Path, command: Command) -> None:
+    """What the runs came to stands in the step's summary and in the JSON, whatever is decided."""
+    run = {"evaluator": "checks", "name": "sup", "outputs": "o.jsonl", "matrix": {"cases": ["cases.yaml", "hard.yaml"]}}
+    gates = [{"metric": "sup.pass_rate", "min": 0.01}]
+    _loaded(here, run, policy={"gates": gates}, outputs=["summary.md", "gate.json"])
+    lines = ({"case": f"c{n}", "repeat": repeat, "output": "x" * n} for n in range(3) for repeat in range(20))
+    (here / "o.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = command("run", "suite.yaml", "--format", "none")
+    assert told.code in (0, 4), told.stderr
+    summary = (here / "summary.md").read_text()
+    assert re.search(
+        r"^## sup\n\n\| cases \|.*\n.*\n\| cases \| 0\.667 .*\n\| hard \| 0\.667 ", summary, re.MULTILINE
+    ), summary
+    matrices = json.loads((here / "gate.json").read_text())["matrices"]
+    assert [row["labels"] for row in matrices["sup"]] == [{"cases": "cases"}, {"cases": "hard"}]

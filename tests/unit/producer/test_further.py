@@ -14,9 +14,14 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.cli import main
 from evalq.producer.folder.job import RunOptions
+from evalq.producer.servers import Servers
 from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, Settled, further_sweeps
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.ledger import Ledger
+from evalq.producer.viewing.progress import Standings
+from evalq.workers.settings import Settings
 
 CASES = """
 defaults: {input: "Say it.", checks: [{rubric: polite, votes: 3}, {prefer: Go.}, {rubric: short, judge: other}]}
@@ -45,7 +50,7 @@ def write(sweep: Sweep, outputs: list[tuple[str, int, str]]) -> None:
 def calls_of(sweep: Sweep, config: str = "c") -> FurtherCalls:
     """What asks about its outputs, as whoever resumes it makes it."""
     assert sweep.stage is not None
-    return FurtherCalls(sweep, sweep.stage, None, {"grader": Settled(config), "other": Settled(config)})
+    return FurtherCalls(sweep, sweep.stage, None, lambda targets: dict.fromkeys(targets, Settled(config)))
 
 
 def answer(sweep: FurtherSweep, most: int | None = None, error: str = "") -> list[int]:
@@ -153,7 +158,8 @@ def test_no_output_leaves_nothing_to_ask(sweep: Sweep) -> None:
     """Sweeps that were begun for outputs that are gone, go; the lines stay as they are."""
     calls_of(sweep).prepare()
     write(sweep, [("a", 0, "")])
-    calls = calls_of(sweep)
+    assert sweep.stage is not None
+    calls = FurtherCalls(sweep, sweep.stage, None, lambda targets: pytest.fail(f"{targets} are waited for"))
     assert calls.prepare() == []
     assert further_sweeps(sweep.folder) == []
     calls.join(sweep.evaluated)
@@ -204,3 +210,17 @@ def test_a_sweep_that_cannot_be_resumed_has_its_outputs_written_down(
     assert "evaluate what was recorded: --outputs run/outputs.jsonl" in capsys.readouterr().err
     (line,) = Path("run/outputs.jsonl").read_text().splitlines()
     assert json.loads(line)["output"] == "paid for"
+
+
+def test_a_viewer_tells_of_both_stages(sweep: Sweep) -> None:
+    """By the folder alone: what is recorded of the calls about outputs, of so many."""
+    sweep.recorded.add([Output(0, "a", "", 0, "p", "chat", "c", msgspec.Raw(b"1"), attempts=(Attempt(),))])
+    with Servers(Settings()) as servers:
+        standings, known = Standings(Ledger(servers)), Known("run", sweep.run, folder=sweep.folder)
+        assert standings.of(known).facts == (("Answers recorded", "1"),)
+        first, *_, last = calls_of(sweep).prepare()
+        answer(first, 2)
+        answer(last)
+        assert standings.of(known).facts == (("Answers recorded", "1"), ("About the outputs", "5 of 18"))
+        answer(first)
+        assert standings.of(known).line == "answers recorded 1, about the outputs 9 of 18"

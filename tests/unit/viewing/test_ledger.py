@@ -88,6 +88,17 @@ def test_live_calls_are_followed(here: Path, server: Server, settings: Settings)
         browser.enter()
         assert told(browser, "asking")["facts"][:2] == [["Calls", "0 of 12"], ["In flight", "0"]]
         assert "robot" in browser.get("/").text
+        # Then a judge is asked about the outputs: both stages are told, and the run goes as long as either does.
+        calls.close("asking", "done")
+        judge = SweepHeader("asking.1-abc", "judge", code_version(), 2, 3)
+        calls.open(judge, 0, 0.0)
+        calls.restore("asking", list(range(12)))
+        calls.restore(judge.run, [0, 1, 2])
+        found = told(browser, "asking")
+        assert found["facts"][:3] == [["Calls", "12 of 12"], ["About the outputs", "3 of 6"], ["In flight", "0"]]
+        assert (found["going"], found["share"]) == (True, 15 / 18)
+        calls.close(judge.run, "done")
+        assert told(browser, "asking")["going"] is False
 
 
 def test_a_report_that_waits_in_the_ledger_is_shown_and_compared(

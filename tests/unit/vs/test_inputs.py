@@ -16,8 +16,11 @@ from evalq.evalcore.evaluators.vs import evaluator
 from evalq.evalcore.evaluators.vs.inputs import output_line
 from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.sample import GOLDEN
+from evalq.evalcore.evaluators.vs.score import judge_for
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.vs.helpers import PARAMS, good_output, of_case
+
+NO_CASE = "named: no case of the golden set is 'summary'; call the file ID.json or ID.REPEAT.json"
 
 
 def asked(*inputs: Any, params: dict[str, Any] | None = None, **options: Any) -> Request:
@@ -130,7 +133,7 @@ def test_a_folder_of_json_files_is_one_input(tmp_path: Path) -> None:
             "reason": "no output: not JSON: object keys must be strings (byte 2)",
         },
         {"where": "outputs/L.2.json", "reason": "no output: not JSON: Input data was truncated"},
-        {"where": "outputs/summary.json", "reason": "case: 'summary' is not in the golden set"},
+        {"where": "outputs/summary.json", "reason": NO_CASE},
     ]
     assert [entry["name"] for entry in found.report["inputs"]] == ["outputs"]
     assert found.report["records"]["total"] == 8
@@ -155,13 +158,26 @@ def test_a_repeat_that_comes_twice_in_a_folder_is_left_out_by_its_file(tmp_path:
 @pytest.mark.parametrize(
     ("name", "case", "repeat"),
     [
-        ("FULL-01.json", "FULL-01", 0),
-        ("FULL-01.12.json", "FULL-01", 12),
-        ("a.b#3.json", "a.b", 3),
-        ("1.json", "1", 0),
-        ("strange", "strange", 0),
+        ("v1.json", "v1", 0),
+        ("v1.12.json", "v1", 12),
+        ("v1#3.json", "v1", 3),
+        ("v1.5.json", "v1.5", 0),
+        ("v1.5.7.json", "v1.5", 7),
+        ("v1#5.json", "v1", 5),
     ],
 )
-def test_names_of_bare_outputs(name: str, case: str, repeat: int) -> None:
-    """The part before the last point or number sign is the case, what follows the repeat."""
-    assert json.loads(output_line(name, b"[1]")) == {"case": case, "repeat": repeat, "output": [1]}
+def test_a_name_is_that_of_its_case_first(name: str, case: str, repeat: int) -> None:
+    """What else ends in a number is a repeat of the case before it; a file that is no JSON is of its case, too."""
+    cases = [{**PARAMS["cases"][0], "id": each} for each in ("v1", "v1.5")]
+    judge = judge_for(validate(VsParams, {**PARAMS, "cases": cases}, "params"))
+    for content in (b"{}", b"no JSON"):
+        test = judge.test(output_line(name, content))
+        assert test.plan is not None
+        assert (test.plan.case.id, test.repeat) == (case, repeat)
+
+
+def test_a_name_that_no_case_has_is_told() -> None:
+    """With all that it could have meant."""
+    test = judge_for(validate(VsParams, PARAMS, "params")).test(output_line("zz.5.json", b"{}"))
+    assert (test.status, test.plan) == ("ERROR", None)
+    assert "named: no case of the golden set is 'zz.5' nor 'zz'" in test.findings[0].issue
