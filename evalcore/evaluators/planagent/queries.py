@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from evalq.evalcore.evaluators.planagent.packed import split, unpack_rows
+from evalq.evalcore.evaluators.planagent.packed import no_round_twice, split, unpack_rows
 from evalq.evalcore.evaluators.planagent.pairs import Pairs, QueryReview
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import LISTED
@@ -91,6 +91,8 @@ class Queries(Merging, array_like=True):
 
     def _repeats(self) -> Iterator[Repeat]:
         for query, packed in self.rows.items():
+            if no_round_twice(packed):
+                continue
             first: dict[str, int] = {}
             for round_, _, line in unpack_rows(packed):
                 seen = first.setdefault(round_, line)
