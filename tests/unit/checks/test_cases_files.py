@@ -279,9 +279,9 @@ def test_a_few_lines_cannot_stand_for_gigabytes(tmp_path: Path) -> None:
 
 def test_thousands_of_faults_are_told_briefly(tmp_path: Path) -> None:
     """Twenty, and how many more."""
-    said = refused(tmp_path, json.dumps({"cases": [{"id": str(i), "x": 1, "expected": 1} for i in range(500)]}))
+    said = refused(tmp_path, json.dumps({"cases": [{"id": str(i), "x": 1, "expected": 1} for i in range(60)]}))
     assert said.count("\n") == 21
-    assert "and 480 more" in said
+    assert "and 40 more" in said
 
 
 def test_days_and_numbers_as_keys_are_texts(tmp_path: Path) -> None:

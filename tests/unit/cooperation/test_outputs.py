@@ -11,6 +11,7 @@ import pytest
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.cooperation import MetricsResult, evaluator
+from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
 from evalq.evalcore.evaluators.cooperation.section import pretty_json
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, run
@@ -130,6 +131,18 @@ def test_the_markdown_report_has_a_section_a_log(tmp_path: Path) -> None:
     assert "| Rows | sorted by turn first |" in text
     assert "| a\\|b &lt;c | 1 | 50.0% | 0.0 | 0.0% |" in text
     assert text.endswith("|\n")
+
+
+def test_the_page_of_several_logs_begins_with_all_their_events(tmp_path: Path) -> None:
+    """And each log has its mark on every chart of what it has."""
+    logs = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, turns in zip(logs, (3, 4), strict=True):
+        path.write_bytes(as_jsonl([{"turn": turn, "agent": "x"} for turn in range(turns)]))
+    found = report(*logs)
+    assert opening(found).headline == "2 logs of 7 events"
+    assert not opening(found).tiles
+    labels = {mark.label.partition(" · ")[0] for chart in CHARTS for mark in chart.marks(found)}
+    assert labels == {"a.jsonl", "b.jsonl"}
 
 
 def test_a_metrics_result_reads_back_from_its_own_dict() -> None:

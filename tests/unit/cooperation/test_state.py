@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.cooperation import turns as turns_module
+from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, AgentState
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.evaluators.cooperation.turns import MOST_BLOCKS, TurnSet
 from tests.unit.cooperation.logs import rows, state_of
@@ -39,6 +41,18 @@ def test_zero_is_neutral_on_both_sides(log: list[dict[str, Any]]) -> None:
     """The state of no records changes nothing."""
     state = state_of(log)
     assert merged(CooperationState.zero(), state, CooperationState.zero()).to_wire() == state.to_wire()
+
+
+def test_an_agent_without_rows_is_neutral_on_both_sides() -> None:
+    """Whatever the other's rows are: in order or not, with betrayals, with resources."""
+    columns = ([1, 2, 5], [BETRAYAL, COOPERATIVE, COOPERATIVE], [3, None, 1.5])
+    for turns in (columns[0], columns[0][::-1]):
+        state = AgentState.of(turns, columns[1], columns[2])
+        before = msgspec.json.encode(state)
+        behind = AgentState()
+        behind.merge(AgentState.of(turns, columns[1], columns[2]))
+        state.merge(AgentState())
+        assert msgspec.json.encode(behind) == msgspec.json.encode(state) == before
 
 
 def test_zero_states_share_nothing() -> None:

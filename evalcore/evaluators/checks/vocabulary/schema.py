@@ -129,15 +129,17 @@ def _require_sound(
     from referencing.jsonschema import DRAFT202012
 
     resolver = Registry().resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
-    reference = ""
     try:
         for reference in references:
-            found = resolver.lookup(reference).contents
+            try:
+                found = resolver.lookup(reference).contents
+            except Unresolvable:
+                raise BadCheck(f"the reference {reference!r} leads nowhere") from None
             if not isinstance(found, bool) and id(found) not in parts:
                 raise BadCheck(f"the reference {reference!r} leads to what is no schema")
         next(iter(made.iter_errors(None)), None)
     except Unresolvable:
-        raise BadCheck(f"the reference {reference!r} leads nowhere") from None
+        raise BadCheck("a $dynamicRef or $recursiveRef leads nowhere") from None
     except RecursionError:
         raise BadCheck("it refers to itself without end") from None
     except _TooMuch:
