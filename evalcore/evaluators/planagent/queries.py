@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +21,7 @@ MAX_BYTES = 1 << 14
 """How many are held of one Query ID, over 1,000 rows: adding one costs as many bytes as there are."""
 
 
-class Repeat(msgspec.Struct, array_like=True, frozen=True, order=True):
+class Repeat(NamedTuple):
     """A row whose Query ID and round another row had before."""
 
     line: int
