@@ -225,9 +225,10 @@ class Cutter:
     def _compact(self) -> None:
         """Move what is not yet cut to the buffer's front."""
         if self._at:
-            rest = bytes(self._rest())
-            self._buffer[: len(rest)] = rest
-            self._at, self._end = 0, len(rest)
+            left = self._left()
+            with memoryview(self._buffer) as view:
+                view[:left] = view[self._at : self._end]  # which moves them, also where the two overlap
+            self._at, self._end = 0, left
             self._newlines = None
 
     def _take(self, length: int, records: int, lines: int | None = None) -> Span:
@@ -264,7 +265,7 @@ class Cutter:
         room = min(BLOCK_BYTES, len(self._buffer) - self._end)
         read = self._read(room)
         if read == room < BLOCK_BYTES:
-            self._buffer.extend(bytes(len(self._buffer)))
+            self._buffer.extend(bytes(BLOCK_BYTES - room))
             read += self._read(BLOCK_BYTES - room)
         self._ended = not read
         self._newlines = None

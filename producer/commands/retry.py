@@ -19,7 +19,7 @@ __all__ = ["COMMAND"]
 def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     from evalq.producer.runs.holding import driving
     from evalq.producer.sweeps.joining import resume_any
-    from evalq.producer.sweeps.retry import begin_retry
+    from evalq.producer.sweeps.retry import begin_retry, refuse_uncallable
 
     if not errors:
         raise UsageError("say what to try again: --errors, the records without a result")
@@ -27,6 +27,7 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
     with errors_told(reporter):
         with driving(folder, place):
+            refuse_uncallable(folder, place)
             begin_retry(folder)
         with driven_at(place):
             resume_any(folder, place, reporter, invocation.live.budgets)

@@ -115,6 +115,12 @@ class Recorded:
         """All that are recorded."""
         return [call for call, place in enumerate(self._places) if place]
 
+    @property
+    def config(self) -> str:
+        """The digest of its target's settings in the first output that it has; empty without one."""
+        output = next((found for call in self.calls()[:1] if (found := self.get(call)) is not None), None)
+        return "" if output is None else output.config
+
     def failed(self) -> list[int]:
         """Those without an output."""
         return sorted(self._failed)

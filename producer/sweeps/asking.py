@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 
 from evalq.evalcore.contract.evaluator import Stage
 from evalq.producer.driving.interrupts import Interrupts
@@ -30,8 +31,8 @@ def ask_further(
     calls, cost = used
     left = False
     with _halting(sweep, places[1]):
-        settled = settle_targets(sweep, stage, places, reporter)
-        further = FurtherCalls(sweep, stage, sweep.given[0].limit, settled)
+        settle = partial(settle_targets, sweep, places, reporter)
+        further = FurtherCalls(sweep, stage, sweep.given[0].limit, settle)
         sweeps = further.prepare()
     for each in sweeps:
         if not _allowed(each, sweep, calls, cost):

@@ -107,6 +107,8 @@ class SweepDriver:
         if look.state == "open" and look.left and (known or look.prompts < self._sweep.header.cases):
             config = self._served.config()
             if config is not None:
+                if config and self._sweep.recorded.config not in ("", config):
+                    self.notices.add("changed")
                 if told := self._intake.take_known(config):
                     self.notices.news.append(told)
                 self.registration.offer()

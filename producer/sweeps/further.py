@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -42,6 +42,10 @@ class Settled(msgspec.Struct, frozen=True):
 
     config: str
     parts: dict[str, str] = {}
+
+
+Settle = Callable[[Sequence[str]], Mapping[str, Settled]]
+"""Gives {target: its settings} of the targets that are to be asked."""
 
 
 class FurtherSweep(Sweep):
@@ -119,13 +123,13 @@ class FurtherSweep(Sweep):
 class FurtherCalls:
     """What ``stage`` asks about the outputs of ``sweep``; made anew by whoever resumes, from the same outputs.
 
-    Each target is asked under the settings that ``settled`` has of it: replies of others are not taken over.
+    ``settle`` gives the settings under which targets are asked: replies of others are not taken over.
     """
 
-    def __init__(self, sweep: Sweep, stage: Stage, limit: int | None, settled: Mapping[str, Settled]) -> None:
+    def __init__(self, sweep: Sweep, stage: Stage, limit: int | None, settle: Settle) -> None:
         self._sweep = sweep
         self._stage = stage
-        self._settled = settled
+        self._settle = settle
         self._limit = limit
         self._root = sweep.folder.path / FURTHER
         self._givers = [RunFolder(Path(run)) for run in sweep.live.reuse]
@@ -134,11 +138,17 @@ class FurtherCalls:
         self._sweeps: dict[int, FurtherSweep] = {}
 
     def prepare(self) -> list[FurtherSweep]:
-        """The sweeps, with their prompts written down, and all that earlier ones were answered to the same."""
+        """The sweeps, with their prompts written down, and all that earlier ones were answered to the same.
+
+        Raises what settling raises.
+        """
         counts = self._write_prompts()
+        asked = {canonical_name(target) for (target, _), number in self._groups.items() if counts[number]}
+        settled = self._settle(sorted(asked)) if asked else {}
         for (target, repeats), number in self._groups.items():
+            name = canonical_name(target)
             if counts[number]:
-                self._sweeps[number] = self._begun(number, target, repeats)
+                self._sweeps[number] = self._begun(number, name, repeats, settled[name])
             else:
                 shutil.rmtree(self._root / str(number), ignore_errors=True)
         for sweep in self._sweeps.values():
@@ -173,15 +183,13 @@ class FurtherCalls:
             for line in stream:
                 yield line.rstrip(b"\n")
 
-    def _begun(self, number: int, target: str, repeats: int) -> FurtherSweep:
+    def _begun(self, number: int, target: str, repeats: int, settled: Settled) -> FurtherSweep:
         """The sweep of one group: as it was left where it asks the same, else a new one with what is answered."""
         place, new = self._root / str(number), self._root / f"{number}{_NEW}"
         old = self._root / f"{number}{_OLD}"
         if not place.exists() and old.exists():
             old.rename(place)  # a process was killed between the two
         cases, digest = prompts_digest(_prompts(new))
-        target = canonical_name(target)
-        settled = self._settled[target]
         # Under other settings it is another sweep to the ledger, which may still have the one of before.
         run = about(self._sweep.run, f"{number}-{_told_apart(digest, settled.config)}")
         asked = {"prompts": digest, "about": self._sweep.run, SETTINGS: settled.config}

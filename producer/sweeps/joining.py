@@ -121,10 +121,12 @@ def resume_or_take(
 def begin_larger(folder: RunFolder, place: Backend, budgets: tuple[int | None, float | None]) -> None:
     """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
     from evalq.producer.runs.holding import driving
+    from evalq.producer.sweeps.retry import refuse_uncallable
     from evalq.producer.sweeps.sweep import Sweep
 
     if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):
         with driving(folder, place):
+            refuse_uncallable(folder, place)
             folder.note(state="retrying")
 
 

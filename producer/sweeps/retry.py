@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from evalq.evalcore.contract.partial import decode
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.job import Job
@@ -11,7 +13,22 @@ from evalq.producer.outputs import records_of
 from evalq.producer.sweeps.further import further_sweeps
 from evalq.producer.sweeps.sweep import Sweep
 
-__all__ = ["begin_retry"]
+if TYPE_CHECKING:
+    from evalq.producer.runs.backend import Backend
+
+__all__ = ["begin_retry", "refuse_uncallable"]
+
+
+def refuse_uncallable(folder: RunFolder, place: Backend) -> None:
+    """Raise UsageError, with the run as it was, where a target that is asked about its outputs cannot be called any
+    more, or has other settings than those of its replies.
+    """
+    if Sweep.is_in(folder):
+        from evalq.producer.sweeps.execute import with_targets
+        from evalq.producer.sweeps.stage_targets import refuse_uncalled
+
+        place = with_targets(place, folder)
+        refuse_uncalled(Sweep.load(folder), place, place)
 
 
 def begin_retry(folder: RunFolder) -> None:

@@ -39,6 +39,7 @@ class Notices:
         texts = {
             "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
             "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+            "changed": f"warning: {target!r} has other settings than before; its outputs are of several settings",
             "untold": f"warning: some answers of {target!r} tell no tokens: in --max-cost they count at the mean",
             "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
         }

@@ -49,9 +49,9 @@ def refuse_uncalled(sweep: Sweep, place: Backend, shared: Backend) -> None:
 
 
 def settle_targets(
-    sweep: Sweep, stage: Stage, places: tuple[Backend, Backend], reporter: Reporter
+    sweep: Sweep, places: tuple[Backend, Backend], reporter: Reporter, targets: Sequence[str]
 ) -> dict[str, Settled]:
-    """{target: the settings under which it is asked}: those of its replies so far, where there are any.
+    """{target: the settings under which it is asked} of those that are: those of its replies, where there are any.
 
     Waits until somebody can call each. ``places`` are where calls are made, and what a user would name to resume them.
     Raises UsageError where a target has no such settings any more, or several; what waiting for a server raises.
@@ -61,7 +61,7 @@ def settle_targets(
     patience = Patience(shared.settings, reporter, shared.check)
     with patience.telling(), contextlib.closing(patience.client()) as client:
         ledger, before = SweepLedger(client, shared.settings), further_sweeps(sweep.folder)
-        for target in _targets(stage):
+        for target in targets:
             settled = _settled(callers, target)
             configs = {settled.config} if settled.config else _awaited(sweep, target, client, patience, reporter)
             asked = [each for each in before if each.header.target == target]

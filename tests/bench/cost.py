@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.contract.partial import decode, encode
+from evalq.evalcore.contract.partial import encode, opened
 from evalq.evalcore.evaluators.planagent import PlanParams, evaluator
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.span import read_span
@@ -59,11 +59,12 @@ def run(path: Path, scratch: Path) -> dict[str, float]:
             with clock.step("pack"):
                 partial = encode(outcome)
             with clock.step("unpack"):
-                unpacked = decode(partial, evaluator)
+                answer = opened(partial, evaluator)
             with clock.step("merge"):
-                fold.add(0, unpacked)
+                fold.add(0, answer)
             with clock.step("write"):
-                out.write(b"\n".join(unpacked.lines) + b"\n")
+                out.write(answer.text)
+                out.write(b"\n")
     with clock.step("report"):
         fold.finish([InputSummary(path.name, str(path), cutter.sha256)], lambda _: path.open("rb"), scratch)
     return clock.seconds

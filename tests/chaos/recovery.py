@@ -86,9 +86,11 @@ class Observer(threading.Thread):
     def run(self) -> None:
         """Until `end`."""
         while not self._ended.wait(POLL_SECONDS):
+            began = time.monotonic()
             try:
                 sample = self._view.sample()
-                for meter in [meter for meter in self.meters if meter.open]:
+                # One that was begun before a fault may show less than there was when it struck.
+                for meter in [meter for meter in self.meters if meter.open and meter.began <= began]:
                     meter.feed(sample, self._view)
             except redis.RedisError:
                 continue

@@ -26,7 +26,7 @@ from tests.integration.preloaded import Preloaded, startable
 EVALQ = (sys.executable, "-m", "evalq.producer.cli")
 HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `hazards`, whose records kill."""
-PATIENCE = 180.0
+PATIENCE = 600.0
 """Seconds after which a test gives up: no promise of evalq's, only an end to what would wait for ever."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup` or in a shell's background

@@ -193,7 +193,12 @@ def test_what_a_judge_does_not_say_is_no_score_and_can_be_asked_again(tmp_path: 
     assert results["outputs"]["errors"] > 0
     assert results["outputs"]["failed"] == 0
     replayed(tmp_path)
-    before = asked(service)
+    before, targets = asked(service), (tmp_path / "targets.yaml").read_text()
+    (tmp_path / "targets.yaml").write_text(targets.replace('"j"', '"k"'))
+    refused = evalq("retry", "run", "--errors", "--targets", "targets.yaml", cwd=tmp_path)
+    assert (refused.returncode, "replies (model)" in refused.stderr) == (2, True), refused.stderr
+    assert (asked(service), info(tmp_path / "run")["state"]) == (before, "done")
+    (tmp_path / "targets.yaml").write_text(targets)
     done = evalq("retry", "run", "--errors", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     # A reply that is no JSON failed its target's contract; one that is JSON, and no verdict, is recorded for good.

@@ -225,7 +225,7 @@ def test_a_command_s_own_process_that_dies_is_started_again(
 ) -> None:
     """SIGKILL in mid-run: it is said at once, with -q too, and the run goes on to the same answer."""
     out = tmp_path / "run"
-    args = ("--workers", "1", "--chunk-size", "4", "--format", "none", "-q", "--out", out)
+    args = ("--workers", "1", "--chunk-size", "8", "--format", "none", "-q", "--out", out)
     with new_interpreters():  # they are known by their command lines
         producer = start_evalq("planagent", "mid.csv", *args, cwd=data)
     ear = Ear(producer)

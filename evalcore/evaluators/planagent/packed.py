@@ -8,6 +8,7 @@ from collections.abc import Iterator
 __all__ = [
     "UNSCORED",
     "kept_name",
+    "no_round_twice",
     "pack_line",
     "pack_rest",
     "pack_row",
@@ -25,6 +26,8 @@ _REST = struct.Struct("<BH")
 _LINE_BYTES = 5
 _MOST = 0xFFFF
 _SHORT = _LINE_BYTES + _REST.size + _PAD
+_NAMED = _LINE_BYTES + 1
+"""Where a row says how long its round's name is, and then which."""
 
 
 def pack_row(round_: str, score: int, line: int) -> bytes:
@@ -62,6 +65,8 @@ def kept_name(round_: str) -> str:
 
 def split(packed: bytes) -> list[bytes]:
     """Each packed row by itself."""
+    if _all_short(packed):
+        return [packed[at : at + _SHORT] for at in range(0, len(packed), _SHORT)]
     rows, at = [], 0
     while at < len(packed):
         _, size = _REST.unpack_from(packed, at + _LINE_BYTES)
@@ -74,7 +79,30 @@ def rests(packed: bytes) -> list[bytes]:
     """The second part of each packed row."""
     if len(packed) == _SHORT:  # as nearly all rows of a chunk are where there are many Query IDs
         return [packed[_LINE_BYTES:]]
+    if _all_short(packed):
+        return [packed[at : at + _SHORT - _LINE_BYTES] for at in range(_LINE_BYTES, len(packed), _SHORT)]
     return [row[_LINE_BYTES:] for row in split(packed)]
+
+
+def no_round_twice(packed: bytes) -> bool:
+    """Whether no two rows are of one round; False also where names are long, and only `unpack_rows` can tell."""
+    if not _all_short(packed):
+        return False
+    names = {packed[at : at + _SHORT - _NAMED] for at in range(_NAMED, len(packed), _SHORT)}
+    return len(names) * _SHORT == len(packed)
+
+
+def _all_short(packed: bytes) -> bool:
+    """Whether each row has a short name, and so as many bytes as all of the others.
+
+    The first row begins at 0, and behind one with a short name the next begins _SHORT bytes on: so where no size that
+    is looked at is larger, these were the sizes.
+    """
+    return (
+        not len(packed) % _SHORT
+        and not any(packed[_NAMED + 1 :: _SHORT])
+        and max(packed[_NAMED::_SHORT], default=0) <= _PAD
+    )
 
 
 def _room(size: int) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from evalq.evalcore.evaluators.planagent.packed import split, unpack_rows
+from evalq.evalcore.evaluators.planagent.packed import no_round_twice, split, unpack_rows
 from evalq.evalcore.evaluators.planagent.pairs import Pairs, QueryReview
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import LISTED
@@ -20,7 +21,7 @@ MAX_BYTES = 1 << 14
 """How many are held of one Query ID, over 1,000 rows: adding one costs as many bytes as there are."""
 
 
-class Repeat(msgspec.Struct, array_like=True, frozen=True, order=True):
+class Repeat(NamedTuple):
     """A row whose Query ID and round another row had before."""
 
     line: int
@@ -91,6 +92,8 @@ class Queries(Merging, array_like=True):
 
     def _repeats(self) -> Iterator[Repeat]:
         for query, packed in self.rows.items():
+            if no_round_twice(packed):
+                continue
             first: dict[str, int] = {}
             for round_, _, line in unpack_rows(packed):
                 seen = first.setdefault(round_, line)

@@ -116,6 +116,31 @@ def test_a_suite_s_later_runs_go_to_the_workers_that_an_earlier_one_started(monk
     same_answer(Path("two"), Path("inline"))
 
 
+def test_how_long_the_rest_takes_is_told_by_the_pace_since_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there is another one it is as long as it has taken, and for half a second after it nothing is told."""
+    clock = [100.0]
+    monkeypatch.setattr("evalq.producer.runs.beginning.time.monotonic", lambda: clock[0])
+    begun = job("run", 10)
+    collector = Collector(begun)
+    later = backend.Later(lambda: NOWHERE)
+    driven = beginning.Beginning(begun, collector, Forks(), later, QUIET)
+    chunks = list(driven.planner.chunks())
+    begun.manifest.extend(chunks)
+    first, second = (
+        b"+" + partial.digest.encode() + partial.data
+        for partial in (inline.evaluate(begun, chunk, inline.read(begun, chunk)) for chunk in chunks[:2])
+    )
+    left = []
+    for seconds, answer in ((20.0, None), (0.0, first), (0.25, None), (0.0, second), (0.125, None), (0.625, None)):
+        clock[0] += seconds
+        if answer:
+            driven._note(0 if answer is first else 1, answer)
+        left.append(driven._left())
+    bytes_left = begun.total_bytes / (chunks[1].end - chunks[1].start)
+    assert left == pytest.approx([20.0, 0.0, 0.25, 0.0, 0.0, bytes_left])
+    collector.close()
+
+
 @pytest.mark.usefixtures("no_server")
 def test_where_nothing_can_be_started_a_long_job_ends_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

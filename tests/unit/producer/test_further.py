@@ -50,7 +50,7 @@ def write(sweep: Sweep, outputs: list[tuple[str, int, str]]) -> None:
 def calls_of(sweep: Sweep, config: str = "c") -> FurtherCalls:
     """What asks about its outputs, as whoever resumes it makes it."""
     assert sweep.stage is not None
-    return FurtherCalls(sweep, sweep.stage, None, {"grader": Settled(config), "other": Settled(config)})
+    return FurtherCalls(sweep, sweep.stage, None, lambda targets: dict.fromkeys(targets, Settled(config)))
 
 
 def answer(sweep: FurtherSweep, most: int | None = None, error: str = "") -> list[int]:
@@ -158,7 +158,8 @@ def test_no_output_leaves_nothing_to_ask(sweep: Sweep) -> None:
     """Sweeps that were begun for outputs that are gone, go; the lines stay as they are."""
     calls_of(sweep).prepare()
     write(sweep, [("a", 0, "")])
-    calls = calls_of(sweep)
+    assert sweep.stage is not None
+    calls = FurtherCalls(sweep, sweep.stage, None, lambda targets: pytest.fail(f"{targets} are waited for"))
     assert calls.prepare() == []
     assert further_sweeps(sweep.folder) == []
     calls.join(sweep.evaluated)

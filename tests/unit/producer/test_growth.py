@@ -62,7 +62,7 @@ def test_a_plan_takes_no_more_memory_for_ten_times_the_chunks(tmp_path: Path, mo
         for chunk in manifest.chunks[: count : PAGE // 4]:
             next(ahead, None)
             assert chunk.digest == f"{chunk.seq:064x}"
-        assert sum(map(len, manifest.document(HEADER))) > 100 * count
+        assert sum(map(len, manifest.document(HEADER))) > 60 * count
 
     work(1_000)  # what is made once
     few, many = _peak(lambda: work(2_000)), _peak(lambda: work(20_000))
@@ -70,7 +70,7 @@ def test_a_plan_takes_no_more_memory_for_ten_times_the_chunks(tmp_path: Path, mo
 
 
 def test_a_plan_reads_back_as_it_was_written(tmp_path: Path) -> None:
-    """By number, from the end, as slices of slices, and as one canonical document."""
+    """By number, from the end, as slices of slices, and as one canonical document, which has no digests of chunks."""
     chunks = [_chunk(seq) for seq in range(3 * PAGE + 5)]
     manifest = Manifest(RunFolder(tmp_path))
     manifest.start(HEADER)
@@ -84,8 +84,10 @@ def test_a_plan_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert len(plan[len(chunks) :]) == 0
     with pytest.raises(IndexError):
         plan[len(chunks)]
-    whole = {"header": HEADER, "chunks": chunks, "seal": manifest.seal}
-    assert b"".join(manifest.document(HEADER)) == canonical_json(msgspec.to_builtins(whole)) + b"\n"
+    whole = msgspec.to_builtins({"header": HEADER, "chunks": chunks, "seal": manifest.seal})
+    for chunk in whole["chunks"]:
+        del chunk["digest"]
+    assert b"".join(manifest.document(HEADER)) == canonical_json(whole) + b"\n"
 
 
 def test_a_run_takes_no_more_memory_for_a_thousand_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

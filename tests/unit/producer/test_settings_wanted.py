@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.calls import Attempt, Output
 from evalq.workers.targets import load_targets
 from evalq.workers.targets.digests import config_digest
 from tests.agents.server import Agent, running_agent
@@ -56,6 +57,20 @@ def test_a_host_with_other_settings_makes_no_call_of_it(stage: Stage) -> None:
     found = [output for call in range(3 * CASES) if (output := sweep.recorded.get(call)) is not None]
     assert ({output.config for output in found}, len(found)) == ({wanted}, 3 * CASES)
     assert stage.agent.calls.total() == 3 * CASES
+
+
+def test_a_run_that_is_resumed_under_other_settings_says_so(stage: Stage) -> None:
+    """Once; under the same ones, or with nothing recorded, it has nothing to say."""
+    wanted = config_digest(load_targets(stage.folder / "targets.yaml")["chat"])
+    with stage.calling():
+        for name, config in (("same", wanted), ("other", "0" * 16), ("new", "")):
+            sweep = stage.sweep(name, 1)
+            prompt = next(sweep.prompts())
+            said = (0, prompt.case, "", 0, prompt.digest, "chat", config, msgspec.Raw(b"{}"))
+            sweep.recorded.add([Output(*said, attempts=(Attempt(),))] if config else [])
+            driver = stage.driver(sweep, name)
+            driver.drive(lambda standing: None)
+            assert driver.notices.knows("changed") == (name == "other")
 
 
 def _callers(stage: Stage) -> dict[str, object]:

@@ -53,11 +53,10 @@ class Fleet:
 
     def settled(self, place: Backend | None = None) -> dict[str, Settled]:
         """What is settled by ``place``, or by the fleet."""
-        place, stage = place or Backend(self.settings), self.sweep.stage
-        assert stage is not None
+        place = place or Backend(self.settings)
         reporter = Reporter("calls", quiet=False, bar=False, json_lines=False)
         refuse_uncalled(self.sweep, place, Backend(self.settings))
-        return settle_targets(self.sweep, stage, (Backend(self.settings), place), reporter)
+        return settle_targets(self.sweep, (Backend(self.settings), place), reporter, ["grader", "other"])
 
     def beat(self, name: str, config: str) -> None:
         """A process that calls, under settings of this digest."""
@@ -68,7 +67,7 @@ class Fleet:
     def begun(self, settled: dict[str, Settled]) -> list[FurtherSweep]:
         """The sweeps that ask under these settings, known to the ledger."""
         assert self.sweep.stage is not None
-        made = FurtherCalls(self.sweep, self.sweep.stage, None, settled).prepare()
+        made = FurtherCalls(self.sweep, self.sweep.stage, None, lambda _: settled).prepare()
         for each in made:
             self.ledger.open(each.header)
         return made

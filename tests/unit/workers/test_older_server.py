@@ -36,8 +36,8 @@ class Fleet(NamedTuple):
         return found
 
 
-def _fleet(server: Server, max_calls: int = 0) -> Fleet:
-    settings = Settings(broker=server.url, look_seconds=0.02)
+def _fleet(server: Server, max_calls: int = 0, look_seconds: float = 0.02) -> Fleet:
+    settings = Settings(broker=server.url, look_seconds=look_seconds)
     fleet = Fleet(*(SweepLedger(server.client, settings, driver) for driver in (DRIVER, "", "")))
     fleet.driver.delete(RUN)
     fleet.driver.open(HEADER, max_calls)
@@ -197,7 +197,7 @@ def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Pa
         running_server(tmp_path / "primary", None, "--repl-diskless-sync-delay", "0") as primary,
         running_server(tmp_path / "replica", None, "--replicaof", f"127.0.0.1 {primary.port}") as replica,
     ):
-        fleet = _fleet(primary)
+        fleet = _fleet(primary, look_seconds=30)  # so long do all wait for what anybody has to tell
         _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
         fleet.q.claim(RUN, "q", 0, LEASE, [])
         link = replica.client.info
