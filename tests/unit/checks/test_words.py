@@ -186,7 +186,7 @@ def test_the_page_of_checks_tells_what_holds_where_an_option_is_omitted(kind: An
     told = {row[0].removeprefix("| "): row[2] for row in rows[2:]}
     fields = msgspec.structs.fields(kind.options)
     assert set(told) == {field.encode_name for field in fields}
-    empty = ("", None, {}, msgspec.UNSET, msgspec.NODEFAULT)
+    empty: tuple[Any, ...] = ("", None, {}, msgspec.UNSET, msgspec.NODEFAULT)
     for field in fields:
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         known = "-" if default in empty else str(default).lower()
