@@ -28,9 +28,9 @@ order until the minutes are over, where any are given; `--quick` tries a fifth o
 can only leave more alive.
 
 These samples were drawn anew, with no test written for them before: their shares are estimates of what goes unnoticed
-in the whole folder, with exact 95 % intervals. The machine was busy, so that they are small; vs, verification and modes
-were not reached. What was closed afterwards is not in the figures; lines are those of the code that was tried. The line
-of 10 % is met by none of them for certain, nor was it before: about a third of what lives is equivalent.
+in the whole folder, with exact 95 % intervals. The machine was busy, so that they are small; vs and verification were
+not reached. What was closed afterwards is not in the figures; lines are those of the code that was tried. None of them
+is known to be below 10 %; about a third of what lives is equivalent.
 """
 
 _EARLIER = """\
