@@ -224,18 +224,12 @@ def _live(
 ) -> SweepOptions:
     from evalq.producer.sweeps.options import SweepOptions
 
+    if cache:
+        from evalq.producer.sweeps.cache import Cache
+
+        Cache(str(cache)).close()  # one that cannot be used is told before anything starts
     taken = tuple(str(run_folder(run).path.absolute()) for run in reuse)
-    return SweepOptions(target, repeat, stop, *budgets, _usable_cache(cache), taken)
-
-
-def _usable_cache(cache: str | Path | None) -> str:
-    """Its path; a cache that cannot be used is told before anything starts."""
-    if not cache:
-        return ""
-    from evalq.producer.sweeps.cache import Cache
-
-    Cache(str(cache)).close()
-    return str(cache)
+    return SweepOptions(target, repeat, stop, *budgets, str(cache or ""), taken)
 
 
 def _in_memory(

@@ -14,7 +14,7 @@ from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.lineage import Lineage
 from evalq.evalcore.records.inputs import Source
 
-__all__ = ["SCHEMA", "RunInfo", "info_of"]
+__all__ = ["SCHEMA", "RunInfo", "info_of", "read_facts"]
 
 SCHEMA = 1
 """Raised when a reader of the last form would misread the new one; folders from before it was written have form 1."""
@@ -64,3 +64,12 @@ def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
         return msgspec.convert(facts, RunInfo)
     except (msgspec.ValidationError, RecursionError) as error:
         raise WireError(f"{path} is damaged: {error}") from error
+
+
+def read_facts(path: Path) -> dict[str, Json]:
+    """All that a JSON file of a run folder says. Raises WireError, OSError."""
+    try:
+        found: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"{path} is damaged: {error}") from error
+    return found

@@ -24,12 +24,13 @@ from evalq.evalcore.model.manifest import Header, PlannedInput
 from evalq.evalcore.records.digests import checked_key
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
 from evalq.evalcore.records.opened import opened
-from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
+from evalq.evalcore.records.spool import spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id, once_run_id
+from evalq.producer.folder.run_options import RunOptions
 from evalq.producer.folder.sources import absolute, root_of, total_bytes
 
 __all__ = ["Job", "RunExistsError", "RunOptions", "begun", "planned"]
@@ -44,25 +45,6 @@ class RunExistsError(Exception):
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self.path = path
-
-
-class RunOptions(msgspec.Struct, frozen=True):
-    """What a command was asked for, apart from the evaluator's own request.
-
-    ``out`` is the run folder itself, ``under`` a folder in which it gets the first free name like ``name``, or like its
-    evaluator's.
-    """
-
-    out: Path | None = None
-    under: Path | None = None
-    name: str = ""
-    chunk_size: int | None = None
-    limit: int | None = None
-    suite: str = "default"
-    priority: str = "bulk"
-    tags: dict[str, str] = {}
-    once: str = ""
-    unpack_bytes: int = MAX_UNPACKED_BYTES
 
 
 class Job:

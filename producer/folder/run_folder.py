@@ -20,12 +20,12 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.errors import EvalqError, StorageError, UsageError, WireError
+from evalq.evalcore.errors import EvalqError, StorageError, UsageError
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.evalcore.naming import is_text
-from evalq.producer.folder.info import SCHEMA, RunInfo, info_of
+from evalq.producer.folder.info import SCHEMA, RunInfo, info_of, read_facts
 from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder, saying
 from evalq.producer.folder.names import (
     HEAD,
@@ -38,14 +38,7 @@ from evalq.producer.folder.names import (
     is_unfinished,
     remove_unfinished,
 )
-from evalq.producer.folder.staging import (
-    clean_up,
-    make_locked,
-    not_made,
-    private_name,
-    remove_empty,
-    sync_folder,
-)
+from evalq.producer.folder.staging import clean_up, make_locked, not_made, private_name, remove_empty, sync_folder
 
 __all__ = ["FolderTaken", "RunFolder"]
 
@@ -213,7 +206,7 @@ class RunFolder:
         """All of run.json, also what this evalq does not know. Raises WireError, StorageError, UsageError (none)."""
         path = self.path / INFO
         try:
-            return _read(path)
+            return read_facts(path)
         except FileNotFoundError:
             raise UsageError(f"{self.path}: no run folder (it has no run.json)") from None
         except OSError as error:
@@ -247,7 +240,7 @@ class RunFolder:
             if by := self.driver():
                 then = f"{by} drives it: wait for it with evalq watch {self.named()}"
             raise UsageError(f"{self.path}: this run has no report (it is {state}); {then}")
-        return _read(path)
+        return read_facts(path)
 
     def note(self, **facts: Json) -> None:
         """Set keys of run.json, of which None removes one. Raises UsageError for a state that may not follow."""
@@ -299,11 +292,3 @@ class RunFolder:
             over = self.info().state == "done"
             return over and not any((self.path / name).exists() for name in (MANIFEST, JOURNAL, HEAD))
         return True  # no run at all (any more)
-
-
-def _read(path: Path) -> dict[str, Json]:
-    try:
-        found: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"{path} is damaged: {error}") from error
-    return found
