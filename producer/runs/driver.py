@@ -120,7 +120,7 @@ class RunDriver:
             look = self._reconciler.tend(self.registration.header)
         except Incomplete:
             return self.establish()  # the server lost the run; the folder has all that was collected
-        if self.registration.lost(look.progress):
+        if self.registration.lost(look):
             return self.establish()
         _refuse_ended(self._job.run, look.progress)
         for seq, reason in look.refused.items():

@@ -11,7 +11,7 @@ from evalq.producer.folder.names import HEAD
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import Planner, ToldPlan
 from evalq.workers.ledger.ownership import OtherKey
-from evalq.workers.ledger.progress import Progress
+from evalq.workers.ledger.progress import Look, Progress
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.identity import is_gone
 from evalq.workers.settings import Settings
@@ -72,11 +72,12 @@ class Registration:
                 raise driven
         return self.establish()
 
-    def lost(self, progress: Progress) -> bool:
+    def lost(self, look: Look) -> bool:
         """Whether the server came back with an older state than it had, or has lost some of it."""
+        progress = look.progress
         return (
             progress.epoch < self.epoch
-            or not progress.keyed
+            or not look.keyed
             or progress.committed < self._collector.held
             or self.plan.lost(progress)
         )

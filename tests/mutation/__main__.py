@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.mutation.mutants import Change, changes, made
-from tests.mutation.page import page
 from tests.mutation.targets import TARGETS, Target
 from tests.mutation.trial import Baseline, baseline, import_slow_ones, killed_by
 
@@ -49,6 +48,8 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, nargs="+", metavar="FILE", help="print the Markdown page of such files")
     asked = parser.parse_args(given)
     if asked.page:
+        from tests.mutation.page import page  # imports what a run may change
+
         sys.stdout.write(page([found for file in asked.page for found in json.loads(file.read_text())]))
         return 0
     earlier = {found["folder"]: found for found in json.loads(asked.again.read_text())} if asked.again else {}

@@ -14,7 +14,7 @@ REPORT_TRIES = 3
 
 class Progress(msgspec.Struct, frozen=True):
     """A run's counters as the ledger has them: ``chunks`` and ``committed`` are counted there and then, ``planned`` is
-    how many chunks the run was ``sealed`` with; where it is not ``keyed``, no worker can check a chunk.
+    how many chunks the run was ``sealed`` with.
     """
 
     state: str
@@ -22,7 +22,6 @@ class Progress(msgspec.Struct, frozen=True):
     epoch: int = 0
     chunks: int = 0
     sealed: bool = False
-    keyed: bool = True
     planned: int = 0
     committed: int = 0
     computed: int = 0
@@ -44,9 +43,7 @@ class Progress(msgspec.Struct, frozen=True):
         return self.sealed and self.committed >= self.chunks == self.planned
 
 
-_COUNTS = tuple(
-    name for name in Progress.__struct_fields__ if name not in ("state", "reason", "sealed", "keyed", "planned")
-)
+_COUNTS = tuple(name for name in Progress.__struct_fields__ if name not in ("state", "reason", "sealed", "planned"))
 KEPT = ("state", "reason", *(name for name in _COUNTS if name not in ("chunks", "committed")))
 """The facts that a run keeps under their names, which a look asks for: a field of `Progress` is one of them."""
 
@@ -57,6 +54,7 @@ class Look(msgspec.Struct, frozen=True):
     ``detached``: it was left to the workers; ``unreported``: and is complete, and its report is not in the ledger yet.
     ``unserved``: at the last snapshot no living worker could compute it. ``trouble`` says which hosts failed at it, and
     why. ``driver`` is who drives it, or did until it fell silent, ``driver_silent`` seconds ago; empty for nobody.
+    Where it is not ``keyed``, no worker can check a chunk.
     """
 
     progress: Progress
@@ -69,6 +67,7 @@ class Look(msgspec.Struct, frozen=True):
     trouble: tuple[str, ...] = ()
     driver: str = ""
     driver_silent: float = 0.0
+    keyed: bool = True
 
 
 def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:
@@ -82,5 +81,4 @@ def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
     seal = meta.get(b"sealed") or b"0"
     facts = {"state": meta[b"state"].decode(), "reason": meta.get(b"reason", b"").decode()}
     counts = {name: int(meta.get(name.encode(), b"0")) for name in _COUNTS}
-    told = {"sealed": bool(meta.get(b"sealed")), "keyed": meta.get(b"keyed") == b"1", "planned": int(seal)}
-    return msgspec.convert(facts | told | counts, Progress)
+    return msgspec.convert(facts | {"sealed": bool(meta.get(b"sealed")), "planned": int(seal)} | counts, Progress)

@@ -74,6 +74,7 @@ class RunLedger(Driving):
             suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
             refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
             leases=leases,
+            keyed=facts[b"keyed"] == b"1",
             unserved=b"unserved" in facts,
             detached=facts[b"detached"] == b"1",
             unreported=unreported(progress, facts),

@@ -21,7 +21,7 @@ from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.keys import SHARED
-from evalq.workers.ledger.progress import Look, Progress
+from evalq.workers.ledger.progress import Look
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge
 
@@ -77,7 +77,7 @@ class Reconciler:
         look = self._ledger.look(header.run, attending=attending)
         if look.progress.state != "open":
             return look
-        if (missing := _missing(look.progress)) and not attending and not look.driver:
+        if (missing := _missing(look)) and not attending and not look.driver:
             self._ledger.close(header.run, "failed", f"the server lost {missing}: resume it")
             return look
         if look.progress.failures or look.refused or look.unserved:
@@ -153,8 +153,9 @@ class Reconciler:
         return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)
 
 
-def _missing(progress: Progress) -> str:
+def _missing(look: Look) -> str:
     """What the server has lost of a plan that its workers cannot do without; empty for nothing."""
+    progress = look.progress
     if progress.chunks < progress.planned:
         return f"{progress.planned - progress.chunks} of its chunks"
-    return "" if progress.keyed or progress.complete else "the key of its chunks"
+    return "" if look.keyed or progress.complete else "the key of its chunks"

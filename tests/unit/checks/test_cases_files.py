@@ -268,6 +268,14 @@ def test_what_is_wrong_with_a_file(tmp_path: Path, name: str, text: str, says: s
     assert says in refused(tmp_path, text, name)
 
 
+def test_a_header_that_is_no_text_is_said(tmp_path: Path) -> None:
+    """By its line, like any other fault."""
+    path = tmp_path / "c.csv"
+    path.write_bytes(b"\xffid,expected\na,x\n")
+    with pytest.raises(ConfigError, match=r"c\.csv:1: no header that can be read: "):
+        load_cases([path])
+
+
 def test_a_few_lines_cannot_stand_for_gigabytes(tmp_path: Path) -> None:
     """Aliases are measured before they are written out; what would run code is no YAML that is read."""
     lol = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -301,6 +309,12 @@ def test_an_input_in_a_cell_is_data_where_it_is_json(tmp_path: Path) -> None:
     first, second = loaded(tmp_path, table, "c.csv")
     assert (first.input, first.params["tags"]) == ([{"role": "user", "content": "hi"}], ["t", "u"])
     assert (second.input, second.params["tags"]) == ("[not JSON", ["v, w"])
+
+
+def test_variables_of_a_table_are_texts(tmp_path: Path) -> None:
+    """As they are written: a number of one is no other text."""
+    [case] = loaded(tmp_path, "id,vars.n,vars.m,expected\na,007,1e3,{{n}} of {{m}}\n", "c.csv")
+    assert case.params["checks"] == [{"equals": "007 of 1e3"}]
 
 
 def test_cases_of_a_table_lie_over_what_the_entry_says(tmp_path: Path) -> None:

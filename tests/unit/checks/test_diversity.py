@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from evalq.evalcore.evaluators.checks.diversity.texts import WIDTH, kind_of_text
 from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.modes import mode_share_interval, mode_share_sequence, spending_verdict
+from evalq.evalcore.modes.intervals import mean_interval
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of, stop_mark
 
 ANY: list[dict[str, Any]] = [{"min-length": 0}]
@@ -213,3 +215,28 @@ def test_layers_are_laid_over_one_another_name_by_name(tmp_path: Path) -> None:
     assert found["a"] == found["f"] == {"by": "text", "collapse_share": 0.5}
     assert found["b"] == found["d"] == {"by": "none", "collapse_share": 0.5}
     assert [found[name]["collapse_share"] for name in "ce"] == [0.6, 0.9]
+
+
+def test_a_sweep_ends_by_the_repeats_that_the_report_counts() -> None:
+    """Those from 1,000 on are in no kind, so that nothing is decided by them on the way either."""
+    case: dict[str, Any] = {"id": "a", "checks": [{"min-length": 0}], "diversity": {"by": "text"}}
+
+    def decided(repeats: range) -> bool:
+        stopping = stopping_for(params_of([case]))
+        for repeat in repeats:
+            stopping.add(line("a", repeat, **stop_mark(100)))
+        return stopping.decided("a")
+
+    enough = next(many for many in range(1, 100) if decided(range(many)))
+    assert decided(range(1000 - enough, 1000))
+    assert not decided(range(1001 - enough, 1001))
+
+
+def test_the_mean_of_several_cases_is_off_as_independent_errors_are() -> None:
+    """By hand: three quarters of .2 and a quarter of .1, squared and added up; of a single case its own bounds."""
+    found = [(0.5, 0.4, 0.7), (0.2, 0.1, 0.3), (0.9, 0.0, 1.0)]
+    off = math.hypot(0.75 * 0.2, 0.25 * 0.1)
+    assert mean_interval(found, [3, 1, 0]) == pytest.approx((0.425 - off, 0.425 + off))
+    assert mean_interval(found, [0, 2, 0]) == (0.1, 0.3)
+    assert mean_interval(found, [0, 0, 0]) is None
+    assert mean_interval([(0.0, 0.0, 0.9), (1.0, 0.1, 1.0)], [1, 1]) == (0.0, 1.0)

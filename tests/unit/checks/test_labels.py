@@ -68,6 +68,7 @@ def test_a_file_of_labels_is_the_same_in_both_forms(tmp_path: Path) -> None:
         ("l.jsonl", '{"case": "a", "passed": true}\n', "l.jsonl:1: check: missing"),
         ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "repeat": -1}\n', "l.jsonl:1: repeat: -1"),
         ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "repeat": true}\n', "l.jsonl:1: repeat: true"),
+        ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "repeat": 9007199254740992}\n', "l.jsonl:1: repeat:"),
         ("l.jsonl", '{"case": "a", "check": "x", "passed": true, "who": "me"}\n', "l.jsonl:1: who: unknown key"),
         ("l.jsonl", '{"case": "a", "case": "b", "check": "x", "passed": true}\n', "l.jsonl:1:"),
         ("l.jsonl", "[]\n", "l.jsonl:1:"),
@@ -90,6 +91,14 @@ def test_what_is_no_label_is_named_by_its_line(tmp_path: Path, name: str, text: 
     with pytest.raises(ConfigError) as error:
         read(tmp_path, text, name)
     assert says in str(error.value)
+
+
+def test_a_header_that_is_no_text_is_said(tmp_path: Path) -> None:
+    """By its line, like any other fault."""
+    path = tmp_path / "labels.csv"
+    path.write_bytes(b"\xffcase,check,passed\na,x,true\n")
+    with pytest.raises(ConfigError, match=r"labels\.csv:1: no header that can be read: "):
+        load_labels(str(path))
 
 
 def test_labels_are_told_beside_verdicts(tmp_path: Path) -> None:
@@ -269,7 +278,8 @@ def test_labels_are_evidence_and_no_other_question(tmp_path: Path) -> None:
     assert judged is not None
     assert list(judged.labels) == ["polite"]
     assert bare.cases.judged.rests("thresholds.verdict")
-    assert not bare.cases.judged.rests("plain.pass_rate")
+    for apart in ("plain.pass_rate", "labels.used", "judges", "cases.answered", "latency_seconds.p50", "cost.total"):
+        assert not bare.cases.judged.rests(apart)
 
 
 outputs = st.lists(

@@ -147,15 +147,13 @@ def test_cases_come_with_the_lowest_rate_first(whole: Whole) -> None:
 def test_judges_are_told_with_what_they_took(whole: Whole) -> None:
     """Votes, cost, seconds; of digests three, and how many more there are."""
     (row,) = whole.table("Judges")
-    (judge,) = whole.results["judges"]
     assert [int(row[each]) for each in ("Asked", "Read", "Unreadable", "Failed")] == [61, 61, 0, 0]
     assert (row["Judge"], row["Settings"]) == ("grader", "c0, c0ffee, c1 and 3 more")
     assert (figures(row["Cost"]), figures(row["Median"])) == ([15.0], [1.5])
-    judge["configs"], before = ["a", "b", "c"], judge["configs"]
-    try:
-        assert tables(markdown(whole.report, {}), "Judges")[0][0]["Settings"] == "a, b, c"
-    finally:
-        judge["configs"] = before
+    for configs, told in ((["a", "b", "c"], "a, b, c"), (["a", "b", "c", "d"], "a, b, c and 1 more")):
+        other = copy.deepcopy(whole.report)
+        other["results"]["judges"][0]["configs"] = configs
+        assert tables(markdown(other, {}), "Judges")[0][0]["Settings"] == told
 
 
 def test_labels_are_told_with_what_people_would_say(whole: Whole) -> None:
@@ -340,6 +338,16 @@ def test_a_row_shows_what_fell_short_before_what_was_met(whole: Whole) -> None:
     assert "people say that it passes" in {each.came for each in evidence("m1#1")[1]}
     state, found = evidence("plain#90")
     assert (state, [(each.what, each.came) for each in found]) == ("bad", [("output", "no output: lost")])
+
+
+def test_a_record_that_killed_its_worker_has_a_row_too(whole: Whole) -> None:
+    """Its line says nothing of checks."""
+    row = ROWS.reader(whole.report)(
+        msgspec.json.decode(b'{"record":"f:1","status":"dead","reason":"lost"}', type=ROWS.line)
+    )
+    assert row is not None
+    assert (row.state, row.cells) == ("bad", (None, None, None))
+    assert row.evidence() == (Evidence("output", "an answer", "lost"),)
 
 
 def test_what_only_some_runs_have_can_be_demanded_of_any(whole: Whole, tmp_path: Path) -> None:

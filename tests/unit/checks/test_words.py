@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -177,6 +178,21 @@ def test_the_page_of_checks_shows_each_example(kind: Any) -> None:
     assert kind.example in shown
 
 
+@pytest.mark.parametrize("kind", VOCABULARY.values(), ids=lambda kind: kind.name)
+def test_the_page_of_checks_tells_what_holds_where_an_option_is_omitted(kind: Any) -> None:
+    """For each option that a file can give."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {kind.name}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in row.split(" | ")] for row in section.split("\n") if row.startswith("| ")]
+    told = {row[0].removeprefix("| "): row[2] for row in rows[2:]}
+    fields = msgspec.structs.fields(kind.options)
+    assert set(told) == {field.encode_name for field in fields}
+    empty: tuple[Any, ...] = ("", None, {}, msgspec.UNSET, msgspec.NODEFAULT)
+    for field in fields:
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        known = "-" if default in empty else str(default).lower()
+        assert told[field.encode_name] == known, field.encode_name
+
+
 @pytest.mark.parametrize(
     ("check", "path", "says"),
     [
@@ -196,6 +212,10 @@ def test_the_page_of_checks_shows_each_example(kind: Any) -> None:
         ({"equals": 1, "normalize": "nfc"}, "normalize", "goes with a text only"),
         ({"contains": "a", "weight": 1.1e9}, "weight", "from 0 to 1e9"),
         ({"chrf": "a", "threshold": 1.1}, "threshold", "from 0 to 1"),
+        ({"contains": "a", "regex": "b"}, "", "2 checks in one mapping (contains, regex): write a list item for each"),
+        ({"contains": "a", "zeal": 1}, "zeal", "unknown key (known here: at, contains, ignore-case, name, normalize"),
+        ({"any": [AB[0]], "zeal": 1}, "zeal", "unknown key (known here: any, at, name, weight)"),
+        ({"at-least": AB, "zeal": 1}, "zeal", "unknown key (known here: at, at-least, count, name, weight)"),
         ({"contain": "a", "weight": 1}, "contain", "there is no check 'contain'; did you mean contains?"),
         ({"quite different": "a"}, "quite different", "; there are: "),
         ({"any": [{"at-least": [{"contains": "a"}], "count": 0}]}, "any[0].count", "from 1 to 1"),
@@ -206,6 +226,10 @@ def test_the_page_of_checks_shows_each_example(kind: Any) -> None:
         ({"rubric": "x", "votes": 101}, "votes", "<= 99"),
         ({"rubric": "x", "votes": 2}, "votes", "must be odd, so that there is a majority"),
         ({"score": "x", "from": 2, "to": 1}, "to", "the scale has to rise: from 2 to 1"),
+        ({"rubric": "x", "prompt": "y"}, "prompt", "(places: {answer}, {criterion}, {input})"),
+        ({"factual": "x", "prompt": "y"}, "prompt", "(places: {answer}, {reference}, {input})"),
+        ({"score": "x", "prompt": "y"}, "prompt", "(places: {answer}, {criterion}, {input}, {from}, {to})"),
+        ({"prefer": "x", "prompt": "{first}"}, "prompt", "needs the place {second}, where the answer goes (places: {f"),
         ({"score": "x", "threshold": 9}, "threshold", "must be on the scale, from 1 to 5"),
     ],
     ids=repr,

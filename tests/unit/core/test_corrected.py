@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.agreement import Table, kappa, share
@@ -89,6 +89,12 @@ def test_any_labels_give_an_interval_that_holds_its_estimate(
 
 @given(st.lists(_case, min_size=2, max_size=6))
 @settings(deadline=None, max_examples=40)
+@example([(0, 0, 1, 2, 2, 1, 1.0), (0, 0, 2, 1, 1, 2, 0.5)])  # of what the judge passed, none is labelled
+@example([(1, 2, 0, 0, 2, 1, 1.0), (2, 1, 0, 0, 1, 2, 0.5)])  # of what it failed
+@example([(2, 0, 0, 3, 1, 1, 1.0), (1, 0, 0, 2, 0, 2, 7.0), (3, 0, 0, 1, 0, 0, 0.5)])  # it was never wrong
+@example([(0, 3, 3, 0, 1, 1, 1.0), (0, 1, 2, 0, 0, 2, 1.0), (0, 0, 0, 0, 3, 0, 1.0)])  # it was never right
+@example([(3, 1, 1, 2, 0, 0, 1.0), (1, 2, 0, 3, 1, 1, 7.0)])  # one case weighs most
+@example([(1, 0, 0, 0, 4, 5, 1.0), (0, 1, 0, 0, 4, 5, 1.0), (0, 0, 1, 0, 4, 5, 1.0), (0, 0, 0, 1, 4, 5, 1.0)])
 def test_the_interval_is_that_of_its_definition(drawn: list[tuple[int, int, int, int, int, int, float]]) -> None:
     """By another computation, from the papers: the narrower of the corrected one and that of the labels alone."""
     rows = [

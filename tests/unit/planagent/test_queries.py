@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tracemalloc
 from functools import partial
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.evaluator import InputResult, dead_outcome
+from evalq.evalcore.contract.evaluator import InputResult, Request, dead_outcome
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator, pairs
 from evalq.evalcore.evaluators.planagent import queries as holding
@@ -23,8 +24,13 @@ from evalq.evalcore.evaluators.planagent.repeats import list_repeats, settle_rep
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.tally import LISTED, Tally
+from evalq.producer.folder.job import Job, RunOptions
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out
+from evalq.workers.settings import Settings
 from tests.unit.planagent.helpers import Row, batch_of, evaluate, evaluation, row, to_csv
 from tests.unit.planagent.strategies import csv_rows
+from tests.unit.producer.quiet import QUIET
 
 MARK = 3
 Entry = tuple[str, str, int]
@@ -145,6 +151,25 @@ def test_repeated_rows_are_found_in_any_file_that_is_read(
     got = evaluate_files(evaluator, [path], chunk_size=3)
     assert len(got.report["faults"]) == 5
     assert canonical_json(got.report) == canonical_json(wanted.report)
+
+
+@pytest.mark.parametrize("limit", [None, 30], ids=["all rows", "some rows"])
+def test_repeated_rows_of_a_run_are_found_in_its_inputs(
+    limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a packed one and in the second of two; and not behind the rows at which the run was told to stop."""
+    data = to_csv([row(f"q{i % 4}", f"{i % 6}/1") for i in range(60)]).encode()
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(data))
+    (tmp_path / "b.csv").write_bytes(data)
+    reports = []
+    for held in (1 << 24, 0):
+        monkeypatch.setattr(holding, "HELD_BYTES", held)
+        asked = Request([str(tmp_path / name) for name in ("a.csv.gz", "b.csv")], {}, {})
+        job = Job.start(evaluator, asked, RunOptions(out=tmp_path / f"run{held}", chunk_size=7, limit=limit))
+        carry_out(job, Backend(Settings(), inline=True), QUIET)
+        reports.append(job.folder.report())
+    assert reports[0] == reports[1]
+    assert len(reports[0]["faults"]) == (2 * (60 - 12) if limit is None else 30 - 12)
 
 
 def test_a_dead_row_repeats_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

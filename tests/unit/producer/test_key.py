@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, InputChanged, WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.digests import new_key
+from evalq.producer.folder import key as keys
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.names import KEY
@@ -86,6 +88,18 @@ def test_without_its_key_a_run_is_not_resumed(tmp_path: Path, content: bytes | N
     with pytest.raises(WireError, match=r"chunks\.key is damaged: .*; put it back .*or start the run anew"):
         resume(RunFolder(path.parent), INLINE, QUIET)
     assert not list(path.parent.glob("parts*"))
+
+
+def test_another_user_is_told_who_can_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system refuses to open the key: no advice to start anew, since nothing is damaged."""
+    folder = _begun(tmp_path, "run").folder
+
+    def refused(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(keys, "open_unlinked", refused)
+    with pytest.raises(WireError, match=r"chunks\.key cannot be read: Permission denied; only who began the run"):
+        Job.load(RunFolder(folder.path))
 
 
 def test_bytes_that_changed_are_found_under_a_key_only_the_run_has(tmp_path: Path) -> None:

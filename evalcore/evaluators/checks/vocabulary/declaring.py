@@ -67,7 +67,7 @@ class Made(NamedTuple):
     asked: Asked | None = None
 
 
-class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The options of a check that has none of its own."""
 
 

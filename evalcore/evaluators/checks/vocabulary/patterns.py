@@ -22,5 +22,5 @@ def compiled(pattern: str, *, ignore_case: bool = False, dotall: bool = False) -
     try:
         return re2.compile(pattern.encode(), options)
     except (re2.error, UnicodeEncodeError) as error:
-        said = error.args[0] if error.args else ""
+        said = error.args[0]
         raise BadCheck(f"no regular expression: {said.decode() if isinstance(said, bytes) else said}") from None
