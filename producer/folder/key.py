@@ -34,4 +34,5 @@ def read_key(folder: RunFolder) -> str:
         whose = "only who began the run, or runs as root, can resume it"
         raise WireError(f"{path} cannot be read: {error.strerror}; {whose}") from error
     except (OSError, ValueError, WireError) as error:
-        raise WireError(f"{path} is damaged: {error}; put it back (from a backup), or start the run anew") from error
+        reason = "it is a symbolic link" if path.is_symlink() else getattr(error, "strerror", None) or error
+        raise WireError(f"{path} is damaged: {reason}; put it back (from a backup), or start the run anew") from error

@@ -112,15 +112,12 @@ class Pairs(Merging, array_like=True):
         """Compare every Query ID over its rounds, of which the input has ``rounds``."""
         review = QueryReview(len(self.blocks[0]))
         first, *others = self.blocks
+        further = _counted(others)
         needed = max(rounds, _ROUNDS)
         failing = (1 << pass_mark) - 1
         for query in sorted(first):
             bits = int.from_bytes(first[query], "little")
-            present = (bits >> _FLAGS).bit_count()
-            if others:
-                values = (int.from_bytes(block[query], "little") for block in others if query in block)
-                present += sum((value >> _FLAGS).bit_count() for value in values)
-            if present < needed:
+            if (bits >> _FLAGS).bit_count() + further.get(query, 0) < needed:
                 review.incomplete.append(query)
             if bits & _REPEATED:
                 review.repeated.append(query)
@@ -176,6 +173,15 @@ def _union(one: bytes, other: bytes) -> tuple[bytes, int]:
     if mine & _SCORES and theirs & _SCORES:
         both |= _SEVERAL
     return _value(both), common.bit_count()
+
+
+def _counted(blocks: Iterable[dict[str, bytes]]) -> dict[str, int]:
+    """How many rounds each Query ID has in ``blocks``: one pass over what is in them, since most are in few of many."""
+    rounds: dict[str, int] = {}
+    for block in blocks:
+        for query, value in block.items():
+            rounds[query] = rounds.get(query, 0) + (int.from_bytes(value, "little") >> _FLAGS).bit_count()
+    return rounds
 
 
 def _value(bits: int) -> bytes:

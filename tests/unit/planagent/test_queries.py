@@ -254,3 +254,23 @@ def test_a_query_id_with_few_rounds_of_very_many_takes_few_bytes(monkeypatch: py
     some.take({f"q{i}": pack_row(f"{i}/1", 3, i) for i in range(5000)})
     assert max(len(value) for block in some.blocks for value in block.values()) <= pairs.BLOCK // 8 + 1
     assert some.review(5000, MARK).short == sorted(f"q{i}" for i in range(5000))
+
+
+def test_a_review_looks_at_no_block_for_each_query_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row of another Query ID and round, as where rounds are times: it had looked for each in each block."""
+    looks: list[object] = []
+
+    class Counting(dict[str, bytes]):
+        def __contains__(self, query: object) -> bool:
+            looks.append(query)
+            return super().__contains__(query)
+
+    monkeypatch.setattr(pairs, "BLOCK", 4)
+    some = Pairs()
+    some.take({f"q{i}": pack_row(f"{i}/1", 3, i) for i in range(200)})
+    some.add("q0", "199/1")
+    some.blocks = [Counting(block) for block in some.blocks]
+    review = some.review(2, MARK)
+    assert len(some.blocks) == 50
+    assert len(looks) <= 2 * 200
+    assert review.incomplete == sorted(f"q{i}" for i in range(1, 200))

@@ -183,3 +183,15 @@ def test_another_key_is_adopted_by_nobody_but_a_folder_without_a_plan(tmp_path: 
     with pytest.raises(ConfigError, match="under another key"):
         job.adopt(new_key())
     assert keep_key(job.folder, key) == read_key(job.folder) == key
+
+
+def test_a_key_that_cannot_be_read_is_told_by_what_is_there(tmp_path: Path) -> None:
+    """A file that is gone, and a link where the file was, also one that leads to the key."""
+    job = _begun(tmp_path, "run")
+    path = job.folder.path / KEY
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(WireError, match=r"chunks\.key is damaged: No such file or directory; put it back"):
+        read_key(job.folder)
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(WireError, match=r"chunks\.key is damaged: it is a symbolic link; put it back"):
+        read_key(job.folder)
