@@ -170,12 +170,15 @@ class ChaosReplica:
         for option, value in (("--dir", folder), ("--unixsocket", self._socket), ("--logfile", folder / "server.log")):
             command[command.index(option) + 1] = str(value)
         host = primary.url.partition("://")[2].partition(":")[0]
-        command += ["--replicaof", f"{host} {primary.port}"]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self._command, self._port = [*command, "--replicaof", f"{host} {primary.port}"], port
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         self.client: Any = redis.Redis(unix_socket_path=str(self._socket))
 
     def follows(self) -> bool:
-        """Whether it has all that its primary has."""
+        """Whether it has all that its primary has; where somebody else took its port, it is started on another one."""
+        if self._process.poll() is not None:
+            self._command[self._port] = str(free_port())
+            self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         with contextlib.suppress(redis.RedisError):
             return str(self.client.info("replication").get("master_link_status")) == "up"
         return False
