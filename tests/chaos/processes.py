@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.chaos.clocks import Clock
 from tests.chaos.network import HUB, Network
-from tests.integration.harness import Server, children_of, clean_environment, wait_until
+from tests.integration.harness import Server, children_of, clean_environment, remove, short_folder, wait_until
 from tests.integration.ports import free_port
 
 __all__ = ["ChaosServer", "Group", "environment", "spawn"]
@@ -104,7 +106,8 @@ class ChaosServer(Server):
     """A server that the driver reaches by a unix socket, wherever its TCP port is."""
 
     def __init__(self, folder: Path, program: str | None, aof: str, net: Network | None) -> None:
-        options = ["--unixsocket", str(folder / "s"), "--logfile", str(folder / "server.log")]
+        self._sockets = short_folder()
+        options = ["--unixsocket", str(self._sockets / "s"), "--logfile", str(folder / "server.log")]
         options += ["--repl-diskless-sync-delay", "0"]  # a replica is there at once, not in five seconds
         if aof != "no":
             options += ["--appendonly", "yes", "--appendfsync", aof]
@@ -117,7 +120,7 @@ class ChaosServer(Server):
             self._command[self._command.index("127.0.0.1")] = net.address
             self._command = [*net.prefix(HUB), *self._command]
             self.url = f"redis://{net.address}:{self.port}/0"
-        self.client: Any = redis.Redis(unix_socket_path=str(folder / "s"))
+        self.client: Any = redis.Redis(unix_socket_path=str(self._sockets / "s"))
 
     def use(self, clock: Clock) -> None:
         """Have it read a clock of its own, and its replicas too; before it is started."""
@@ -125,7 +128,7 @@ class ChaosServer(Server):
 
     def watcher(self) -> Any:
         """A client for another thread."""
-        return redis.Redis(unix_socket_path=str(self._folder / "s"))
+        return redis.Redis(unix_socket_path=str(self._sockets / "s"))
 
     def start(self) -> None:
         """Unless a replica has taken this server's place meanwhile."""
@@ -140,7 +143,8 @@ class ChaosServer(Server):
 
     def start_replica(self) -> ChaosReplica:
         """Another server that follows this one, in a folder of its own; it ends with `end`."""
-        replica = ChaosReplica(self, self._folder.with_name(f"replica-{len(self._replicas)}"))
+        name = f"replica-{len(self._replicas)}"
+        replica = ChaosReplica(self, self._folder.with_name(name), self._sockets / name)
         self._replicas.append(replica)
         return replica
 
@@ -150,6 +154,7 @@ class ChaosServer(Server):
             self.kill()
         for replica in self._replicas:
             replica.kill()
+        remove(self._sockets)
 
     def log_size(self) -> tuple[Path, int]:
         """The append-only file that is being written, and its size."""
@@ -160,9 +165,9 @@ class ChaosServer(Server):
 class ChaosReplica:
     """A server that follows another one until it stops to; then it can take that one's place and address."""
 
-    def __init__(self, primary: ChaosServer, folder: Path) -> None:
+    def __init__(self, primary: ChaosServer, folder: Path, socket: Path) -> None:
         folder.mkdir(exist_ok=True)
-        self._primary, self._socket = primary, folder / "s"
+        self._primary, self._socket = primary, socket
         self._socket.unlink(missing_ok=True)
         command = list(primary._command)
         port = command.index("--port") + 1
@@ -170,15 +175,14 @@ class ChaosReplica:
         for option, value in (("--dir", folder), ("--unixsocket", self._socket), ("--logfile", folder / "server.log")):
             command[command.index(option) + 1] = str(value)
         host = primary.url.partition("://")[2].partition(":")[0]
-        self._command, self._port = [*command, "--replicaof", f"{host} {primary.port}"], port
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
-        self.client: Any = redis.Redis(unix_socket_path=str(self._socket))
+        command += ["--replicaof", f"{host} {primary.port}"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        # Asked before it listens, a client that tries again would keep the whole run's driver for seconds.
+        self.client: Any = redis.Redis(unix_socket_path=str(self._socket), retry=Retry(NoBackoff(), 0))
 
     def follows(self) -> bool:
-        """Whether it has all that its primary has; where somebody else took its port, it is started on another one."""
-        if self._process.poll() is not None:
-            self._command[self._port] = str(free_port())
-            self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        """Whether it has all that its primary has."""
+        assert self._process.poll() is None, f"the replica ended with exit code {self._process.returncode}"
         with contextlib.suppress(redis.RedisError):
             return str(self.client.info("replication").get("master_link_status")) == "up"
         return False
@@ -192,7 +196,7 @@ class ChaosReplica:
         primary = self._primary
         primary.kill()
         wait_until(lambda: self._takes_the_port(primary.port), "the port of the dead server is free")
-        self._socket.replace(primary._folder / "s")
+        self._socket.replace(primary._sockets / "s")
         primary.become(self._process)
 
     def _takes_the_port(self, port: int) -> bool:
