@@ -81,7 +81,9 @@ def test_truth_equals_the_ledger_and_the_exporter_after_a_kill(tmp_path: Path) -
     truth, run, progress = course.truth(), run_totals(course.out), info(course.out)["progress"]
     totals = truth.totals()
     assert run == {"chunks": chunks, "records": course.subject.records - 1, "dead": 1}
-    assert truth.done(course.marks["end"]) == progress["committed"] == chunks
+    assert progress["committed"] == chunks
+    # What a worker commits as it is killed is in the ledger, and it says no more of it.
+    assert 0 <= chunks - truth.done(course.marks["end"]) <= course.scenario.concurrency
     assert totals["again"] == progress["reconciled"]
     assert totals["duplicates"] == progress["duplicates"]
     assert totals["rejected"] >= 3, "a record is dead after three deaths"
