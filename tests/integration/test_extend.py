@@ -127,7 +127,7 @@ def test_a_killed_extension_goes_on_where_it_was(here: Asked) -> None:
     agent.ready = lambda: True
     _done(here.folder, *args[:6], "--calls", "4")
     assert info(here.folder / "b")["calls"]["recorded"] == 60
-    # Four wait for an answer; of some twenty that have one, sixteen are surely in the folder, and the private server is gone.
+    # Four wait for an answer; of some twenty that have one, sixteen are surely in the folder: the server is gone.
     assert here.paid <= 48 + 4 + 7
     assert info(here.folder / "b")["lineage"]["reused"] == {info(here.folder / "a")["run"]: 12}
 
