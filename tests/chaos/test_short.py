@@ -55,7 +55,7 @@ def test_a_mixture_of_faults_changes_nothing(
 @pytest.mark.parametrize(
     "faults",
     [
-        [("kill process that calls", 0.1), ("second producer", 0.15), ("promote a lagging replica", 0.2)],
+        [("kill process that calls", 0.2), ("second producer", 0.3), ("promote a lagging replica", 0.4)],
         [("evict one key", 0.2), ("kill producer", 0.3), ("agent away", 0.5)],
     ],
     ids=["failover", "keys"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -125,20 +126,32 @@ class Fleet:
                 os.killpg(process.pid, signal.SIGCONT)
 
     def kill_at_work(self, server: Server) -> None:
-        """SIGKILL to the whole group of a worker at a moment when the ledger has a lease of it."""
+        """SIGKILL to the whole group of a worker at a moment when the ledger has a lease of it.
+
+        They go on in turns, for a moment each: were all of them at work, it might be done before one is found at it.
+        """
+        living = [process for process in self.processes if process.poll() is None]
+        turns = itertools.cycle(living)
 
         def killed() -> bool:
-            return any(self._killed(process, server) for process in self.processes if process.poll() is None)
+            server.client.ping()  # whatever they sent before they stood still is done behind this
+            for process in living:
+                if _leased(server, process.pid):
+                    self.kill(process)
+                    return True
+            self._go_on_for_a_moment(next(turns))
+            return False
 
-        wait_until(killed, "a worker holds a chunk")
+        with contextlib.ExitStack() as standing:
+            for process in living:
+                standing.enter_context(self.stopped(process))
+            wait_until(killed, "a worker holds a chunk")
 
-    def _killed(self, process: subprocess.Popen[bytes], server: Server) -> bool:
-        with self.stopped(process):
-            server.client.ping()  # whatever it sent before it stood still is done behind this
-            held = _leased(server, process.pid)
-            if held:
-                self.kill(process)
-            return held
+    def _go_on_for_a_moment(self, process: subprocess.Popen[bytes]) -> None:
+        os.killpg(process.pid, signal.SIGCONT)
+        time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGSTOP)
+        wait_until(lambda: _stands_still(process.pid), "the worker stands still")
 
     def close(self) -> None:
         """End what still runs."""
@@ -212,6 +225,12 @@ def committed(server: Server, folder: Path) -> int:
     """Chunks the ledger holds of the run in ``folder``."""
     run = info(folder).get("run")
     return int(server.client.hget(f"evalq:run:{{{run}}}:meta", "committed") or 0) if run else 0
+
+
+def queued(server: Server, folder: Path) -> int:
+    """Messages that wait in the queue of the run in ``folder``."""
+    queue = server.client.hget("evalq:runs", info(folder).get("run", ""))
+    return int(server.client.llen(queue)) if queue else 0
 
 
 def serves(server: Server) -> bool:

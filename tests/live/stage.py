@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections import Counter
@@ -15,7 +16,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import canonical_json
 from tests.agents.server import write_golden
-from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, committed, info, start_evalq, wait_until
+from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, info, queued, start_evalq, wait_until
 from tests.samples import sampled
 
 __all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
@@ -55,9 +56,16 @@ class Stage:
     def round(self, suite: str, *, kill: bool = True) -> None:
         """A run of each evaluator at once; in the middle a worker is killed, and another comes."""
         self._rounds += 1
-        started = [self._start(name, suite) for name in EVALUATORS]
+        with contextlib.ExitStack() as standing:  # or short runs are done before the last one begins
+            for worker in self.fleet.processes if kill else []:
+                if worker.poll() is None:
+                    standing.enter_context(self.fleet.stopped(worker))
+            started = [self._start(name, suite) for name in EVALUATORS]
+            if kill:
+                wait_until(lambda: all(queued(self._server, folder) for _, folder in started), "all have work queued")
         if kill:
-            self._kill_in_the_middle([folder for _, folder in started])
+            self.fleet.kill_at_work(self._server)
+            self.fleet.add(1)
         for process, folder in started:
             _, errors = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, f"{folder}: {errors}"
@@ -120,8 +128,3 @@ class Stage:
             name, *words, *place, "--run-dir", folder, "--no-progress", cwd=self._folder, PYTHONPATH=HAZARDS
         )
         return process, folder
-
-    def _kill_in_the_middle(self, folders: list[Path]) -> None:
-        wait_until(lambda: any(committed(self._server, folder) >= 3 for folder in folders), "some chunks are done")
-        self.fleet.kill_at_work(self._server)
-        self.fleet.add(1)
