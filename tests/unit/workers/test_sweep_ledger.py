@@ -16,7 +16,7 @@ from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHead
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, wait_until
+from tests.integration.harness import PATIENCE, Server, wait_until
 
 CASES, REPEATS = 3, 4
 TOTAL = CASES * REPEATS
@@ -244,7 +244,7 @@ def test_a_dead_holder_outlives_no_step_of_the_clock(server: Server, hours: int)
         server.client.hincrby(_meta("clock"), name, step)
     mine = [call for call, name in server.client.hgetall(SweepKeys.of("clock").held).items() if name == b"alive"]
     got: list[int] = []
-    deadline = server.client.time()[0] + 5
+    deadline = server.client.time()[0] + PATIENCE
     while len(got) < TOTAL - 3:
         got += calls.claim("clock", "alive", TOTAL, lease, [*map(int, mine), *got])[1]
         assert server.client.time()[0] < deadline
