@@ -20,11 +20,11 @@ from tests.integration.harness import PATIENCE, Server, wait_until
 
 CASES, REPEATS = 3, 4
 TOTAL = CASES * REPEATS
-LEASE = 600.0
+LEASE = SILENCE = 600.0
 
 
 def _calls(server: Server, driver: str = "") -> SweepLedger:
-    return SweepLedger(server.client, Settings(broker=server.url), driver)
+    return SweepLedger(server.client, Settings(broker=server.url, driver_seconds=SILENCE), driver)
 
 
 def _header(run: str, **other: str) -> SweepHeader:
@@ -118,7 +118,7 @@ def test_a_silent_driver_loses_the_sweep(server: Server, at: int) -> None:
             other.open(_header("silent"))
         now = server.client.time()[0] * 1000
         assert int(server.client.hget(_meta("silent"), "driver_at")) < now + 10_000
-        server.client.hset(_meta("silent"), "driver_at", now - 11_000)
+        server.client.hset(_meta("silent"), "driver_at", now - int(SILENCE + 1) * 1000)
     assert other.open(_header("silent")) == "open"
     with pytest.raises(Driven, match="b 2 y"):
         mine.look("silent", attending=True)
