@@ -98,6 +98,8 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
             done = evalq(*command_line, cwd=blind, EVALQ_BROKER=guarded.url_of("producer"))
             assert done.returncode == 0, done.stdout + done.stderr
         run = info(tmp_path / "run")["run"]
+        # An answer is there a moment before its message is acknowledged.
+        wait_until(lambda: not guarded.client.hlen("unacked"), "the worker is done with all messages")
         with running_exporter(guarded.url_of("exporter"), data) as exporter:
             shown = exporter.scrape()
         of = frozenset({"evaluator": "planagent", "suite": "default"}.items())

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal, to_wire
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
@@ -61,7 +61,6 @@ class Forger:
     def __init__(self, server: Server) -> None:
         self._settings = Settings(broker=server.url)
         self.ledger = RunLedger(server.client, self._settings)
-        self._server = server
 
     def run(self, name: str, path: str = "right.jsonl", chunk: dict[str, Any] | None = None, **header: Any) -> None:
         """A run of one chunk of ``path``, changed as told, and its message."""
@@ -76,9 +75,9 @@ class Forger:
         made = msgspec.structs.replace(made, **header)
         planned = Chunk(0, 0, 0, len(LINE), 1, 1, chunk_digest(LINE, KEY))
         self.ledger.open(made, 1, key=KEY)
-        self.ledger.append(name, [planned], 0, Seal(1, ("0" * 64,)))
         forged = msgspec.to_builtins(planned) | (chunk or {})
-        self._server.client.lset(f"evalq:run:{{{name}}}:chunks", 0, msgspec.json.encode(forged))
+        # Forged from the start: what an open run has for a moment only, a worker publishes, too.
+        self.ledger.step("append", name, 0, to_wire(Seal(1, ("0" * 64,))), msgspec.json.encode(forged))
         self.publish(made, name)
 
     def publish(self, header: Header, name: str) -> None:

@@ -14,7 +14,9 @@ DROPPED = "a message that evalq did not write was dropped"
 
 
 def _idle(server: Server) -> bool:
-    return not server.client.llen(QUEUE) and not server.client.hlen("unacked")
+    """Whether nothing is queued or out, and a worker waits for more: what it had taken, it is done with."""
+    waits = any("b" in client["flags"] and client["cmd"] == "brpop" for client in server.client.client_list())
+    return waits and not server.client.llen(QUEUE) and not server.client.hlen("unacked")
 
 
 def test_each_bad_item_is_one_line_and_no_more(server: Server, data: Path, calm: Path, tmp_path: Path) -> None:
@@ -54,16 +56,17 @@ def test_a_run_among_garbage(server: Server, data: Path, calm: Path, tmp_path: P
     bad = [
         item for item in [*refused_items(message).values(), *stripped_items(message).values()] if len(item) < 1 << 20
     ]
+    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "50", "--out", tmp_path / "run")
+    producer = start_evalq(*args, "--format", "none", cwd=data, EVALQ_WINDOW="4")
+    wait_until(lambda: server.client.llen(QUEUE) >= 4, "the run is published as far as its window")
+    run = info(tmp_path / "run")["run"]
+    forged = [[run, 3, 99], [run, 10**6, 1], [run, 0, 1], [run, 3, 0]]
+    for hint in forged:
+        body = base64.b64encode(json.dumps([hint, {}, {}]).encode()).decode()
+        server.client.lpush(QUEUE, json.dumps({**message, "body": body}).encode())
+    for item in bad:
+        server.client.lpush(QUEUE, item)
     with logged_worker(server, data, tmp_path / "log") as worker:
-        args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "50", "--out", tmp_path / "run")
-        producer = start_evalq(*args, "--format", "none", cwd=data, EVALQ_WINDOW="4")
-        run = wait_until(lambda: info(tmp_path / "run").get("run"), "the run has its name")
-        forged = [[run, 3, 99], [run, 10**6, 1], [run, 0, 1], [run, 3, 0]]
-        for hint in forged:
-            body = base64.b64encode(json.dumps([hint, {}, {}]).encode()).decode()
-            server.client.lpush(QUEUE, json.dumps({**message, "body": body}).encode())
-        for item in bad:
-            server.client.lpush(QUEUE, item)
         _, said = producer.communicate(timeout=PATIENCE)
         assert producer.returncode == 0, said
         wait_until(lambda: _idle(server), "all of it is consumed")
