@@ -28,9 +28,9 @@ class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
 
     After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order. While ``ready`` is false,
-    calls are taken and none is answered, and so while it is ``halted``, which can be said from outside; those behind
-    the first ``most`` of all its calls wait until that is raised. While it is ``dead``, each request's connection is
-    cut: ``cut`` counts them. Where it ``judges``, it gives verdicts on the answers in its prompts.
+    calls are taken and none is answered, and so while it is ``halted`` or has answered ``most`` calls (0: any number),
+    which can be said from outside; while it is ``dead``, each request's connection is cut: ``cut`` counts them. Where
+    it ``judges``, it gives verdicts on the answers in its prompts.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Agent:
         self.quota = 0
         self.ready: Callable[[], bool] = lambda: True
         self.halted = False
-        self.most = sys.maxsize
+        self.most = 0
         self.judges = False
         self.dead: Callable[[], bool] = lambda: False
         self.cut = 0
@@ -100,9 +100,8 @@ class Agent:
             prompt = data["input"]
         system = data["messages"][0]["content"] if "messages" in (data or ()) and len(data["messages"]) > 1 else None
         self.calls[prompt] += 1
-        number = self.calls.total()
         await asyncio.sleep(self.latency)
-        while self.halted or number > self.most or not self.ready():
+        while self.halted or 0 < self.most <= len(self.log) or not self.ready():
             await asyncio.sleep(0.005)
         try:
             order = json.loads(prompt)

@@ -2,6 +2,7 @@
 
 A record is a JSON line {"id": ..., "do": ..., "value": ..., "waits": ...}. ``do`` names what its evaluation does to its
 process; one that ``waits`` stays until a gate is opened.
+`patient` is a check of answers that waits so.
 Where the variable HAZARDS_IMPORT is set, importing this module fails with that text.
 """
 
@@ -105,8 +106,8 @@ class Hazards(Evaluator[HazardParams, HazardState]):
         time.sleep(params.pause)
         for number, data in batch.lines():
             row = msgspec.json.decode(data, type=_Row)
-            while row.waits and params.gate and Path(params.gate).exists():
-                time.sleep(0.01)
+            if row.waits and params.gate:
+                patient(None, params.gate)
             if row.do and (not params.flag or Path(params.flag).exists()):
                 _DEEDS[row.do]()
             state.count += 1
@@ -121,3 +122,10 @@ class Hazards(Evaluator[HazardParams, HazardState]):
 
 
 evaluator = Hazards()
+
+
+def patient(_answer: object, gate: str) -> bool:
+    """Passes once the file ``gate`` is gone."""
+    while Path(gate).exists():
+        time.sleep(0.01)
+    return True

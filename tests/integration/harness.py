@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import shutil
@@ -115,11 +114,11 @@ class Fleet:
         process.wait()
 
     @contextlib.contextmanager
-    def stopped(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """A worker's whole group stands still for the length of a block: SIGSTOP, and SIGCONT if it is still there."""
+    def stopped(self, process: subprocess.Popen[Any]) -> Iterator[None]:
+        """A process's whole group stands still for the length of a block: SIGSTOP, and SIGCONT if it is still there."""
         os.killpg(process.pid, signal.SIGSTOP)
         try:
-            wait_until(lambda: _stands_still(process.pid), "the worker stands still")
+            wait_until(lambda: _stands_still(process.pid), "the process stands still")
             yield
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -128,30 +127,21 @@ class Fleet:
     def kill_at_work(self, server: Server) -> None:
         """SIGKILL to the whole group of a worker at a moment when the ledger has a lease of it.
 
-        They go on in turns, for a moment each: were all of them at work, it might be done before one is found at it.
+        Some run has to wait for whoever asks for this (`tests.integration.midway.hold`): else all might be done before.
         """
-        living = [process for process in self.processes if process.poll() is None]
-        turns = itertools.cycle(living)
 
         def killed() -> bool:
-            server.client.ping()  # whatever they sent before they stood still is done behind this
-            for process in living:
-                if _leased(server, process.pid):
-                    self.kill(process)
-                    return True
-            self._go_on_for_a_moment(next(turns))
-            return False
+            return any(self._killed(process, server) for process in self.processes if process.poll() is None)
 
-        with contextlib.ExitStack() as standing:
-            for process in living:
-                standing.enter_context(self.stopped(process))
-            wait_until(killed, "a worker holds a chunk")
+        wait_until(killed, "a worker holds a chunk")
 
-    def _go_on_for_a_moment(self, process: subprocess.Popen[bytes]) -> None:
-        os.killpg(process.pid, signal.SIGCONT)
-        time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGSTOP)
-        wait_until(lambda: _stands_still(process.pid), "the worker stands still")
+    def _killed(self, process: subprocess.Popen[bytes], server: Server) -> bool:
+        with self.stopped(process):
+            server.client.ping()  # whatever it sent before it stood still is done behind this
+            held = _leased(server, process.pid)
+            if held:
+                self.kill(process)
+            return held
 
     def close(self) -> None:
         """End what still runs."""
@@ -248,6 +238,12 @@ def children_of(pid: int) -> Sequence[int]:
     """Direct children of a process that do something (Linux)."""
     listed = subprocess.run(["ps", "--ppid", str(pid), "-o", "pid=,comm="], capture_output=True, text=True, check=False)
     return [int(line.split()[0]) for line in listed.stdout.splitlines() if SPARE not in line]
+
+
+def descendants_of(pid: int) -> list[int]:
+    """The processes below one that do something, whatever group they are in (Linux)."""
+    below = children_of(pid)
+    return [*below, *(found for child in below for found in descendants_of(child))]
 
 
 def _stands_still(group: int) -> bool:

@@ -11,7 +11,7 @@ import subprocess
 import urllib.parse
 from pathlib import Path
 
-from tests.integration.harness import PATIENCE, children_of, clean_environment, remove, short_folder, wait_until
+from tests.integration.harness import PATIENCE, clean_environment, descendants_of, remove, short_folder, wait_until
 from tests.integration.ports import free_port
 
 __all__ = ["Rabbit", "unavailable"]
@@ -94,15 +94,9 @@ class Rabbit:
 def _stopped(pid: int) -> list[int]:
     """The processes below one, all of them stopped: one that still runs may start another that nobody looked for."""
     found: list[int] = []
-    while new := [each for each in (pid, *_descendants(pid)) if each not in found]:
+    while new := [each for each in (pid, *descendants_of(pid)) if each not in found]:
         for each in new:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGSTOP)
         found += new
     return found[1:]
-
-
-def _descendants(pid: int) -> list[int]:
-    """The processes below one: scripts and `su` give them sessions of their own, so none has them all."""
-    below = children_of(pid)
-    return [*below, *(found for child in below for found in _descendants(child))]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import PATIENCE, Fleet, Server, committed, evalq, start_evalq, wait_until
+from tests.integration.harness import PATIENCE, Fleet, Server, evalq, start_evalq
+from tests.integration.midway import WINDOW, standing_midway
 from tests.integration.ports import free_port
 
 HEADER = "Run ID,Item ID,Query ID,질의,기대결과,카테고리,방/반복,오류,LLM 상태,LLM 점수,LLM 코멘트,Raw JSON\n"
@@ -116,12 +117,11 @@ def test_an_input_changed_in_mid_run(server: Server, fleet: Fleet, data: Path, t
     """The file is altered after it was planned: exit 2, the place, and no report."""
     rows = tmp_path / "rows.csv"
     rows.write_bytes((data / "rows.csv").read_bytes())
-    worker = fleet.add(2, "--root", str(tmp_path))
     args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "50", "--out", "run")
-    producer = start_evalq(*args, cwd=tmp_path, EVALQ_WINDOW="8")
-    wait_until(lambda: committed(server, tmp_path / "run") > 10, "some chunks are committed")
+    producer = start_evalq(*args, cwd=tmp_path, EVALQ_WINDOW=str(WINDOW))
     size = rows.stat().st_size
-    with fleet.stopped(worker), rows.open("r+b") as stream:
+    midway = standing_midway(server, fleet, producer, tmp_path / "run", "--root", str(tmp_path))
+    with midway, rows.open("r+b") as stream:
         if way == "shortened":
             stream.truncate(size // 20)
         else:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.agents.server import Agent, running_agent
-from tests.integration.harness import Server, evalq, info, running_fleet, start_evalq, wait_until
+from tests.integration.harness import HAZARDS, Server, evalq, info, running_fleet, start_evalq, wait_until
+from tests.integration.midway import killed_with_all
 
 CASES = """
 defaults:
@@ -72,10 +73,10 @@ def recorded(folder: Path) -> int:
     return sum(line.startswith('{"call"') for log in logs for line in log.splitlines())
 
 
-def replayed(folder: Path, run: str = "run") -> None:
+def replayed(folder: Path, run: str = "run", **environment: str) -> None:
     """The recorded judgements give the report again, in this process, to the byte; nobody is asked."""
     done = evalq("checks", "cases.yaml", "--outputs", f"{run}/judged.jsonl", "--inline", "--format", "none", "--out",
-                 f"{run}-again", cwd=folder)  # fmt: skip
+                 f"{run}-again", cwd=folder, **environment)  # type: ignore[arg-type]  # fmt: skip  # no key is `seconds`
     assert done.returncode == 0, done.stderr
     for name in ("report.json", "records.jsonl"):
         assert (folder / run / name).read_bytes() == (folder / f"{run}-again" / name).read_bytes()
@@ -122,8 +123,7 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(tmp_path: Pa
         return service.at_once == 4 and recorded(tmp_path / "run") == asked(service) - 4 >= enough - 4
 
     wait_until(held, "judges are asked")
-    running.kill()
-    running.wait(60)
+    killed_with_all(running)
     service.ready = lambda: True
     assert info(tmp_path / "run")["state"] == "calling"
     before, targets = asked(service), (tmp_path / "targets.yaml").read_text()
@@ -144,28 +144,30 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(tmp_path: Pa
 @pytest.mark.parametrize("moment", ["first stage", "evaluation"])
 def test_a_judged_sweep_is_killed_anywhere(tmp_path: Path, service: Agent, moment: str) -> None:
     """In its first stage, and while it is evaluated: nothing that is recorded is paid again."""
-    first = moment == "first stage"
+    first, gate = moment == "first stage", tmp_path / "gate"
+    patient = {"PYTHONPATH": HAZARDS, "EVALQ_CHECKS": "patient=evalq_hazards:patient"}
+    (tmp_path / "cases.yaml").write_text(CASES.replace("checks:", f"checks:\n    - {{patient: {gate}, weight: 0}}", 1))
+    gate.touch()
     if first:
         service.ready = lambda: asked(service, "m") < 4
-    running = start_evalq(*LIVE, "--calls", "2", cwd=tmp_path)
+    running = start_evalq(*LIVE, "--calls", "2", cwd=tmp_path, **patient)
     if first:
         wait_until(lambda: service.at_once == 2 and asked(service, "m") >= 4, "calls are in flight")
     else:
         wait_until(lambda: (tmp_path / "run" / "judged.jsonl").exists(), "its judgements are joined")
-    running.kill()
-    ended = running.wait(60)
+    killed_with_all(running)
     service.ready = lambda: True
     before = asked(service, "m"), asked(service)
-    if ended:
-        done = evalq("resume", "run", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+    gate.unlink()
+    done = evalq("resume", "run", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path, **patient)  # type: ignore[arg-type]  # no key is `seconds`
+    assert done.returncode == 0, done.stderr
     after = asked(service, "m"), asked(service)
     if first:
         assert (before[1], after[1]) == (0, VERDICTS)
         assert after[0] <= OUTPUTS + before[0]
     else:
         assert before == after == (OUTPUTS, VERDICTS)
-    replayed(tmp_path)
+    replayed(tmp_path, **patient)
 
 
 def test_what_a_judge_does_not_say_is_no_score_and_can_be_asked_again(tmp_path: Path, service: Agent) -> None:
@@ -229,7 +231,7 @@ def test_a_fleet_judges_while_its_callers_die(tmp_path: Path, service: Agent, se
     with running_fleet(server.url, tmp_path) as fleet:
         callers = [fleet.add(1, "--calls", "3", "--targets", "targets.yaml") for _ in range(2)]
         running = start_evalq(*live, cwd=tmp_path, EVALQ_BROKER=server.url)
-        wait_until(lambda: asked(service) > reached, "judges are asked")
+        wait_until(lambda: asked(service) > reached and service.at_once == 6, "judges are asked by both")
         told = json.loads(evalq("status", "run", "--json", cwd=tmp_path, EVALQ_BROKER=server.url).stdout)
         assert told["calls"]["state"] == "open"
         listed = evalq("list", cwd=tmp_path, EVALQ_BROKER=server.url).stdout.splitlines()
@@ -264,8 +266,7 @@ def test_recorded_outputs_are_judged_by_a_suite_and_resumed_without_their_file(t
     service.ready = lambda: asked(service) < 10
     running = start_evalq("run", "suite.yaml", "--targets", "targets.yaml", "--calls", "2", "--out", ".", cwd=tmp_path)
     wait_until(lambda: asked(service) >= 10 and service.at_once == 2, "judges are asked")
-    running.kill()
-    running.wait(60)
+    killed_with_all(running)
     service.ready = lambda: True
     (tmp_path / "given.jsonl").unlink()
     done = evalq("resume", "run", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)

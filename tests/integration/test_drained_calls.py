@@ -13,7 +13,8 @@ from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, clean_environment, evalq, running_fleet, wait_until
 from tests.integration.test_sweeps import write_targets
 
-LEASE = 4
+LEASE = 7
+"""Seconds. It lasts over the five for which a busy machine may let a process wait."""
 OF_SHORT_LEASE = f"""
 from evalq.workers.callers.main import main
 from evalq.workers.settings import Timings
@@ -31,7 +32,7 @@ def service() -> Iterator[tuple[Agent, str]]:
 def test_calls_of_a_process_that_drains_for_long_are_not_made_by_another(
     tmp_path: Path, server: Server, service: tuple[Agent, str]
 ) -> None:
-    """SIGTERM with four calls in flight that last twice as long as a lease: all are made once, the rest elsewhere."""
+    """SIGTERM with four calls in flight that last longer than a lease: all are made once, the rest elsewhere."""
     agent, url = service
     agent.ready = lambda: False
     write_golden(tmp_path / "golden.json", {f"C{number}": {"share": 1.0} for number in range(4)})
@@ -52,7 +53,7 @@ def test_calls_of_a_process_that_drains_for_long_are_not_made_by_another(
         callers.append(calling(20))
         wait_until(lambda: agent.at_once == 8, "another process makes the rest, and has room for more")
         began = server.client.time()[0]
-        wait_until(lambda: server.client.time()[0] > began + 2 * LEASE, "two leases have passed")
+        wait_until(lambda: server.client.time()[0] > began + LEASE, "each lease that was there then has passed")
         agent.ready = lambda: True
         assert callers[0].wait(PATIENCE) == 0
         with running_fleet(server.url, tmp_path) as fleet:

@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 from evalq.producer.folder.names import JOURNAL
-from tests.integration.harness import evalq, info, new_interpreters, remove, short_folder, start_evalq, wait_until
+from tests.integration.harness import (
+    HAZARDS,
+    evalq,
+    info,
+    new_interpreters,
+    remove,
+    short_folder,
+    start_evalq,
+    wait_until,
+)
+from tests.integration.midway import hold
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +51,10 @@ def _processes(mark: str) -> list[str]:
 
 
 @pytest.mark.parametrize("signal", [9, 15, 2], ids=["SIGKILL", "SIGTERM", "SIGINT"])
-def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, scratch: Path, signal: int) -> None:
+def test_nothing_outlives_a_killed_command(tmp_path: Path, scratch: Path, signal: int) -> None:
     """Server, workers and their temporary folders are gone after the command is, however it ended."""
-    args = ("planagent", "mid.csv", "--workers", "2", "--chunk-size", "20", "--out", tmp_path / "run")
-    command = start_evalq(*args, cwd=data, TMPDIR=str(scratch))
+    args = (*hold(tmp_path).command, "--workers", "2", "--out", "run")
+    command = start_evalq(*args, cwd=tmp_path, TMPDIR=str(scratch), PYTHONPATH=HAZARDS)
     wait_until(lambda: info(tmp_path / "run").get("progress"), "the run is under way")
     started = _processes(str(scratch))
     assert any("--port 0 --unixsocket" in line for line in started), "a server without a TCP port"
@@ -56,27 +66,28 @@ def test_nothing_outlives_a_killed_command(data: Path, tmp_path: Path, scratch: 
 
 
 @pytest.mark.parametrize("signal", [9, 15, 2], ids=["SIGKILL", "SIGTERM", "SIGINT"])
-def test_nothing_outlives_a_killed_command_that_computes_by_itself(data: Path, tmp_path: Path, signal: int) -> None:
+def test_nothing_outlives_a_killed_command_that_computes_by_itself(tmp_path: Path, signal: int) -> None:
     """Its forked processes are gone, and no lock of theirs is left: what is in its journal is resumed at once."""
-    args = ("planagent", "mid.csv", "--chunk-size", "20", "--out", tmp_path / "run")
-    command = start_evalq(*args, cwd=data)
+    held = hold(tmp_path, held=1)
+    command = start_evalq(*held.command, "--out", tmp_path / "run", cwd=tmp_path, PYTHONPATH=HAZARDS)
     journal = tmp_path / "run" / JOURNAL
     wait_until(lambda: journal.exists() and journal.stat().st_size, "the run is under way")
     assert len(_processes(str(tmp_path / "run"))) > 1
     os.kill(command.pid, signal)
     command.communicate()
     wait_until(lambda: not _processes(str(tmp_path / "run")), "all processes of the command have ended")
-    done = evalq("resume", tmp_path / "run", "--format", "none", cwd=data)
+    held.let_go()
+    done = evalq("resume", tmp_path / "run", "--format", "none", cwd=tmp_path, PYTHONPATH=HAZARDS)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "run" / "report.json").read_text())
-    with (data / "mid.csv").open("rb") as rows:
-        assert report["inputs"][0]["sha256"] == hashlib.file_digest(rows, "sha256").hexdigest()
+    with (tmp_path / "in.jsonl").open("rb") as records:
+        assert report["inputs"][0]["sha256"] == hashlib.file_digest(records, "sha256").hexdigest()
 
 
-def test_the_socket_is_the_user_s_alone(data: Path, tmp_path: Path, scratch: Path) -> None:
+def test_the_socket_is_the_user_s_alone(tmp_path: Path, scratch: Path) -> None:
     """Nobody else may connect: the folder and the socket carry no rights for others."""
-    args = ("planagent", "mid.csv", "--workers", "1", "--out", tmp_path / "run")
-    command = start_evalq(*args, cwd=data, TMPDIR=str(scratch))
+    args = (*hold(tmp_path).command, "--workers", "1", "--out", "run")
+    command = start_evalq(*args, cwd=tmp_path, TMPDIR=str(scratch), PYTHONPATH=HAZARDS)
     socket = wait_until(lambda: list(scratch.glob("*/server.sock")), "the server's socket is there")[0]
     assert socket.parent.stat().st_mode & 0o077 == 0
     wait_until(lambda: socket.stat().st_mode & 0o077 == 0, "the socket is closed to others")

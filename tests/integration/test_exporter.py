@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from tests.integration.harness import (
+    HAZARDS,
     PATIENCE,
-    Fleet,
     Server,
     children_of,
     committed,
@@ -26,10 +25,9 @@ from tests.integration.harness import (
     start_evalq,
     wait_until,
 )
+from tests.integration.midway import hold
 from tests.integration.scraping import running_exporter
 from tests.samples import sampled
-
-SUITE = {"evaluator": "planagent", "suite": "my suite"}
 
 
 def _manifest_records(folder: Path) -> int:
@@ -89,25 +87,23 @@ def test_counters_and_gauges_equal_the_reports_of_all_evaluators(
                     assert after[f"{metric.name}_recent", shown | {("position", "1")}] == sample.value
 
 
-def test_counters_are_exact_when_workers_are_killed(
-    server: Server, fleet: Fleet, data: Path, calm: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_counters_are_exact_when_workers_are_killed(server: Server, tmp_path: Path) -> None:
     """Kill -9 in the middle: every record is counted once, and what was published again is counted by reason."""
-    fleet.add(2)
-    run = start_evalq("planagent", "mid.csv", "--broker", server.url, "--chunk-size", "40", "--suite", "my suite",
-                      "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
-    wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
-    fleet.kill_at_work(server)
-    fleet.add(2)
-    assert run.wait(timeout=PATIENCE) == 0
+    held = hold(tmp_path, free=160, held=20)
+    place = ("--broker", server.url, "--suite", "my suite", "--out", tmp_path / "run")
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        fleet.add(2)
+        run = start_evalq(*held.command, *place, cwd=tmp_path, PYTHONPATH=HAZARDS)
+        wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
+        fleet.kill_at_work(server)
+        fleet.add(2)
+        held.let_go()
+        assert run.wait(timeout=PATIENCE) == 0
     with running_exporter(server.url, tmp_path) as exporter:
         shown = exporter.scrape()
-    of = frozenset(SUITE.items())
+    of = frozenset({"evaluator": "hazards", "suite": "my suite"}.items())
     progress = info(tmp_path / "run")["progress"]
-    report = json.loads((calm("mid.csv") / "report.json").read_text())
-    assert (
-        shown["evalq_records_committed_total", of] == report["records"]["total"] == _manifest_records(tmp_path / "run")
-    )
+    assert shown["evalq_records_committed_total", of] == held.chunks == _manifest_records(tmp_path / "run")
     assert shown["evalq_duplicates_discarded_total", of] == progress["duplicates"]
     assert shown["evalq_divergent_commits_total", of] == 0
     reasons = ("lost", "lease_died")
@@ -134,13 +130,17 @@ def test_the_exporter_outlives_its_server(server: Server, tmp_path: Path) -> Non
 
 def test_a_server_that_hangs_is_told_while_prometheus_waits(server: Server, tmp_path: Path) -> None:
     """Within Prometheus' ten seconds, so that the alert is about the ledger and not about the exporter."""
+    assert server.process is not None
     with running_exporter(server.url, tmp_path) as exporter:
         assert exporter.value("evalq_ledger_up") == 1
-        server.client.client_pause(20_000)
-        began = time.monotonic()
-        assert exporter.value("evalq_ledger_up") == 0
-        assert exporter.get("/readyz")[0] == 503
-        assert time.monotonic() - began < 15
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            assert exporter.value("evalq_ledger_up") == 0
+            assert exporter.get("/readyz")[0] == 503
+            assert time.monotonic() - began < 15
+        finally:
+            server.process.send_signal(signal.SIGCONT)
         wait_until(lambda: exporter.value("evalq_ledger_up") == 1, "it is back")
 
 
@@ -156,24 +156,27 @@ def test_both_formats_and_nothing_else(server: Server, tmp_path: Path) -> None:
         assert exporter.get("/")[0] == 404
 
 
-def test_a_worker_that_lives_and_takes_nothing_is_stuck(
-    server: Server, fleet: Fleet, data: Path, tmp_path: Path
-) -> None:
+def test_a_worker_that_lives_and_takes_nothing_is_stuck(server: Server, tmp_path: Path) -> None:
     """Its pool is stopped and its heartbeat goes on: stuck while its queue holds work, consuming when it goes on."""
-    worker = fleet.add(1)
-    with running_exporter(server.url, tmp_path, EVALQ_STUCK_SECONDS="5") as exporter:
-        run = start_evalq("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "10",
-                          "--out", str(tmp_path / "run"), "--format", "none", cwd=data)  # fmt: skip
-        wait_until(lambda: committed(server, tmp_path / "run") >= 5, "some chunks are committed")
+    held, out = hold(tmp_path), tmp_path / "run"
+    with (
+        running_exporter(server.url, tmp_path, EVALQ_STUCK_SECONDS="1") as exporter,
+        running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet,
+    ):
+        worker = fleet.add(1, EVALQ_LEASE_SECONDS="600")  # while it holds one it is at work, however long that takes
+        run = start_evalq(*held.command, "--broker", server.url, "--out", out, cwd=tmp_path, PYTHONPATH=HAZARDS)
+        wait_until(lambda: committed(server, out) == held.free, "it waits at a record")
         assert exporter.value("evalq_workers_stuck") == 0
         assert (exporter.value("evalq_chunks", state="published") or 0) > 0
         stopped = children_of(worker.pid)
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
+        server.client.delete(f"evalq:run:{{{info(out)['run']}}}:leases")  # as if that were over: nobody renews it
         wait_until(lambda: exporter.value("evalq_workers_stuck") == 1, "the worker is seen to be stuck")
         assert exporter.value("evalq_workers_alive") == 1
         assert exporter.value("evalq_workers_consuming") == 0
-        assert (exporter.value("evalq_oldest_pending_age_seconds") or 0) > 1
+        wait_until(lambda: (exporter.value("evalq_oldest_pending_age_seconds") or 0) > 1, "work has waited")
+        held.let_go()
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
         wait_until(lambda: exporter.value("evalq_workers_consuming") == 1, "the worker takes chunks again")

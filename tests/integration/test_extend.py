@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,8 @@ import pytest
 
 import evalq as api
 from tests.agents.server import Agent, running_agent, write_golden
-from tests.integration.harness import children_of, evalq, info, start_evalq, wait_until
+from tests.integration.harness import evalq, info, start_evalq, wait_until
+from tests.integration.midway import killed_with_all
 
 CASES: dict[str, dict[str, Any]] = {f"C{number}": {"share": number / 3} for number in range(3)}
 SAME = ("report.json", "outputs.jsonl", "records.jsonl", "report.md")
@@ -124,11 +124,7 @@ def test_a_killed_extension_goes_on_where_it_was(here: Asked) -> None:
         return taken - 4 == told >= 16 and log.exists() and log.read_bytes().count(b'{"call":') == 12 + told
 
     wait_until(only_those_in_flight_are_missing, "four calls are in flight, and all others are in the folder")
-    below = [pid for child in children_of(process.pid) for pid in (child, *children_of(child))]
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    # What it started notices that soon, and is not to call before the next command does.
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), "all that it started is gone")
+    killed_with_all(process)
     agent.ready = lambda: True
     _done(here.folder, *args[:6], "--calls", "4")
     assert info(here.folder / "b")["calls"]["recorded"] == 60

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from evalq.producer.folder.journal import counted
 from tests.integration.conftest import MID_ROWS, Calm
 from tests.integration.harness import (
+    HAZARDS,
     PATIENCE,
     Fleet,
     Server,
@@ -18,10 +20,12 @@ from tests.integration.harness import (
     committed,
     evalq,
     info,
+    running_fleet,
     same_answer,
     start_evalq,
     wait_until,
 )
+from tests.integration.midway import WINDOW, hold, killed_with_all, standing_midway
 
 CHUNKS = 200
 
@@ -63,8 +67,9 @@ def test_a_killed_pool_process_changes_nothing_and_is_counted(
     producer = _start(server, data, out)
     for share in (0.1, 0.3, 0.5):
         _wait_for_share(server, out, share)
-        for child in children_of(worker.pid):
-            os.kill(child, signal.SIGKILL)
+        with fleet.stopped(worker):  # or one that was killed before might be gone between the two lines
+            for child in children_of(worker.pid):
+                os.kill(child, signal.SIGKILL)
     _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 0, said
     same_answer(calm("mid.csv"), out)
@@ -75,12 +80,11 @@ def test_a_killed_producer_is_resumed_without_computing_again(
 ) -> None:
     """SIGKILL to the producer; resume finishes, and every chunk was computed exactly once in all."""
     out = tmp_path / "run"
-    fleet.add()
-    producer = _start(server, data, out)
-    wait_until(lambda: committed(server, out) > 0.3 * CHUNKS, "30 % are committed")
-    producer.kill()
-    producer.communicate()
-    before = committed(server, out)
+    producer = _start(server, data, out, EVALQ_WINDOW=str(WINDOW))
+    with standing_midway(server, fleet, producer, out):
+        producer.kill()
+        producer.communicate()
+        before = committed(server, out)
     done = evalq("resume", out, "--broker", server.url, "--format", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     same_answer(calm("mid.csv"), out)
@@ -89,20 +93,19 @@ def test_a_killed_producer_is_resumed_without_computing_again(
     assert 0 < before < CHUNKS
 
 
-def test_an_embedded_run_is_resumed_from_its_folder(data: Path, calm: Calm, tmp_path: Path) -> None:
+def test_an_embedded_run_is_resumed_from_its_folder(tmp_path: Path) -> None:
     """The embedded server dies with the producer; what the folder holds is not computed again by the next one."""
-    out = tmp_path / "run"
-    size = str(MID_ROWS // CHUNKS)
-    args = ("planagent", "mid.csv", "--workers", "2", "--chunk-size", size, "--out", out, "--format", "none")
-    producer = start_evalq(*args, cwd=data)
+    out, held = tmp_path / "run", hold(tmp_path)
+    embedded = ("--workers", "2", "--out", out)
+    producer = start_evalq(*held.command, *embedded, cwd=tmp_path, PYTHONPATH=HAZARDS)
     journal = out / "parts.journal"
-    wait_until(lambda: journal.exists() and journal.stat().st_size > 12_000, "some answers are in the folder")
-    producer.kill()
-    producer.communicate()
-    done = evalq("resume", out, "--workers", "2", "--format", "none", cwd=tmp_path)
+    wait_until(lambda: journal.exists() and counted(journal)[0] == held.free, "some answers are in the folder")
+    killed_with_all(producer)
+    held.let_go()
+    done = evalq("resume", *embedded[:2], out, "--format", "none", cwd=tmp_path, PYTHONPATH=HAZARDS)
     assert done.returncode == 0, done.stderr
-    same_answer(calm("mid.csv"), out)
-    assert 0 < info(out)["progress"]["computed"] < CHUNKS
+    same_answer(held.calm(), out)
+    assert info(out)["progress"]["computed"] == held.held
 
 
 def test_ctrl_c_stops_and_says_how_to_go_on(
@@ -110,10 +113,8 @@ def test_ctrl_c_stops_and_says_how_to_go_on(
 ) -> None:
     """SIGINT once: exit 130, the command to resume with, and that command works."""
     out = tmp_path / "run"
-    worker = fleet.add()
-    producer = _start(server, data, out)
-    wait_until(lambda: committed(server, out) > 10, "some chunks are committed")
-    with fleet.stopped(worker):  # or it might be done first
+    producer = _start(server, data, out, EVALQ_WINDOW=str(WINDOW))
+    with standing_midway(server, fleet, producer, out):
         producer.send_signal(signal.SIGINT)
         _, said = producer.communicate(timeout=PATIENCE)
     assert producer.returncode == 130
@@ -131,49 +132,63 @@ return found
 """
 
 
-def test_every_key_with_a_run_id_expires(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+def test_every_key_with_a_run_id_expires(server: Server, tmp_path: Path) -> None:
     """In mid-run and at its end, no key of a run is without an expiry."""
-    out = tmp_path / "run"
-    fleet.add()
-    producer = _start(server, data, out, chunks=160)
-    seen: set[bytes] = set()
+    out, held = tmp_path / "run", hold(tmp_path)
+    kinds: set[bytes] = set()
+
+    def look() -> None:
+        run = info(out).get("run", "no run yet")
+        for key, milliseconds in server.client.eval(_EXPIRIES, 0, f"*{run}*"):
+            kinds.add(key.rpartition(b":")[2])
+            assert milliseconds != -1, f"{key!r} never expires"
+
+    def all_kinds() -> bool:
+        look()
+        return {b"meta", b"chunks", b"digests", b"parts", b"flight", b"leases"} <= kinds
 
     def ended() -> bool:
         over = producer.poll() is not None
-        run = info(out).get("run", "no run yet")
-        for key, milliseconds in server.client.eval(_EXPIRIES, 0, f"*{run}*"):
-            seen.add(key)
-            assert milliseconds != -1, f"{key!r} never expires"
+        look()
         return over
 
-    wait_until(ended, "the run ends")
-    producer.communicate()
-    kinds = {key.rpartition(b":")[2] for key in seen}
-    assert {b"meta", b"chunks", b"digests", b"parts", b"flight", b"leases"} <= kinds
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        producer = start_evalq(*held.command, "--broker", server.url, "--out", out, cwd=tmp_path, PYTHONPATH=HAZARDS)
+        fleet.add()
+        wait_until(all_kinds, "all that a run has is there")
+        held.let_go()
+        wait_until(ended, "the run ends")
+    _, said = producer.communicate()
+    assert producer.returncode == 0, said
 
 
-def test_a_slow_fleet_s_queue_never_grows(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+def test_a_slow_fleet_s_queue_never_grows(server: Server, tmp_path: Path) -> None:
     """With a stopped worker (SIGSTOP) messages wait; none is doubled, however long it takes."""
-    out = tmp_path / "run"
-    worker = fleet.add(1, EVALQ_WINDOW="16")  # it tends the run, too, where the producer is silent for a while
-    producer = _start(server, data, out, EVALQ_WINDOW="16", EVALQ_GRACE_SECONDS="0.2", EVALQ_LOOK_SECONDS="0.1")
-    wait_until(lambda: committed(server, out) > 10, "it goes")
-    queue = next(value for value in server.client.hgetall("evalq:runs").values())
-    with fleet.stopped(worker):
-        meta = f"evalq:run:{{{info(out)['run']}}}:meta"
-        before = int(server.client.hget(meta, "reconciled") or 0)
-        looks = int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"])
-        lengths = set()
+    out, held = tmp_path / "run", hold(tmp_path, held=50)
+    brisk = {"EVALQ_WINDOW": str(WINDOW), "EVALQ_GRACE_SECONDS": "0.2", "EVALQ_LOOK_SECONDS": "0.1"}
+    command = (*held.command, "--broker", server.url, "--out", str(out))
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        # It tends the run, too, where the producer is silent for a while, and is at work when it is stopped.
+        worker = fleet.add(1, EVALQ_WINDOW=str(WINDOW))
+        producer = start_evalq(*command, cwd=tmp_path, PYTHONPATH=HAZARDS, **brisk)
+        wait_until(lambda: committed(server, out) == held.free, "it goes")
+        queue = next(value for value in server.client.hgetall("evalq:runs").values())
+        with fleet.stopped(worker):
+            meta = f"evalq:run:{{{info(out)['run']}}}:meta"
+            before = int(server.client.hget(meta, "reconciled") or 0)
+            looks = int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"])
+            lengths = set()
 
-        def looked() -> bool:
-            lengths.add(server.client.llen(queue))
-            return int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"]) > looks + 200
+            def looked() -> bool:
+                lengths.add(server.client.llen(queue))
+                return int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"]) > looks + 200
 
-        wait_until(looked, "the producer has looked many times")
-        doubled = int(server.client.hget(meta, "reconciled") or 0) - before
-    producer.communicate(timeout=PATIENCE)
-    assert producer.returncode == 0
-    assert max(lengths) <= 16
+            wait_until(looked, "the producer has looked many times")
+            doubled = int(server.client.hget(meta, "reconciled") or 0) - before
+            held.let_go()
+        _, said = producer.communicate(timeout=PATIENCE)
+    assert producer.returncode == 0, said
+    assert 0 < max(lengths) <= WINDOW
     assert doubled <= 2, "only what the stopped worker held may be doubled"
 
 
@@ -195,10 +210,8 @@ def test_a_server_that_loses_everything_is_told_again(
 def test_a_run_in_progress_can_be_seen(server: Server, fleet: Fleet, data: Path, tmp_path: Path, command: str) -> None:
     """Status and list read a run that another process drives."""
     out = tmp_path / "evalq-runs" / "r"
-    worker = fleet.add()
-    producer = _start(server, data, out)
-    wait_until(lambda: committed(server, out) > 10, "some chunks are committed")
-    with fleet.stopped(worker):
+    producer = _start(server, data, out, EVALQ_WINDOW=str(WINDOW))
+    with standing_midway(server, fleet, producer, out):
         done = evalq(command, "--broker", server.url, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert info(out)["run"] in done.stdout
@@ -209,10 +222,8 @@ def test_a_run_in_progress_can_be_seen(server: Server, fleet: Fleet, data: Path,
 def test_a_cancelled_run_ends(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
     """`cancel` from elsewhere ends the producer with exit 3, and workers compute no further."""
     out = tmp_path / "run"
-    worker = fleet.add()
-    producer = _start(server, data, out)
-    wait_until(lambda: committed(server, out) > 10, "some chunks are committed")
-    with fleet.stopped(worker):
+    producer = _start(server, data, out, EVALQ_WINDOW=str(WINDOW))
+    with standing_midway(server, fleet, producer, out):
         done = evalq("cancel", out, "--broker", server.url, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     _, said = producer.communicate(timeout=PATIENCE)

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import yaml
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
 from evalq.producer.local.embedded import server_program
 from tests.chaos.network import HUB, Network, network, unavailable
-from tests.integration.harness import EVALQ, clean_environment
+from tests.integration.harness import EVALQ, clean_environment, wait_until
 from tests.integration.ports import free_port
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=f"here: {unavailable()}")
@@ -54,6 +55,7 @@ class Hosts:
         self.server = subprocess.Popen(
             [*net.prefix(HUB), server_program(), *options, "--dir", str(folder)], stdout=subprocess.DEVNULL
         )
+        wait_until(self._answers, "the server answers", pause=0.1)
         self.repository = folder / "repository"
         self._jobs = 0
 
@@ -97,10 +99,11 @@ class Hosts:
         done = subprocess.run(command, cwd=cwd, env=clean_environment(), capture_output=True, text=True, check=False)
         return Ended(done.returncode, done.stdout, done.stderr)
 
-    def count(self, command: list[str]) -> int:
-        """A number that the server gives, asked on its own host."""
-        client = [*self.net.prefix(HUB), "redis-cli", "-u", self.url, *command]
-        return int(subprocess.run(client, capture_output=True, text=True, check=True).stdout)
+    def _answers(self) -> bool:
+        """Asked on its own host."""
+        reach = f"import redis; redis.Redis.from_url({self.url!r}).ping()"
+        client = [*self.net.prefix(HUB), sys.executable, "-c", reach]
+        return subprocess.run(client, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from evalq.producer.cli import main
+from evalq.producer.runs.planner import ToldPlan
 from tests.integration.harness import (
     HAZARDS,
     PATIENCE,
@@ -180,15 +182,26 @@ def test_a_command_that_waits_for_a_driver_elsewhere_is_seen(
         assert _ends(driver)[0] == 3
 
 
-def test_an_interrupted_detach_says_how_to_resume(server: Server, data: Path, tmp_path: Path) -> None:
+def test_an_interrupted_detach_says_how_to_resume(
+    server: Server, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ctrl-C while the plan is made: 130 and a command, and it is halted in the ledger and in the folder."""
-    args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "4", "--out", tmp_path / "run")
-    leaving = start_evalq(*args, "--detach", cwd=data)
-    run = wait_until(lambda: info(tmp_path / "run").get("epoch") and info(tmp_path / "run")["run"], "it is planned")
-    leaving.send_signal(signal.SIGINT)
-    code, _, said = _ends(leaving)
+    extend, steps = ToldPlan.extend, iter(range(1000))
+
+    def interrupted(plan: ToldPlan, ahead: int) -> bool:
+        if next(steps) == 5:  # another process could be done with all of it before it is told to stop
+            signal.raise_signal(signal.SIGINT)
+        return extend(plan, ahead)
+
+    monkeypatch.setattr(ToldPlan, "extend", interrupted)
+    monkeypatch.chdir(data)
+    code = main(["planagent", "rows.csv", "--broker", server.url, "--chunk-size", "4", "--detach", "--out",
+                 str(tmp_path / "run")])  # fmt: skip
+    said = capsys.readouterr().err
     assert (code, f"evalq resume {tmp_path / 'run'}" in said) == (130, True), said
     assert info(tmp_path / "run")["state"] == "interrupted"
+    run = info(tmp_path / "run")["run"]
+    assert int(server.client.llen(f"evalq:run:{{{run}}}:chunks")) > 0, "a part of the plan is there"
     assert server.client.hget(f"evalq:run:{{{run}}}:meta", "state") == b"paused"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,9 +17,6 @@ from pathlib import Path
 import pytest
 import redis
 
-from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.evalcore.model.manifest import queue_name
-from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import RunKeys
 from evalq.workers.ledger.scripts import RUNS, script_text
 from tests.integration.conftest import MID_ROWS, Calm
@@ -33,6 +31,7 @@ from tests.integration.harness import (
     evalq,
     info,
     new_interpreters,
+    queued,
     running_fleet,
     running_server,
     same_answer,
@@ -40,16 +39,17 @@ from tests.integration.harness import (
     start_evalq,
     wait_until,
 )
+from tests.integration.midway import WINDOW, Held, hold, standing_midway
 
 CHUNKS = 200
 TOP = Path(__file__).parents[2]
 
 
-def _start(server: Server, data: Path, out: Path, **environment: str) -> subprocess.Popen[str]:
-    """A run of MID_ROWS rows in CHUNKS chunks on ``server``."""
+def _start(server: Server, data: Path, out: Path) -> subprocess.Popen[str]:
+    """A run of MID_ROWS rows in CHUNKS chunks on ``server``, which can be had to stand midway."""
     size = str(MID_ROWS // CHUNKS)
     args = ("planagent", "mid.csv", "--broker", server.url, "--chunk-size", size, "--out", out, "--format", "none")
-    return start_evalq(*args, cwd=data, **environment)
+    return start_evalq(*args, cwd=data, EVALQ_WINDOW=str(WINDOW))
 
 
 def _past(server: Server, out: Path, share: float) -> bool:
@@ -61,14 +61,16 @@ def _ends_well(producer: subprocess.Popen[str], seconds: float = PATIENCE) -> No
     assert producer.returncode == 0, said
 
 
-def test_a_full_server_pauses_a_run_and_loses_nothing(data: Path, calm: Calm, tmp_path: Path) -> None:
+def test_a_full_server_pauses_a_run_and_loses_nothing(tmp_path: Path) -> None:
     """Under maxmemory with noeviction: no room, no progress, no loss; with room again it goes on by itself."""
     limits = ("--maxmemory", "24mb", "--maxmemory-policy", "noeviction")
-    with running_server(tmp_path, None, *limits) as server, running_fleet(server.url, data) as fleet:
+    out, held = tmp_path / "run", hold(tmp_path, free=20, held=180)
+    with running_server(tmp_path, None, *limits) as server, _running_hazards(server, tmp_path) as fleet:
         fleet.add()
-        out = tmp_path / "run"
-        producer = _start(server, data, out)
-        wait_until(lambda: committed(server, out) > 20, "it goes")
+        producer = _start_held(server, held, out)
+        wait_until(lambda: committed(server, out) == held.free, "it goes")
+        _fill(server)
+        held.let_go()
         seen: list[int] = []
 
         def stands_still() -> bool:
@@ -77,11 +79,19 @@ def test_a_full_server_pauses_a_run_and_loses_nothing(data: Path, calm: Calm, tm
             return len(seen) > 50 and len(set(seen[-50:])) == 1
 
         wait_until(stands_still, "without room there is no progress")
-        assert seen[-1] < CHUNKS
+        assert seen[-1] < held.chunks
         assert producer.poll() is None
         server.client.delete("junk")
         _ends_well(producer)
-        same_answer(calm("mid.csv"), out)
+        same_answer(held.calm(), out)
+
+
+def _running_hazards(server: Server, folder: Path) -> contextlib.AbstractContextManager[Fleet]:
+    return running_fleet(server.url, folder, PYTHONPATH=HAZARDS)
+
+
+def _start_held(server: Server, held: Held, out: Path) -> subprocess.Popen[str]:
+    return start_evalq(*held.command, "--broker", server.url, "--out", out, cwd=held.folder, PYTHONPATH=HAZARDS)
 
 
 def _fill(server: Server) -> None:
@@ -93,21 +103,22 @@ def _fill(server: Server) -> None:
 
 
 @pytest.mark.parametrize("sync", ["everysec", "always"])
-def test_a_server_killed_and_restarted_from_its_log(data: Path, calm: Calm, tmp_path: Path, sync: str) -> None:
+def test_a_server_killed_and_restarted_from_its_log(tmp_path: Path, sync: str) -> None:
     """SIGKILL to a server with an append-only file in mid-run, twice: what it forgot is told to it again."""
+    out, held = tmp_path / "run", hold(tmp_path, free=180, held=20)
     with (
         running_server(tmp_path, None, "--appendonly", "yes", "--appendfsync", sync) as server,
-        running_fleet(server.url, data) as fleet,
+        _running_hazards(server, tmp_path) as fleet,
     ):
         fleet.add()
-        out = tmp_path / "run"
-        producer = _start(server, data, out)
+        producer = _start_held(server, held, out)
         for share in (0.2, 0.5):
             wait_until(partial(_past, server, out, share), f"{share:.0%} are committed")
             server.kill()
             server.start()
+        held.let_go()
         _ends_well(producer)
-        same_answer(calm("mid.csv"), out)
+        same_answer(held.calm(), out)
         assert info(out)["progress"]["divergent"] == 0
 
 
@@ -197,10 +208,8 @@ def test_a_paused_run_stands_still_and_goes_on(
 ) -> None:
     """`pause` ends the producer with 130 and the command to go on; workers take no more of it; `resume` finishes."""
     out = tmp_path / "run"
-    worker = fleet.add()
     producer = _start(server, data, out)
-    wait_until(lambda: committed(server, out) > 10, "it goes")
-    with fleet.stopped(worker):
+    with standing_midway(server, fleet, producer, out):
         paused = evalq("pause", out, "--broker", server.url, cwd=tmp_path)
     assert paused.returncode == 0, paused.stderr
     _, said = producer.communicate(timeout=PATIENCE)
@@ -221,9 +230,9 @@ def test_prune_removes_ended_runs_and_no_others(server: Server, fleet: Fleet, da
     worker = fleet.add()
     args = ("planagent", data / "small.csv", "--broker", server.url, "--format", "none")
     assert evalq(*args, "--out", runs / "a", cwd=tmp_path).returncode == 0
+    fleet.kill(worker)
     producer = _start(server, data, runs / "b")
-    wait_until(lambda: committed(server, runs / "b") > 0, "it goes")
-    with fleet.stopped(worker):
+    with standing_midway(server, fleet, producer, runs / "b"):
         assert evalq("pause", runs / "b", "--broker", server.url, cwd=tmp_path).returncode == 0
     producer.communicate(timeout=PATIENCE)
     ended, kept = info(runs / "a")["run"], info(runs / "b")["run"]
@@ -248,9 +257,9 @@ def test_prune_leaves_other_peoples_runs_in_the_ledger(
         person.mkdir()
         args = ("planagent", data / "small.csv", "--broker", server.url, "--format", "none", "--out", "evalq-runs/a")
         assert evalq(*args, cwd=person).returncode == 0
+    fleet.kill(worker)
     producer = _start(server, data, theirs / "evalq-runs/b")
-    wait_until(lambda: committed(server, theirs / "evalq-runs/b") > 0, "it goes")
-    with fleet.stopped(worker):
+    with standing_midway(server, fleet, producer, theirs / "evalq-runs/b"):
         assert evalq("pause", "evalq-runs/b", "--broker", server.url, cwd=theirs).returncode == 0
     producer.communicate(timeout=PATIENCE)
     ended, other, paused = (
@@ -296,25 +305,25 @@ def test_detaching_is_refused_when_nobody_could_go_on(server: Server, data: Path
         assert info(tmp_path / "run")["state"] == "cancelled"
 
 
-def test_an_interactive_run_passes_a_sweep(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+def test_an_interactive_run_passes_a_sweep(server: Server, tmp_path: Path) -> None:
     """While a bulk run waits in the queue, an interactive one is served next: of the sweep only chunks in hand end."""
     server.client.config_set("slowlog-max-len", 1_000_000)
     server.client.config_set("slowlog-log-slower-than", 0)  # every command, in the order in which they were done
-    worker = fleet.add(2)
-    sweep = _start(server, data, tmp_path / "sweep")
-    wait_until(lambda: committed(server, tmp_path / "sweep") > 10, "the sweep goes")
-    first = data / "first.csv"
-    with first.open("w", encoding="utf-8", newline="") as out:
-        write_rows(out, 1_000, seed=3)
-    args = ("planagent", "first.csv", "--priority", "interactive", "--broker", server.url, "--chunk-size", "100")
-    with fleet.stopped(worker):
-        quick = start_evalq(*args, "--out", tmp_path / "quick", cwd=data)
-        queue = queue_name("interactive", code_version())
-        wait_until(lambda: server.client.llen(queue) == 10, "all of it waits")
-        assert server.client.llen(queue_name("bulk", code_version())) > 10, "and more of the sweep"
-        before = len(_commits(server, tmp_path / "sweep"))
-    _ends_well(quick)
-    _ends_well(sweep)
+    held, quick = hold(tmp_path, free=20, held=180), tmp_path / "quick.jsonl"
+    quick.write_text("".join(json.dumps({"id": f"q{number}", "value": number}) + "\n" for number in range(10)))
+    args = ("hazards", quick.name, "--priority", "interactive", "--broker", server.url, "--chunk-size", "1")
+    with _running_hazards(server, tmp_path) as fleet:
+        worker = fleet.add(2)
+        sweep = _start_held(server, held, tmp_path / "sweep")
+        wait_until(lambda: committed(server, tmp_path / "sweep") == held.free, "the sweep goes")
+        with fleet.stopped(worker):
+            first = start_evalq(*args, "--out", tmp_path / "quick", cwd=tmp_path, PYTHONPATH=HAZARDS)
+            wait_until(lambda: queued(server, tmp_path / "quick") == 10, "all of it waits")
+            assert queued(server, tmp_path / "sweep") > 10, "and more of the sweep"
+            before = len(_commits(server, tmp_path / "sweep"))
+            held.let_go()
+        _ends_well(first)
+        _ends_well(sweep)
     # Who finds no interactive chunk waiting goes on with the sweep, while the other process has the last one in hand.
     served = _commits(server, tmp_path / "quick")[8]
     passed = [commit for commit in _commits(server, tmp_path / "sweep")[before:] if commit < served]
@@ -328,12 +337,15 @@ def _commits(server: Server, out: Path) -> list[int]:
     return sorted(entry["id"] for entry in server.client.slowlog_get(1_000_000) if entry["command"].startswith(start))
 
 
-def test_a_command_s_server_is_the_settings_own_and_not_shown_in_the_process_list(server: Server, data: Path) -> None:
+def test_a_command_s_server_is_the_settings_own_and_not_shown_in_the_process_list(
+    server: Server, tmp_path: Path
+) -> None:
     """Local workers are given the broker by environment, so `ps` shows no URL."""
+    held = hold(tmp_path)
     process = subprocess.Popen(
-        [*EVALQ, "planagent", "mid.csv", "--workers", "1", "--out", str(data / "shown"), "--format", "none"],
-        cwd=data,
-        env=clean_environment(EVALQ_BROKER=server.url),
+        [*EVALQ, *held.command, "--workers", "1", "--out", "shown"],
+        cwd=tmp_path,
+        env=clean_environment(EVALQ_BROKER=server.url, PYTHONPATH=HAZARDS),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

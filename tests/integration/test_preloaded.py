@@ -24,6 +24,7 @@ from tests.integration.harness import (
     start_evalq,
     wait_until,
 )
+from tests.integration.midway import hold
 from tests.integration.preloaded import Preloaded, startable
 
 WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
@@ -96,10 +97,10 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     assert len(set(counts)) == 1, counts
 
 
-def test_what_it_starts_is_its_own(way: str, data: Path, tmp_path: Path) -> None:
+def test_what_it_starts_is_its_own(way: str, tmp_path: Path) -> None:
     """Its worker behind a guard, and that one's pool, are children of who started them, and end with it."""
-    args = ("planagent", "rows.csv", "--workers", "1", "--chunk-size", "20", "--out", tmp_path / "run")
-    with start_evalq(*args, cwd=data) as command:
+    args = (*hold(tmp_path).command, "--workers", "1", "--out", "run")
+    with start_evalq(*args, cwd=tmp_path, PYTHONPATH=HAZARDS) as command:
         worker = wait_until(lambda: _worker_of(command.pid), "it has a worker")
         below = wait_until(lambda: children_of(worker), "the worker has a pool")
         assert os.getpgid(worker) in children_of(command.pid)

@@ -217,7 +217,7 @@ def test_killed_callers_and_producers_pay_again_for_no_more_than_was_in_flight(
     In flight is what a process has taken and not yet recorded: what ended a moment before the kill, too.
     """
     agent, url = service
-    agent.latency = 0.2
+    agent.most = 100
     agent.keep_requests = False
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
@@ -230,9 +230,11 @@ def test_killed_callers_and_producers_pay_again_for_no_more_than_was_in_flight(
     for victim in (first, second):
         in_flight += kill_in_flight(server, callers, victim, 15)
         callers.add(0, *options)
-    wait_until(lambda: served(agent) > 250, "half is done")
+        agent.most += 100
+    wait_until(lambda: served(agent) >= agent.most, "half is done")
     os.killpg(producer.pid, signal.SIGKILL)
     producer.wait()
+    agent.most = 0
     done = evalq("resume", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
     lines = outputs(tmp_path / "run")
@@ -299,7 +301,7 @@ def test_a_server_that_loses_everything_costs_no_more_than_what_was_under_way(
 ) -> None:
     """The ledger's server is killed and comes back empty: recorded outputs stay, the rest is called."""
     agent, url = service
-    agent.latency = 0.1
+    agent.most = 150
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     callers.add(1, "--calls", "10", "--targets", "targets.yaml")
@@ -312,6 +314,7 @@ def test_a_server_that_loses_everything_costs_no_more_than_what_was_under_way(
 
     wait_until(lambda: safe() > 100, "some are safe in the folder")
     server.kill()
+    agent.most = 0
     wait_until(lambda: agent.at_once == 0, "what was in flight has ended")
     under_way = sum(agent.calls.values()) - safe()
     server.start()
@@ -386,7 +389,7 @@ def test_decided_cases_are_called_no_more(
 ) -> None:
     """Clear cases stop early, one at the threshold is called to the end; a kill in between changes no verdict."""
     agent, url = service
-    agent.latency = 0.05
+    agent.latency, agent.most = 0.05, 24
     cases = {"clear": {"share": 1.0}, "varied": {"share": 0.1}, "doubtful": {"share": 0.7}}
     write_golden(tmp_path / "golden.json", cases)
     write_targets(tmp_path, url)
@@ -396,19 +399,28 @@ def test_decided_cases_are_called_no_more(
     wait_until(lambda: sum(agent.calls.values()) > 20, "calls are made")
     producer.kill()
     producer.wait()
-    done = evalq("resume", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
-    assert done.returncode == 0, done.stderr
+    driver = driver_of(server, tmp_path / "run")
+    resumed = start_evalq("resume", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
+    wait_until(lambda: driver_of(server, tmp_path / "run") != driver, "it is driven again")
+    agent.most = 0
+    _, said = resumed.communicate(timeout=PATIENCE)
+    assert resumed.returncode == 0, said
     counts = Counter(line["case"] for line in outputs(tmp_path / "run"))
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     stopping = report["results"]["stopping"]
     assert stopping["calls_planned"] == 900
-    assert stopping["calls_made"] == counts.total() < 800, "for five seconds without a producer calls go on"
+    assert stopping["calls_made"] == counts.total() < 800, "what is decided is called no more"
     verdicts = {entry["case"]: entry["verdict"] for entry in report["results"]["mode_collapse"]}
     assert (verdicts["clear"], verdicts["varied"]) == ("collapsed", "diverse")
     assert counts["clear"] >= 13, "nothing is decided before 13 of 13"
     replays(tmp_path, tmp_path / "run")
     for wrong in ("--detach", "--inline"):
         assert sweep(tmp_path, "--stop", "when-decided", "--out", "x", wrong, EVALQ_BROKER=server.url).returncode == 2
+
+
+def driver_of(server: Server, folder: Path) -> bytes:
+    """Who drives the sweep in ``folder``, as the ledger knows."""
+    return bytes(server.client.hget(SweepKeys.of(info(folder)["run"]).meta, "driver") or b"")
 
 
 def test_retried_errors_keep_every_attempt(
@@ -484,7 +496,7 @@ def test_a_detached_sweep_is_taken_back_by_whoever_watches_it(
 ) -> None:
     """Before its calls are over, and after the fleet was killed in the middle: the same report in the end."""
     agent, url = service
-    agent.latency = 0.05
+    agent.most = 30
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     options = ("--calls", "4", "--targets", "targets.yaml")
@@ -494,8 +506,12 @@ def test_a_detached_sweep_is_taken_back_by_whoever_watches_it(
     wait_until(lambda: served(agent) > 20, "a third is called")
     killed = kill_in_flight(server, callers, first, 2)
     callers.add(0, *options)
-    done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
-    assert done.returncode == 0, done.stderr
+    watch = start_evalq("watch", "run", "--json", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert watch.stdout is not None
+    assert any('"event":"progress"' in line for line in watch.stdout), "it watches"
+    agent.most = 0
+    _, said = watch.communicate(timeout=PATIENCE)
+    assert watch.returncode == 0, said
     assert not server.client.hlen("evalq:sweeps:left")
     assert sum(agent.calls.values()) <= 60 + killed
     replays(tmp_path, tmp_path / "run")

@@ -136,7 +136,7 @@ def test_an_interrupted_sweep_is_not_called_on(
 ) -> None:
     """Ctrl-C, and Ctrl-C twice: the fleet makes no more calls for a sweep whose producer was told to stop."""
     agent, url = service
-    agent.latency = 0.1
+    agent.most = 10
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     with running_fleet(server.url, tmp_path) as fleet:
@@ -147,6 +147,7 @@ def test_an_interrupted_sweep_is_not_called_on(
         for _ in range(times):
             producer.send_signal(signal.SIGINT)
         assert producer.wait(60) == 130
+        agent.most = 0
         wait_until(lambda: not agent.at_once, "calls in flight end")
         look = json.loads(evalq("status", "run", "--json", cwd=tmp_path, EVALQ_BROKER=server.url).stdout)["calls"]
         assert look["state"] == "paused"
@@ -159,7 +160,7 @@ def test_an_interrupted_sweep_is_not_called_on(
 def test_a_cancelled_sweep_is_over(tmp_path: Path, server: Server, service: tuple[Agent, str]) -> None:
     """What was recorded is kept and told, the run is shown as cancelled, and nothing calls for it again."""
     agent, url = service
-    agent.latency = 0.1
+    agent.most = 25
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     with running_fleet(server.url, tmp_path) as fleet:
@@ -168,6 +169,7 @@ def test_a_cancelled_sweep_is_over(tmp_path: Path, server: Server, service: tupl
         producer = start_evalq(*args, cwd=tmp_path, EVALQ_BROKER=server.url)
         wait_until(lambda: len(agent.log) > 20, "calls are made")
         assert evalq("cancel", "run", cwd=tmp_path, EVALQ_BROKER=server.url).returncode == 0
+        agent.most = 0
         _, said = producer.communicate(timeout=60)
         assert producer.returncode == 3
         assert "was cancelled by evalq cancel; what it recorded is in run/outputs.jsonl" in said
@@ -184,17 +186,18 @@ def test_a_cancelled_sweep_is_over(tmp_path: Path, server: Server, service: tupl
 def test_a_budget_is_of_the_whole_sweep(tmp_path: Path, service: tuple[Agent, str]) -> None:
     """A server that knows nothing of what was paid before, such as the next embedded one, is told; a cache is free."""
     agent, url = service
-    agent.latency = 0.1
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)
     here = ("--targets", "targets.yaml", "--calls", "2", "--format", "none")
     first = sweep(tmp_path, "--repeat", "1", "--cache", "cache.sqlite", "--out", "first")
     assert first.returncode == 0, first.stderr
     agent.log.clear()
+    agent.most = 8
     args = ("vs", "golden.json", "--target", "chat", "--repeat", "50", "--max-calls", "20", "--out", "run", *here)
     producer = start_evalq(*args, "--cache", "cache.sqlite", cwd=tmp_path)
     wait_until(lambda: len(agent.log) >= 6, "calls are made")
     producer.send_signal(signal.SIGINT)
+    agent.most = 0
     assert producer.wait(60) == 130
     done = evalq("resume", "run", *here, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

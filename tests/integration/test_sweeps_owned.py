@@ -15,6 +15,7 @@ import pytest
 
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, evalq, info, running_fleet, start_evalq, wait_until
+from tests.integration.midway import killed_with_all
 from tests.integration.test_sweeps import CASES, outputs, replays, write_targets
 
 SWEEP = ("vs", "golden.json", "--target", "chat", "--format", "none")
@@ -94,7 +95,8 @@ def test_who_waits_leaves_a_sweep_to_its_driver_when_the_server_forgot_it(
         fleet.add(1, "--calls", "8", "--targets", "targets.yaml")
         first = start_evalq(*command, cwd=tmp_path / "a")
         wait_until(lambda: _recorded(tmp_path / "a" / "run"), "the first has outputs")
-        second = start_evalq(*command, cwd=tmp_path / "b")
+        # However late the driver tells it all again, the other is not to take it for gone.
+        second = start_evalq(*command, cwd=tmp_path / "b", EVALQ_DRIVER_SECONDS="600")
         said = second.stderr
         assert said is not None
         wait_until(lambda: "waiting for its report" in said.readline(), "the second waits")
@@ -141,8 +143,7 @@ def test_what_a_killed_command_had_in_flight_counts_against_its_budget(
     here = ("--targets", "targets.yaml", "--calls", "4")
     producer = start_evalq(*SWEEP, "--repeat", "20", "--max-calls", "24", "--out", "run", *here, cwd=tmp_path)
     wait_until(lambda: agent.at_once == 4 and _begun(tmp_path / "run") == agent.calls.total() > 12, "all is noted")
-    os.kill(producer.pid, signal.SIGKILL)
-    producer.wait()
+    killed_with_all(producer)
     paid = agent.calls.total()
     agent.ready = lambda: True
     done = evalq("resume", "run", "--format", "none", *here, cwd=tmp_path)

@@ -17,6 +17,7 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import canonical_json
 from tests.agents.server import write_golden
 from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, info, queued, start_evalq, wait_until
+from tests.integration.midway import hold
 from tests.samples import sampled
 
 __all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
@@ -24,7 +25,7 @@ __all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
 EVALUATORS = tuple(registry.own())
 _RECORDS = {"planagent": 6_000, "cooperation": 6_000}
 _FEWER = 400
-_LIMITS = {"EVALQ_CHUNK_SECONDS": "20", "EVALQ_LEASE_SECONDS": "4"}
+_LIMITS = {"EVALQ_CHUNK_SECONDS": "120", "EVALQ_LEASE_SECONDS": "4"}
 
 
 TARGET = "chat"
@@ -54,7 +55,10 @@ class Stage:
         self._folders: list[tuple[str, str, Path]] = []
 
     def round(self, suite: str, *, kill: bool = True) -> None:
-        """A run of each evaluator at once; in the middle a worker is killed, and another comes."""
+        """A run of each evaluator at once; in the middle a worker is killed, and another comes.
+
+        Until then a run of records that wait keeps workers at work, however soon the others are done.
+        """
         self._rounds += 1
         with contextlib.ExitStack() as standing:  # or short runs are done before the last one begins
             for worker in self.fleet.processes if kill else []:
@@ -62,10 +66,14 @@ class Stage:
                     standing.enter_context(self.fleet.stopped(worker))
             started = [self._start(name, suite) for name in EVALUATORS]
             if kill:
+                waiting = hold(self._data("waiting"), free=0, held=2 * len(self.fleet.processes))
+                params = ("--params", str(waiting.folder / "params.json"))
+                started.append(self._begin("hazards", suite, [str(waiting.folder / "in.jsonl"), *params], 1))
                 wait_until(lambda: all(queued(self._server, folder) for _, folder in started), "all have work queued")
         if kill:
             self.fleet.kill_at_work(self._server)
             self.fleet.add(1)
+            waiting.let_go()
         for process, folder in started:
             _, errors = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, f"{folder}: {errors}"
@@ -114,11 +122,15 @@ class Stage:
 
     def _start(self, name: str, suite: str) -> tuple[subprocess.Popen[str], Path]:
         evaluator: Evaluator[Any, Any] = registry.get(name)
-        data = self._folder / "data" / f"{name}-{self._rounds}"
-        data.mkdir(parents=True)
+        data = self._data(name)
         asked = sampled(evaluator, data, _RECORDS.get(name, _FEWER), self._rounds)
         outputs = [word for path in asked.options.get("outputs", []) for word in ("--outputs", str(path))]
         return self._begin(name, suite, [*map(str, asked.inputs), *outputs], 100)
+
+    def _data(self, name: str) -> Path:
+        folder = self._folder / "data" / f"{name}-{self._rounds}"
+        folder.mkdir(parents=True)
+        return folder
 
     def _begin(self, name: str, suite: str, words: list[str], chunk: int) -> tuple[subprocess.Popen[str], Path]:
         folder = self._folder / f"{self._rounds}-{name}"
