@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,10 +37,13 @@ def stages(text: str) -> list[list[Instruction]]:
 def sent(top: Path = TOP) -> set[Path]:
     """Files that .dockerignore lets into the build, relative to ``top``: of its rules, the last that fits decides."""
     rules = [line for line in (top / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
-    tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=top, capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as empty:  # whether the tree was cloned, and whose it is, is all the same then
+        git = ("git", f"--git-dir={empty}", f"--work-tree={top}")
+        subprocess.run([*git, "init", "-q"], cwd=top, check=True)
+        listed = [*git, "ls-files", "-o", "--exclude-standard"]
+        names = subprocess.run(listed, cwd=top, capture_output=True, text=True, check=True).stdout.splitlines()
     kept = set()
-    there = [Path(name) for name in tracked.stdout.splitlines() if (top / name).is_file() or (top / name).is_symlink()]
-    for path in there:
+    for path in map(Path, names):
         fits = [rule for rule in rules if _fits(path, rule.removeprefix("!"))]
         if not fits or fits[-1].startswith("!"):
             kept.add(path)

@@ -34,7 +34,8 @@ def _tree(folder: Path) -> Path:
     folder.mkdir()
     for part in PARTS:
         if (TOP / part).is_dir():
-            shutil.copytree(TOP / part, folder / part, symlinks=True)
+            # Whoever imports from the tree meanwhile writes there, under a name that is gone a moment later.
+            shutil.copytree(TOP / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(TOP / part, folder / part)
     return folder

@@ -133,14 +133,15 @@ tests:
     assert [case["id"] for case in imported.cases] == ["one-p2"]
 
 
-@pytest.mark.parametrize("name", ["../outside.txt", "/etc/hostname", "link.txt", "sub/../../outside.txt"])
+@pytest.mark.parametrize("name", ["../outside.txt", "ABSOLUTE", "link.txt", "sub/../../outside.txt"])
 def test_files_outside_the_folder_are_not_read_unless_asked(name: str, tmp_path: Path) -> None:
     """Not by a path, not by a link; with --anywhere they are."""
     (tmp_path / "outside.txt").write_text("the secret")
     folder = tmp_path / "config"
     (folder / "sub").mkdir(parents=True)
     (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
-    text = f"prompts: ['file://{name}']\ntests: [{{assert: [{{type: contains, value: x}}]}}]\n"
+    path = str(tmp_path / "outside.txt") if name == "ABSOLUTE" else name
+    text = f"prompts: ['file://{path}']\ntests: [{{assert: [{{type: contains, value: x}}]}}]\n"
     kept = _imported(folder, text)
     assert not kept.cases
     assert "outside" in kept.notes[0].why

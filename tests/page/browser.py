@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ _OPTIONS = (
     *("--disable-background-networking", "--disable-component-update"),
 )
 _SERIOUS = ("serious", "critical")
-_PATIENCE = 60.0
+_PATIENCE = 600.0
 
 
 def program() -> str | None:
@@ -97,9 +97,9 @@ class Chromium:
         assert "error" not in told, (method, told["error"])
         return dict(told["result"])
 
-    def until(self, method: str, session: str) -> None:
+    def until(self, happened: Callable[[dict[str, Any]], bool]) -> None:
         """Wait for an event."""
-        while not any(each.get("method") == method and each.get("sessionId") == session for each in self.events):
+        while not any(map(happened, self.events)):
             self.events.append(self._next())
 
     def _next(self) -> dict[str, Any]:
@@ -119,6 +119,7 @@ class Tab:
         self._session = session
         for domain in ("Page", "Runtime", "Network", "Log"):
             self._call(f"{domain}.enable")
+        self._call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def look(self, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> None:
         """How pages are shown from now on."""
@@ -129,10 +130,18 @@ class Tab:
 
     def open(self, address: str) -> float:
         """Go there, and wait until it is loaded; the seconds that took."""
+        before = self._call("Page.getFrameTree")["frameTree"]["frame"]["loaderId"]
         self._browser.events.clear()
         began = time.monotonic()
         self._call("Page.navigate", url=address)
-        self._browser.until("Page.loadEventFired", self._session)
+
+        def loaded(event: dict[str, Any]) -> bool:
+            """Not the page before, of which it may be told only now."""
+            if event.get("method") != "Page.lifecycleEvent" or event.get("sessionId") != self._session:
+                return False
+            return bool(event["params"]["name"] == "load" and event["params"]["loaderId"] != before)
+
+        self._browser.until(loaded)
         return time.monotonic() - began
 
     def run(self, expression: str) -> Any:

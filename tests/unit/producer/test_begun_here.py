@@ -43,7 +43,9 @@ NOWHERE = Backend(Settings())
 
 @pytest.fixture(autouse=True)
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """rows.csv in the current folder, and the report of an inline run over it in ./inline."""
+    """rows.csv in the current folder, and the report of an inline run over it in ./inline; two cores, so that not all
+    chunks are ordered at once."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.chdir(tmp_path)
     with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as out:
         write_rows(out, ROWS, seed=7)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,15 +241,27 @@ def test_a_command_that_fails(tmp_path: Path, text: str, kind: str, said: str) -
     assert (result.kind, said in result.reason) == (kind, True), result.reason
 
 
-def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the time-out no process of the group is left."""
     text = """
 import subprocess
 child = subprocess.Popen(["sleep", "600"])
-open("pids", "w").write(f"{os.getpid()} {child.pid}")
+open("new", "w").write(f"{os.getpid()} {child.pid}")
+os.rename("new", "pids")
 child.wait()
 """
-    (result,) = _ask(tmp_path, _program(tmp_path, text, timeout_seconds=5), Call("x"))
+    file = tmp_path / "targets.yaml"
+    file.write_text(json.dumps({"targets": {"t": _program(tmp_path, text, timeout_seconds=600)}}))
+
+    async def late() -> Answer | Failure:
+        loop = asyncio.get_running_loop()
+        async with Caller(load_targets(file)["t"], {"KEY": SECRET}) as caller:
+            call = asyncio.create_task(caller.call(Call("x")))
+            await asyncio.to_thread(wait_until, (tmp_path / "pids").is_file, "the program and its child run")
+            monkeypatch.setattr(loop, "time", lambda: time.monotonic() + 600)
+            return await call
+
+    result = asyncio.run(late())
     assert isinstance(result, Failure)
     assert result.kind == "timeout"
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]

@@ -7,7 +7,6 @@ import json
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, load_targets
 from tests.agents import functions
 from tests.integration.harness import clean_environment, wait_until
+from tests.unit.targets.standstill import standstill
 from tests.unit.targets.test_programs import calling
 
 
@@ -78,19 +78,14 @@ def test_a_function_that_hangs_gets_no_more_calls(tmp_path: Path, function: str,
 
     async def hung() -> tuple[Answer | Failure, float]:
         named = load_targets(_named(tmp_path, function, timeout_seconds=0.5))["t"]
-        longest = 0.0
-        async with Caller(named) as caller:
+        async with Caller(named) as caller, standstill() as longest:
             way: Any = caller._way
             first = way._shared
-            call = asyncio.create_task(caller.call(Call(prompt)))
-            while not call.done():
-                before = time.monotonic()
-                await asyncio.sleep(0.01)
-                longest = max(longest, time.monotonic() - before)
+            result, stood = await caller.call(Call(prompt)), longest()
             async with asyncio.timeout(30):
                 while not first.over:
                     await asyncio.sleep(0.01)
-            return await call, longest
+            return result, stood
 
     result, longest = asyncio.run(hung())
     assert isinstance(result, Failure)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from evalq.evalcore.records.extract import NoJson, extract
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents.server import running_agent
+from tests.unit.targets.standstill import standstill
 
 
 @pytest.fixture(scope="module")
@@ -29,24 +29,13 @@ def _ask(folder: Path, url: str, order: dict[str, Any], **more: Any) -> tuple[An
     entry = {"kind": "openai", "base_url": url, "model": "m", "timeout_seconds": 60, **more}
     (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
     named = load_targets(folder / "targets.yaml")["t"]
-    longest = 0.0
 
-    async def others() -> None:
-        nonlocal longest
-        while True:
-            before = time.monotonic()
-            await asyncio.sleep(0.005)
-            longest = max(longest, time.monotonic() - before)
-
-    async def once() -> Answer | Failure:
-        async with Caller(named, {}) as caller:
-            watch = asyncio.create_task(others())
+    async def once() -> tuple[Answer | Failure, float]:
+        async with Caller(named, {}) as caller, standstill() as longest:
             result = await caller.call(Call(json.dumps(order)))
-            watch.cancel()
-            return result
+            return result, longest()
 
-    result = asyncio.run(once())
-    return result, longest
+    return asyncio.run(once())
 
 
 @pytest.mark.parametrize(

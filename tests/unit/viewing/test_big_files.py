@@ -96,9 +96,9 @@ records = Records(Path(sys.argv[1]), LinesOf(), generic_rows, {"results": {}, "p
 def memory(kind):
     return int(re.search(kind + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 before = memory("VmRSS")
-began = time.monotonic(); first = records.look(0, Wanted()); opened = time.monotonic() - began
+began = time.process_time(); first = records.look(0, Wanted()); opened = time.process_time() - began
 last = records.look(999_950, Wanted())
-began = time.monotonic(); again = records.look(500_000, Wanted()); turned = time.monotonic() - began
+began = time.process_time(); again = records.look(500_000, Wanted()); turned = time.process_time() - began
 assert [each.number for each in first.found] == list(range(100))
 assert [each.number for each in last.found] == list(range(999_950, 1_000_000))
 assert again.found[0].row.record == "a:500000"
@@ -125,8 +125,8 @@ def test_a_million_records_are_opened_at_once_in_little_memory(tmp_path: Path) -
 
 def test_what_is_noted_of_a_file_is_small() -> None:
     """Eight bytes for 256 lines."""
-    began, lines = time.monotonic(), Lines()
+    began, lines = time.process_time(), Lines()
     for number in range(256, 1_000_000, 256):
         lines._mark(number, number * 250)
     assert lines._marks.buffer_info()[1] * lines._marks.itemsize < 40_000
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

@@ -14,7 +14,7 @@ from evalq.workers.ledger.sweep_model import Known, Result, SweepHeader, SweepLo
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.ledger.tally import Made, Tally
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, running_server, wait_until
+from tests.integration.harness import PATIENCE, Server, running_server, wait_until
 
 CASES, REPEATS, LEASE, COST = 3, 10, 600.0, 0.125
 RUN, DRIVER = "older", "a 1 x"
@@ -67,6 +67,12 @@ def _promote(server: Server, moment: dict[str, bytes]) -> None:
     server.client.hset(KEYS.meta, "server", "the one that died")
 
 
+def _fell(server: Server, seconds: float) -> None:
+    """It is so many seconds since the server was found to have forgotten something."""
+    now, micros = server.client.time()
+    server.client.hset(KEYS.meta, "fallen", now * 1000 + micros // 1000 - int(seconds * 1000))
+
+
 def _restored(fleet: Fleet, folder: list[int]) -> None:
     """The driver tells what its folder has."""
     known = Known(len(folder), len(folder), COST * len(folder))
@@ -97,6 +103,7 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
     assert fleet.look().unsettled
     assert fleet.look().generation != fleet.driver.generation(RUN), "the driver is asked, too"
     _restored(fleet, collected)
+    _fell(server, 1)
     assert fleet.q.claim(RUN, "q", 30, LEASE)[1] == [], "one is awaited still"
     told = [*mine[:4], *more[:1]]
     _, got, untold = fleet.p.claim(RUN, "p", 0, LEASE, [*mine[4:], *more[1:]], told)
@@ -148,13 +155,13 @@ def test_a_process_that_died_meanwhile_is_waited_for_no_longer_than_its_lease(se
     _promote(server, _moment(server))
     fleet.look()
     _restored(fleet, [])
-    wait_until(lambda: set(gone) <= set(fleet.q.claim(RUN, "q", 30, 0.3, [])[1]), "the lease has ended", 5)
+    wait_until(lambda: set(gone) <= set(fleet.q.claim(RUN, "q", 30, LEASE, [])[1]), "the lease has ended")
     assert fleet.look().lost == len(gone)
 
 
 def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
     """By the folder for processes that are no more, and by those that live for themselves: each counts once."""
-    fleet = _fleet(server)
+    fleet = _fleet(server, look_seconds=30)  # twice as long do all wait for what anybody has to tell
     _, dead, _ = fleet.p.claim(RUN, "p", 4, LEASE, [])
     _, alive, _ = fleet.q.claim(RUN, "q", 4, LEASE, [])
     _record(fleet.p, "p", dead)
@@ -169,8 +176,10 @@ def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
     assert fleet.look().started == 8, "what the folder knows counts at once"
     assert fleet.q.claim(RUN, "q", 1, LEASE)[1] == []
     fleet.q.claim(RUN, "q", 0, LEASE, [], alive)
-    wait_until(lambda: not fleet.look().unsettled, "all had time to tell")
+    assert fleet.look().unsettled
+    _fell(server, 60)
     look = fleet.look()
+    assert not look.unsettled, "all had time to tell"
     assert (look.started, look.repaid, look.lost, look.spent) == (8, 0, 0, 8 * COST)
 
 
@@ -202,7 +211,7 @@ def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Pa
         fleet.q.claim(RUN, "q", 0, LEASE, [])
         link = replica.client.info
         wait_until(lambda: link("replication").get("master_link_status") == "up", "it follows")
-        assert primary.client.wait(1, 5000) == 1
+        assert primary.client.wait(1, int(PATIENCE * 1000)) == 1
         replica.client.replicaof("NO", "ONE")
         _record(fleet.p, "p", mine)
         promoted = Fleet(*(SweepLedger(replica.client, Settings(broker=replica.url)) for _ in range(3)))

@@ -16,15 +16,15 @@ from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHead
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
-from tests.integration.harness import Server, wait_until
+from tests.integration.harness import PATIENCE, Server, wait_until
 
 CASES, REPEATS = 3, 4
 TOTAL = CASES * REPEATS
-LEASE = 600.0
+LEASE = SILENCE = 600.0
 
 
 def _calls(server: Server, driver: str = "") -> SweepLedger:
-    return SweepLedger(server.client, Settings(broker=server.url), driver)
+    return SweepLedger(server.client, Settings(broker=server.url, driver_seconds=SILENCE), driver)
 
 
 def _header(run: str, **other: str) -> SweepHeader:
@@ -118,7 +118,7 @@ def test_a_silent_driver_loses_the_sweep(server: Server, at: int) -> None:
             other.open(_header("silent"))
         now = server.client.time()[0] * 1000
         assert int(server.client.hget(_meta("silent"), "driver_at")) < now + 10_000
-        server.client.hset(_meta("silent"), "driver_at", now - 11_000)
+        server.client.hset(_meta("silent"), "driver_at", now - int(SILENCE + 1) * 1000)
     assert other.open(_header("silent")) == "open"
     with pytest.raises(Driven, match="b 2 y"):
         mine.look("silent", attending=True)
@@ -244,7 +244,7 @@ def test_a_dead_holder_outlives_no_step_of_the_clock(server: Server, hours: int)
         server.client.hincrby(_meta("clock"), name, step)
     mine = [call for call, name in server.client.hgetall(SweepKeys.of("clock").held).items() if name == b"alive"]
     got: list[int] = []
-    deadline = server.client.time()[0] + 5
+    deadline = server.client.time()[0] + PATIENCE
     while len(got) < TOTAL - 3:
         got += calls.claim("clock", "alive", TOTAL, lease, [*map(int, mine), *got])[1]
         assert server.client.time()[0] < deadline
