@@ -237,3 +237,12 @@ def test_texts_with_the_same_patterns_are_told_apart_where_something_is_counted_
     for text in ("Edit", "Edit Edit", "Edit Edit Read", "it is likely", "it is probably", "Edit Read", "all checked"):
         for strict in (True, False):
             assert score_verification(text, strict=strict) == score_verification(text + " 확인", strict=strict)
+
+
+def test_a_pattern_too_long_for_the_common_automaton_is_looked_for_by_itself() -> None:
+    """Texts with all the same other patterns are told apart by it."""
+    own: dict[str, Any] = DEFAULT.model_dump(mode="json")
+    own["gates"] = [{**own["gates"][0], "pattern": "(?:ab|ba){90}"}]
+    scoring = scorer(Patterns.model_validate(own), VerificationParams().scoring)
+    found = [scoring.score(f"Edit Read {'ab' * times}.", 0.9).components.quality_gates for times in (0, 90, 89, 91)]
+    assert found == [0.0, 0.33, 0.0, 0.33]

@@ -13,6 +13,7 @@ from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS, validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.vs import load_golden
 from evalq.evalcore.evaluators.vs.agents import default_agents, load_agents
+from evalq.evalcore.evaluators.vs.golden import load_inputs
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases
 from tests.unit.vs.helpers import ENHANCED, FULL, LIGHT
@@ -260,3 +261,15 @@ def test_params_that_do_not_fit_together(params: dict[str, Any], reason: str) ->
     """What names something that is not there, or is out of range, is an error with its key."""
     with pytest.raises(ConfigError, match=reason):
         validate(VsParams, params, "params")
+
+
+def test_targets_are_asked_the_inputs(tmp_path: Path) -> None:
+    """Text as it is, other data as JSON; a case that is not called needs none, and others are named by their place."""
+    cases = [case(id="A", input="why?"), case(id="B"), case(id="C", input=""), case(id="D", input=None)]
+    path = written(tmp_path, yaml.safe_dump({"test_cases": {"full_vs_tests": cases}}, allow_unicode=True))
+    assert load_inputs(path, ["A", "B"]) == {"A": "why?", "B": '{"q":"왜?"}'}
+    with pytest.raises(ConfigError) as caught:
+        load_inputs(path, ["A", "C", "D"])
+    first, *rest = str(caught.value).split("\n  ")
+    assert first == f"{path}: cases without an input cannot be called"
+    assert rest == [f"test_cases.full_vs_tests[{at}].input: missing; a target is asked it" for at in (2, 3)]

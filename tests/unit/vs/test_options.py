@@ -70,6 +70,7 @@ def kinds_of(options: Iterable[str], similarity: float = 0.9, most: int = 400) -
         ("quantitative content analysis", "qualitative content analysis"),
         ("regression with many covariates", "regression without many covariates"),
         ("hypertension in older adults", "hypotension in older adults"),
+        ("the legal trade in wildlife", "the illegal trade in wildlife"),
     ],
 )
 def test_opposites_are_never_one(one: str, other: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.vs import evaluator, results_document
+from evalq.evalcore.evaluators.vs.charts import CHARTS
 from evalq.evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
 from evalq.evalcore.views.metrics import samples
 from tests.unit.vs.helpers import (
@@ -324,3 +325,11 @@ def test_several_missing_phases_are_each_named(tmp_path: Path) -> None:
     assert next(found.records())["issue"] == named
     issues = found.report["results"]["test_run"]["summary"]["full_vs"]["issues"]
     assert "Phases 2, 3 missing" in [issue["issue"] for issue in issues]
+
+
+def test_a_single_run_has_no_share_to_draw(tmp_path: Path) -> None:
+    """Beside a case with two, which has one, and says in words what it was decided to be."""
+    lines = [line("F", 0, good_output()), line("F", 1, good_output()), line("E", 0, good_output())]
+    report = evaluated(tmp_path, lines, PARAMS).report
+    (drawn,) = (chart for chart in CHARTS if any(mark.note == "inconclusive" for mark in chart.marks(report)))
+    assert [mark.label for mark in drawn.marks(report)] == ["F"]
