@@ -37,6 +37,8 @@ NAIVE_PATIENCE_SECONDS = 20.0
 """How long a run may go nowhere, after its last fault or its last commit, before it is given up."""
 HELD_SHARE = 10
 """One that is held may go on by one part in so many, since what is lost meanwhile has to be done again."""
+ASK_SECONDS = 0.2
+"""Between two looks whether what holds it is in the way of its next fault: that takes requests."""
 
 
 def fight(
@@ -88,7 +90,7 @@ class _Held:
     def __init__(self, stage: Stage, planned: list[Planned]) -> None:
         self._stage, self._planned = stage, planned
         self._total = stage.subject.units(stage.scenario.chunks)
-        self._until, self._units = 0.0, -1
+        self._until, self._units, self._asked = 0.0, -1, 0.0
         self.keep(deque(planned))
 
     def keep(self, waiting: deque[Planned]) -> None:
@@ -96,7 +98,9 @@ class _Held:
         committed, struck = self._stage.observer.latest.committed, Counter(m.fault for m in self._stage.observer.meters)
         if waiting:
             self._until = waiting[0].share
-            self._stage.hold_further(max(0, math.ceil(self._until * self._total) - committed))
+            if time.monotonic() - self._asked > ASK_SECONDS:
+                self._asked = time.monotonic()
+                self._stage.hold_further(max(0, math.ceil(self._until * self._total) - committed))
         due = Counter(one.fault for one in self._planned if not FAULTS[one.fault].by_progress)
         slack = 0 if isinstance(self._stage, NaiveStage) else self._total // HELD_SHARE
         units = math.ceil(self._until * self._total) + slack if waiting or due - struck else 0
@@ -124,6 +128,7 @@ def _drive(stage: Stage, planned: list[Planned], patience: float, held: _Held | 
             stage.ask_where()
             break
         time.sleep(POLL_SECONDS)
+    stage.hold(0)
     stage.release()
 
 
