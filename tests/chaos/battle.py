@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import shutil
 import tempfile
 import threading
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,22 @@ STOP = threading.Event()
 PATIENCE_SECONDS = 90.0
 NAIVE_PATIENCE_SECONDS = 20.0
 """How long a run may go nowhere, after its last fault or its last commit, before it is given up."""
+HELD_SHARE = 10
+"""One that is held may go on by one part in so many, since what is lost meanwhile has to be done again."""
 
 
 def fight(
-    scenario: Scenario, workshop: Workshop, keep: Path | None = None, patience: float | None = None
+    scenario: Scenario,
+    workshop: Workshop,
+    keep: Path | None = None,
+    patience: float | None = None,
+    *,
+    all_strike: bool = False,
 ) -> dict[str, Any]:
     """Run one scenario; returns its line. The folder of evalq's that went wrong is kept (under ``keep``, or in /tmp).
 
-    ``patience``: seconds in which nothing happens before it is given up.
+    ``patience``: seconds in which nothing happens before it is given up. ``all_strike``: the run is held up so that
+    each fault strikes about when it is to, however fast the run is, and none comes too late.
     """
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"evalq-chaos-{scenario.seed}-", dir=keep))
@@ -58,8 +67,9 @@ def fight(
         try:
             for one in planned:
                 FAULTS[one.fault].prepare(stage, random.Random(one.seed))
+            held = _Held(stage, planned) if all_strike else None
             stage.open()
-            _drive(stage, planned, patience or (NAIVE_PATIENCE_SECONDS if scenario.naive else PATIENCE_SECONDS))
+            _drive(stage, planned, patience or (NAIVE_PATIENCE_SECONDS if scenario.naive else PATIENCE_SECONDS), held)
             verdict = _judged(stage)
         except Exception as error:  # the suite's own trouble is a run that went wrong, and ends no other
             traceback.print_exc()
@@ -72,7 +82,30 @@ def fight(
     return line
 
 
-def _drive(stage: Stage, planned: list[Planned], patience: float) -> None:
+class _Held:
+    """A run that goes no further than a little beyond its next fault."""
+
+    def __init__(self, stage: Stage, planned: list[Planned]) -> None:
+        self._stage, self._planned = stage, planned
+        self._total = stage.subject.units(stage.scenario.chunks)
+        self._until, self._units = 0.0, -1
+        self.keep(deque(planned))
+
+    def keep(self, waiting: deque[Planned]) -> None:
+        """Let it go on as far as it may, now that these faults have not struck."""
+        committed, struck = self._stage.observer.latest.committed, Counter(m.fault for m in self._stage.observer.meters)
+        if waiting:
+            self._until = waiting[0].share
+            self._stage.hold_further(max(0, math.ceil(self._until * self._total) - committed))
+        due = Counter(one.fault for one in self._planned if not FAULTS[one.fault].by_progress)
+        slack = 0 if isinstance(self._stage, NaiveStage) else self._total // HELD_SHARE
+        units = math.ceil(self._until * self._total) + slack if waiting or due - struck else 0
+        if units != self._units:
+            self._units = units
+            self._stage.hold(units)
+
+
+def _drive(stage: Stage, planned: list[Planned], patience: float, held: _Held | None) -> None:
     """Until the producer ends, or the run has gone nowhere for too long after the last fault."""
     waiting = deque(planned)
     total = stage.subject.units(stage.scenario.chunks)
@@ -83,6 +116,8 @@ def _drive(stage: Stage, planned: list[Planned], patience: float) -> None:
             with contextlib.suppress(redis.RedisError):
                 if FAULTS[waiting[0].fault].strike(stage, random.Random(waiting[0].seed)):
                     waiting.popleft()
+        if held is not None:
+            held.keep(waiting)
         if seen != (committed, len(stage.observer.meters)):
             last, seen = time.monotonic(), (committed, len(stage.observer.meters))
         if time.monotonic() - last > (patience if committed else PATIENCE_SECONDS):

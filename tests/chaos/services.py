@@ -29,6 +29,7 @@ class Service:
         self._answers = answers
         self._port = 0
         self._before = 0
+        self.most = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -40,6 +41,12 @@ class Service:
         self._process = spawn(command, self._folder, log, environment(self._points))
         self._port = int(wait_until(lambda: port_file.exists() and port_file.read_text(), f"{self.name} listens"))
         self._control(self._answers)
+        self.hold(self.most)
+
+    def hold(self, most: int) -> None:
+        """Have it answer no more than so many calls, all that it ever answered counted; 0: any number."""
+        self.most = most
+        self._count({"most": max(1, most - self._before) if most else 0})
 
     def kill(self) -> None:
         """SIGKILL: connections are refused until it is started again."""
@@ -71,7 +78,7 @@ class Service:
             "retries": {"server": again, "timeout": again},
         }
 
-    def _count(self, values: Mapping[str, bool]) -> int:
+    def _count(self, values: Mapping[str, int]) -> int:
         """Calls that the process of now has answered well, once ``values`` are set there."""
         try:
             return sum(status == 200 for _, status in self._control(values)["log"])

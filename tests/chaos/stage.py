@@ -134,6 +134,19 @@ class Stage:
 
     # -- what the driver does ----------------------------------------------------------------------------
 
+    def hold(self, units: int) -> None:
+        """Have no more chunks done than so many, and one a process; 0: as many as there are."""
+        held = self.points / "hold"
+        if units:
+            written = held.with_name("new")
+            written.write_text(str(units))
+            written.replace(held)
+        else:
+            held.unlink(missing_ok=True)
+
+    def hold_further(self, missing: int) -> None:
+        """Where so many units are ``missing`` until the next fault, and what holds counts others, too."""
+
     def open(self) -> None:
         """Start everything."""
         self.server.start()

@@ -15,7 +15,9 @@ from typing import Any
 
 from tests.agents.server import judged_well, write_golden
 from tests.chaos.ledger_view import LedgerView
+from tests.chaos.network import Network
 from tests.chaos.recovery import Sample, View
+from tests.chaos.scenario import Scenario
 from tests.chaos.services import COST, Service
 from tests.chaos.stage import Stage
 from tests.chaos.subjects import Subject
@@ -86,6 +88,11 @@ class _SweepView(LedgerView):
 class SweepStage(Stage):
     """A sweep on a fleet whose workers call."""
 
+    def __init__(self, scenario: Scenario, subject: Subject, folder: Path, net: Network | None) -> None:
+        super().__init__(scenario, subject, folder, net)
+        self.services: list[Service] = []
+        self._most = 0
+
     def open(self) -> None:
         """The services first."""
         self.services = [Service("agent", self.folder, self.points, latency=LATENCY)]
@@ -93,6 +100,7 @@ class SweepStage(Stage):
             self.services.append(Service("judge", self.folder, self.points, latency=LATENCY, judges=True))
         for service in self.services:
             service.start()
+        self.hold(self._most)
         targets = {service.name: service.target for service in self.services}
         (self.folder / "targets.yaml").write_text(json.dumps({"targets": targets}))
         super().open()
@@ -100,8 +108,26 @@ class SweepStage(Stage):
     def close(self) -> None:
         """The services last."""
         super().close()
-        for service in getattr(self, "services", ()):
+        for service in self.services:
             service.end()
+
+    def hold(self, units: int) -> None:
+        """By those who answer, the judge after the agent."""
+        self._most, before = units, 0
+        for service in self.services:
+            service.hold(max(1, units - before) if units and units < before + self._outputs else 0)
+            before += self._outputs
+
+    def hold_further(self, missing: int) -> None:
+        """They count what is paid again, too."""
+        for service in self.services:
+            if service.most and service.served >= service.most:
+                service.hold(service.most + missing + IN_FLIGHT)
+
+    @property
+    def _outputs(self) -> int:
+        """Calls that each of them gets, if none is paid again."""
+        return self.subject.records // len(self.services)
 
     def kill_agent(self) -> None:
         """Whoever is called, the judge too."""
@@ -119,8 +145,7 @@ class SweepStage(Stage):
         why = [] if exit_code == 0 else ["did not end" if exit_code is None else f"exit {exit_code}: {said}"]
         rows = _lines(self._home / ("judged.jsonl" if self._has_judge else "outputs.jsonl"))
         seen = Counter((row["case"], row["repeat"]) for row in rows)
-        outputs = self.subject.records // len(self.services)
-        lost, doubled = outputs - len(seen), sum(seen.values()) - len(seen)
+        lost, doubled = self._outputs - len(seen), sum(seen.values()) - len(seen)
         if self._has_judge:
             votes = [len(row.get("judgements", ())) for row in rows if "output" in row]
             lost, doubled = lost + votes.count(0), doubled + sum(count > 1 for count in votes)
@@ -175,7 +200,7 @@ class SweepStage(Stage):
         """Calls that the first folder had alone, at most: of those about outputs nothing stays there."""
         if service.name == "agent":
             return sum("call" in line for line in _lines(self.out / "calls.jsonl"))
-        return self.subject.records // len(self.services)
+        return self._outputs
 
     def _replays(self) -> bool:
         again = self.folder / "replay"

@@ -75,7 +75,7 @@ def test_clocks_that_are_set_change_nothing(tmp_path: Path, evaluation: str) -> 
         Planned(name, share, seed) for seed, name, share in zip((1, 2, 3), names, (0.1, 0.3, 0.5), strict=True)
     )
     scenario = Scenario(7, evaluation, 120, 2, 1, "no", False, False, planned)
-    line = fight(scenario, Workshop(tmp_path / "inputs", 0.4), tmp_path)
+    line = fight(scenario, Workshop(tmp_path / "inputs", 0.4), tmp_path, all_strike=True)
     assert line["equal"], line
     assert (line["lost"], line["doubled"], line["divergent"]) == (0, 0, 0)
     assert set(line["faults"]) == set(names), line

@@ -46,7 +46,7 @@ def test_a_mixture_of_faults_changes_nothing(
     workshop: Workshop, tmp_path: Path, faults: list[tuple[str, float]]
 ) -> None:
     """Several faults in one run: the bytes of the calm run, each row once, and every fault has struck."""
-    line = fight(_scenario(*faults), workshop, tmp_path)
+    line = fight(_scenario(*faults), workshop, tmp_path, all_strike=True)
     assert line["equal"], line
     assert (line["lost"], line["doubled"], line["divergent"]) == (0, 0, 0)
     assert {name for name, _ in faults} <= set(line["faults"]), line
@@ -66,7 +66,7 @@ def test_a_live_sweep_under_fire_pays_for_no_more_than_what_was_in_flight(
     """Every call recorded once, the report of just those outputs, a second producer that ends alike, and a count of
     calls that is the agent's own.
     """
-    line = fight(replace(_scenario(*faults), evaluation="sweep"), workshop, tmp_path)
+    line = fight(replace(_scenario(*faults), evaluation="sweep"), workshop, tmp_path, all_strike=True)
     assert line["equal"], line
     assert (line["lost"], line["doubled"]) == (0, 0)
     assert {name for name, _ in faults} <= set(line["faults"]), line
@@ -78,7 +78,7 @@ def test_a_judge_is_paid_for_no_more_than_what_was_in_flight(workshop: Workshop,
     counted is what was recorded, and what was in flight.
     """
     faults = [("kill producer", 0.2), ("kill process that calls", 0.6), ("kill producer", 0.75)]
-    line = fight(replace(_scenario(*faults), evaluation=JUDGED), workshop, tmp_path)
+    line = fight(replace(_scenario(*faults), evaluation=JUDGED), workshop, tmp_path, all_strike=True)
     assert line["equal"], line
     assert (line["lost"], line["doubled"]) == (0, 0)
     assert line["faults"] == [name for name, _ in faults], line
@@ -88,7 +88,7 @@ def test_a_judge_is_paid_for_no_more_than_what_was_in_flight(workshop: Workshop,
 @pytest.mark.skipif(bool(network.unavailable()), reason=f"here: {network.unavailable()}")
 def test_a_host_that_is_cut_and_healed_changes_nothing(workshop: Workshop, tmp_path: Path) -> None:
     """A worker in a network namespace loses its link past its leases; no namespace is left behind."""
-    line = fight(_scenario(("cut worker's link", 0.2)), workshop, tmp_path)
+    line = fight(_scenario(("cut worker's link", 0.2)), workshop, tmp_path, all_strike=True)
     assert line["equal"], line
     assert line["faults"] == ["cut worker's link"]
     assert not list(Path("/run/netns").glob(f"evq-{os.getpid()}-*"))
@@ -97,7 +97,7 @@ def test_a_host_that_is_cut_and_healed_changes_nothing(workshop: Workshop, tmp_p
 @pytest.mark.skipif(bool(rabbitmq.unavailable()), reason=rabbitmq.unavailable())
 def test_rabbitmq_may_die_and_forget(workshop: Workshop, tmp_path: Path) -> None:
     """The messages' server dies in mid-run, once it remembers them and once it does not."""
-    line = fight(_scenario(("restart RabbitMQ", 0.2), ("restart RabbitMQ", 0.5)), workshop, tmp_path)
+    line = fight(_scenario(("restart RabbitMQ", 0.2), ("restart RabbitMQ", 0.5)), workshop, tmp_path, all_strike=True)
     assert line["equal"], line
     assert (line["lost"], line["doubled"], line["divergent"]) == (0, 0, 0)
     assert line["faults"] == ["restart RabbitMQ"] * 2, line
@@ -111,7 +111,7 @@ def test_naive_celery_loses_or_doubles_rows_under_the_same_faults(
     workshop: Workshop, tmp_path: Path, naive: str, fault: str, kind: str
 ) -> None:
     """The negative control: the suite sees the harm where there is some."""
-    line = fight(_scenario((fault, 0.2), workers=1, naive=naive), workshop, tmp_path, patience=10.0)
+    line = fight(_scenario((fault, 0.2), workers=1, naive=naive), workshop, tmp_path, patience=10.0, all_strike=True)
     assert line["faults"] == [fault], line
     assert line[kind] > 0, line
 

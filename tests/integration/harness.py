@@ -270,7 +270,7 @@ def _leased(server: Server, worker: int) -> bool:
 
 def short_folder() -> Path:
     """A temporary folder whose path is short enough for sockets; the caller removes it."""
-    return Path(tempfile.mkdtemp(prefix="eq-"))
+    return Path(tempfile.mkdtemp(prefix="eq-", dir="/tmp" if len(tempfile.gettempdir()) > 40 else None))
 
 
 def remove(folder: Path) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.agents.server import Agent
 from tests.integration.harness import HAZARDS, Fleet, Server, committed, descendants_of, evalq, queued, wait_until
 
-__all__ = ["WINDOW", "Held", "hold", "killed_with_all", "standing_midway"]
+__all__ = ["WINDOW", "Held", "hold", "keep_pace", "killed_with_all", "standing_midway"]
 
 WINDOW = 16
 """Chunks in flight of a run that is to stand still: its producer plans three times as many before any is done."""
@@ -72,6 +73,22 @@ def hold(folder: Path, free: int = 100, held: int = 10) -> Held:
     (folder / "params.json").write_text(json.dumps({"gate": str(folder / _GATE)}))
     (folder / _GATE).touch()
     return Held(folder, free, held)
+
+
+def keep_pace(agent: Agent, run: Path, ahead: int = 4) -> None:
+    """Have an agent answer no more than so many calls whose answers are not in the run folder yet.
+
+    Whoever decides by the answers that enough are there has seen them all by then, however late it is.
+    """
+    log = run / "calls.jsonl"
+
+    def ready() -> bool:
+        recorded = 0
+        with contextlib.suppress(FileNotFoundError):  # before the first answer, and after the last
+            recorded = log.read_bytes().count(b'{"call":')
+        return len(agent.log) - recorded < ahead
+
+    agent.ready = ready
 
 
 def killed_with_all(process: subprocess.Popen[Any]) -> int:

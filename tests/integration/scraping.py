@@ -50,8 +50,11 @@ def running_exporter(url: str, cwd: Path, *options: str, **environment: str) -> 
     process = start_evalq("exporter", "--broker", url, "--port", "0", *options, cwd=cwd, **environment)
     try:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        assert "/metrics" in line, line + process.stderr.read()
+        said = line = process.stderr.readline()
+        while "/metrics" not in line:  # it may have had to wait for its server first
+            line = process.stderr.readline()
+            said += line
+            assert line, said
         yield Scraper(line.split()[-1].removesuffix("/metrics"))
         process.terminate()
         assert process.wait(timeout=PATIENCE) == 0, process.stderr.read()

@@ -10,9 +10,22 @@ import pytest
 
 from tests.agents.server import completion, running_agent
 from tests.integration.harness import evalq, info, new_interpreters
+from tests.integration.midway import keep_pace
 
 AGENT = """
+import time
+from pathlib import Path
+
+LOG, made = Path(__file__).with_name("live") / "calls.jsonl", 0
+
+def recorded():
+    return LOG.read_bytes().count(b'{"call":') if LOG.exists() else 0
+
 def answer(asked):
+    global made
+    made += 1
+    while made - recorded() > 4:  # whoever decides that it is enough has seen all others
+        time.sleep(0.005)
     if "messages" in asked:
         return f"a chat of {len(asked['messages'])}"
     return "no" if asked["case"] == "broken" else "yes"
@@ -31,8 +44,8 @@ def test_a_live_agent_is_checked_and_replayed(tmp_path: Path) -> None:
     """Decided cases are not called to the end, an undecided one is; the recorded outputs give the report again."""
     (tmp_path / "agent.py").write_text(AGENT)
     (tmp_path / "cases.yaml").write_text(CASES)
-    toy = {"kind": "python", "function": "agent:answer", "output": "text", "requests_per_minute": 3000}
-    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"toy": {**toy, "max_concurrency": 2}}}))
+    toy = {"kind": "python", "function": "agent:answer", "output": "text"}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"toy": {**toy, "max_concurrency": 1}}}))
     options = ("--repeat", "60", "--stop", "when-decided", "--targets", "targets.yaml", "--format", "none")
     done = evalq("checks", "cases.yaml", "--target", "toy", *options, "--out", "live", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -106,6 +119,7 @@ def test_workers_know_the_checks_that_their_settings_name(tmp_path: Path) -> Non
 def test_an_agent_is_asked_no_more_about_decided_cases(tmp_path: Path) -> None:
     """The agent's own count: a case that always passes, and one that never does, are paid for until that is certain."""
     with running_agent() as (agent, url):
+        keep_pace(agent, tmp_path / "live")
         agent.answer = lambda prompt: "yes" if agent.calls[prompt] % 10 >= 3 or "clear" in prompt else "no"
         cases = [{"id": name, "input": f"Is {name} so?", "expected": "yes"} for name in ("clear", "close")]
         cases.append({"id": "wrong", "input": "Is wrong so?", "expected": "no such answer"})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.agents.server import running_agent
 from tests.integration.harness import evalq
+from tests.integration.midway import keep_pace
 
 CASES = """
 defaults: {checks: [{min-length: 1}], diversity: text}
@@ -28,7 +29,8 @@ def test_a_live_agent_collapses_and_a_gate_sees_it(tmp_path: Path) -> None:
 
     with running_agent() as (agent, url):
         agent.answer = answer
-        target = {"kind": "openai", "base_url": url, "model": "m", "output": "text", "requests_per_minute": 6000}
+        keep_pace(agent, tmp_path / "live")
+        target = {"kind": "openai", "base_url": url, "model": "m", "output": "text"}
         (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": {**target, "max_concurrency": 2}}}))
         (tmp_path / "cases.yaml").write_text(CASES)
         (tmp_path / "policy.yaml").write_text(POLICY)

@@ -153,9 +153,11 @@ def _line(pid: int) -> str:
 
 def _open_in(folder: Path, way: Callable[[], contextlib.AbstractContextManager[None]]) -> int:
     folder.mkdir()
-    with way(), start_evalq(*FOLLOWER, cwd=folder) as process:
+    with way(), start_evalq(*FOLLOWER, "--every", "3600", cwd=folder) as process:
         assert process.stderr is not None
         process.stderr.readline()
+        stat = Path(f"/proc/{process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S", "it sleeps until its next look")
         count = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
         process.kill()
     return count

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.awake import awake
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     HAZARDS,
@@ -36,34 +37,6 @@ from tests.unit.workers.states import STATES
 
 LIMIT = 6.0
 """EVALQ_PATIENCE_SECONDS of commands that are to end."""
-
-
-class Watch:
-    """The seconds since it was made in which processes could run: who stands in a queue for a core keeps no time."""
-
-    def __init__(self, *processes: subprocess.Popen[str]) -> None:
-        """``processes`` are those that are waited for; this one, which waits, is another."""
-        self._pids = (os.getpid(), *(process.pid for process in processes))
-        self._before = {pid: _queued(pid) for pid in self._pids}
-        self._began = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """So far. Of each process that thread counts which has waited longest for a core (Linux)."""
-        passed = time.monotonic() - self._began
-        for pid, before in self._before.items():
-            waited = (now - before.get(thread, 0.0) for thread, now in _queued(pid).items())
-            passed -= max(waited, default=0.0)
-        return passed
-
-
-def _queued(pid: int) -> dict[str, float]:
-    """How long each thread of a process has stood ready without a core; nothing where the system cannot say."""
-    found = {}
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with contextlib.suppress(OSError):  # it has ended
-            found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
-    return found
 
 
 class Ear:
@@ -106,14 +79,14 @@ def test_a_stopped_server_is_told_in_time_and_ends_a_run_with_how_to_resume(
     producer = _start(server, data, out, "-q", EVALQ_PATIENCE_SECONDS=str(LIMIT))
     ear = Ear(producer)
     assert server.process is not None
-    with standing_midway(server, fleet, producer, out):
+    with standing_midway(server, fleet, producer, out), awake(producer.pid) as clock:
         os.kill(server.process.pid, signal.SIGSTOP)
         try:
-            watch = Watch(producer)
+            began = clock()
             ear.hears(rf"^waiting: .*127\.0\.0\.1:{server.port}.* {LIMIT:g} s at most")
-            assert watch.seconds < 5
+            assert clock() - began < 5
             assert producer.wait(timeout=PATIENCE) == 3
-            assert watch.seconds < LIMIT + 10
+            assert clock() - began < LIMIT + 10
         finally:
             os.kill(server.process.pid, signal.SIGCONT)
     assert "Traceback" not in ear.text
@@ -130,10 +103,9 @@ def test_a_server_that_takes_no_writes_is_waited_for_as_a_json_line(
     out = tmp_path / "run"
     producer = _start(server, data, out, "--json")
     ear = Ear(producer, "stdout")
-    with standing_midway(server, fleet, producer, out), STATES["NOREPLICAS"](server):
-        watch = Watch(producer)
+    with standing_midway(server, fleet, producer, out), STATES["NOREPLICAS"](server), awake(producer.pid) as clock:
         ear.hears('"event":"waiting"')
-        assert watch.seconds < 5
+        assert clock() < 5
     ear.hears('"event":"recovered"')
     assert producer.wait(timeout=PATIENCE) == 0
     events = [json.loads(line) for line in ear.text.splitlines()]
@@ -151,10 +123,10 @@ def test_ctrl_c_while_the_server_is_away_is_an_interruption(server: Server, data
     wait_until(lambda: info(out).get("epoch"), "the run begins")
     server.kill()
     ear.hears("^waiting: ")
-    watch = Watch(producer)
-    producer.send_signal(signal.SIGINT)
-    assert producer.wait(timeout=PATIENCE) == 130
-    assert watch.seconds < 10
+    with awake(producer.pid) as clock:
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait(timeout=PATIENCE) == 130
+        assert clock() < 10
     assert "Traceback" not in ear.text
     assert f"evalq resume {out}" in ear.text
 
@@ -180,10 +152,11 @@ def test_detaching_to_a_full_server_is_told_and_ends(server: Server, data: Path,
     """The same words and the same end as for a run that stays."""
     with STATES["OOM"](server):
         left = _start(server, data, tmp_path / "run", "--detach", EVALQ_PATIENCE_SECONDS=str(LIMIT))
-        watch, ear = Watch(left), Ear(left)
-        wait_until(lambda: info(tmp_path / "run").get("run"), "the run begins")
-        assert left.wait(timeout=PATIENCE) == 3
-        assert watch.seconds < LIMIT + 20
+        ear = Ear(left)
+        with awake(left.pid) as clock:
+            wait_until(lambda: info(tmp_path / "run").get("run"), "the run begins")
+            assert left.wait(timeout=PATIENCE) == 3
+            assert clock() < LIMIT + 20
     assert re.search(r"waiting: .* is full \(OOM\)", ear.text)
     assert f"resume with: evalq resume {tmp_path / 'run'}" in ear.text
     assert "Traceback" not in ear.text
@@ -253,10 +226,10 @@ def test_a_command_s_own_process_that_dies_is_started_again(tmp_path: Path, mark
     wait_until(lambda: info(out).get("progress", {}).get("committed", 0) > 5, "it goes")
     victim = _own(producer, mark)
     assert victim is not None
-    os.kill(victim, signal.SIGKILL)
-    watch = Watch(producer)
-    ear.hears(rf"^{name} ended \(SIGKILL\); it is started again \(1 of 3\)")
-    assert watch.seconds < 5
+    with awake(producer.pid) as clock:
+        os.kill(victim, signal.SIGKILL)
+        ear.hears(rf"^{name} ended \(SIGKILL\); it is started again \(1 of 3\)")
+        assert clock() < 5
     held.let_go()
     assert producer.wait(timeout=PATIENCE) == 0, ear.text
     same_answer(held.calm(), out)

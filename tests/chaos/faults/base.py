@@ -90,6 +90,8 @@ class Fault:
     """Whether it hurts RabbitMQ, which then is the scenario's broker."""
     beside_rabbit: ClassVar[bool] = True
     """Whether it can strike where RabbitMQ is the broker: not what hurts a queue in Redis, or needs other hosts."""
+    by_progress: ClassVar[bool] = False
+    """Whether it strikes only when the run comes to a certain step, some time after `strike`."""
     weight: ClassVar[int] = 2
 
     def lacks(self) -> str:
@@ -108,7 +110,12 @@ class Fault:
 
     def armed(self, stage: Stage, fired: Callable[[], bool]) -> bool:
         """It strikes when ``fired``: the recovery is measured from then on, and not at all where that never comes."""
-        stage.later(fired, lambda: stage.hurt(self.name), at_the_end=False)
+
+        def note() -> None:
+            if fired():
+                stage.hurt(self.name)
+
+        stage.later(fired, note)  # at the end, too: the run may have come there in its last moment
         return True
 
 

@@ -11,6 +11,7 @@ from tests.chaos.faults.base import Fault, Stage, register
 class _Point(Fault):
     """A process kills itself at one of ``points`` when it next comes there."""
 
+    by_progress = True
     points: ClassVar[tuple[str, ...]]
     role: ClassVar[str]
     may_take_group: ClassVar[bool] = False
@@ -78,6 +79,7 @@ class ReconcilerMidStep(Fault):
     """The worker that holds the reconciler's lock, when it has marked messages as sent and has not sent them yet."""
 
     name = "kill reconciler in mid-step"
+    by_progress = True
     sweeps = False
     naive = False
 

@@ -5,6 +5,9 @@ loaded. A call of one in POINTS looks whether its point is armed. A point is arm
 folder CHAOS_POINTS: the process that renames it has claimed it, and kills itself (or, where the file says so, its
 whole process group) at that very place. So a point kills once, exactly where it stands.
 
+A file `hold` there says a number: once so many answers of chunks are there (`HELD`), none is delivered before it says a
+higher one, or is gone. So a run is not over before all that is to befall it has.
+
 With ROUNDS_WITNESS each chunk that planagent evaluates is a line of that file: an inline run has no ledger to ask, and
 a ledger counts what it was told.
 """
@@ -16,6 +19,7 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from importlib.abc import Loader, MetaPathFinder
@@ -38,6 +42,13 @@ POINTS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "evalq.producer.folder.run_folder": (("RunFolder.write", "writing-{1}", "written-{1}"),),
     "evalq.producer.outputs": (("write_final", "", "finished"),),
     "tests.chaos.naive.tasks": (("deliver", "computed", "committed"),),
+}
+HELD: dict[str, Callable[..., Any]] = {
+    # module and point: how many answers are there, from the arguments of the function that delivers one
+    "evalq.workers.ledger.runs: computed": lambda ledger, header, *rest: ledger.client.hget(
+        f"evalq:run:{{{header.run}}}:meta", "committed"
+    ),
+    "tests.chaos.naive.tasks: computed": lambda client, lines: client.get("naive:done"),
 }
 _FOLDER = os.environ.get("CHAOS_POINTS", "")
 _WITNESS = os.environ.get("ROUNDS_WITNESS", "")
@@ -123,9 +134,28 @@ def _hurt_files() -> None:
         setattr(os, name, hurt(name))
 
 
-def _wrapped(function: Callable[..., Any], before: str, after: str) -> Callable[..., Any]:
+def _wait_while_held(delivered: Callable[[], Any]) -> None:
+    """Until one more answer may be delivered than there are."""
+    while True:
+        try:
+            held = int((Path(_FOLDER) / "hold").read_text())
+        except OSError:
+            return
+        try:
+            if int(delivered() or 0) < held:
+                return
+        except Exception:  # the server is away: whoever delivers finds out
+            return
+        time.sleep(0.01)
+
+
+def _wrapped(function: Callable[..., Any], before: str, after: str, module: str) -> Callable[..., Any]:
+    delivered = HELD.get(f"{module}: {before}")
+
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if delivered is not None:
+            _wait_while_held(partial(delivered, *args))
         if before:
             _die_if_armed(before.format(*args) if "{" in before else before)
         result = function(*args, **kwargs)
@@ -159,7 +189,9 @@ _wrappers: dict[str, dict[str, Wrapper]] = {}
 """By module and by function: what it is wrapped in here."""
 if _FOLDER:
     for module, points in POINTS.items():
-        _wrappers[module] = {path: partial(_wrapped, before=before, after=after) for path, before, after in points}
+        _wrappers[module] = {
+            path: partial(_wrapped, before=before, after=after, module=module) for path, before, after in points
+        }
 if _WITNESS:
     _wrappers["evalq.evalcore.evaluators.planagent.evaluator"] = {"PlanAgent.evaluate": _told}
 

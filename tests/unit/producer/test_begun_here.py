@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
@@ -34,7 +34,7 @@ from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.execute import carry_out, resume
 from evalq.workers.settings import Settings
-from tests.integration.harness import same_answer
+from tests.integration.harness import remove, same_answer, short_folder
 from tests.unit.producer.quiet import QUIET
 
 ROWS = 60
@@ -175,15 +175,22 @@ def test_where_the_system_lets_nothing_be_started_a_long_job_ends_here(
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_local_workers_leave_no_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder for temporary files, among them a socket, whose path may have 107 characters."""
+    folder = short_folder()
+    yield folder
+    remove(folder)
+
+
+def test_local_workers_leave_no_temporary_files(monkeypatch: pytest.MonkeyPatch, short: Path) -> None:
     """Though they are killed at the end."""
-    (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(embedded, "_short_tmp", lambda: None)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    monkeypatch.setenv("TMPDIR", str(short))
     carry_out(job("run"), Backend(Settings(), workers=1), QUIET)
     same_answer(Path("run"), Path("inline"))
-    assert not list((tmp_path / "tmp").iterdir())
+    assert not list(short.iterdir())
 
 
 def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,9 +65,15 @@ def test_a_process_that_is_stopped_in_an_answer_holds_nobody_up() -> None:
         found.order(0, b"x")
         assert select.select([fork], [], [], 10.0)[0], "it has begun to answer"
         os.kill(fork.pid, signal.SIGSTOP)
+        # At once only where it waits: else it goes on saying as long as there is room, which reading makes.
+        wait_until(lambda: _state(fork.pid) == "T", "it stands still")
         assert found.answers(0.1) == []
         os.kill(fork.pid, signal.SIGCONT)
         assert all_answers(found) == {0: b"x" * 3_000_000}
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_nothing_to_wait_for_is_not_waited_for() -> None:
