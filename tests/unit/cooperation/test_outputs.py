@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.contract.evaluator import Batch, Request, dead_outcome
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.cooperation import MetricsResult, evaluator
 from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
+from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.section import pretty_json
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, run
@@ -143,6 +144,43 @@ def test_the_page_of_several_logs_begins_with_all_their_events(tmp_path: Path) -
     assert not opening(found).tiles
     labels = {mark.label.partition(" · ")[0] for chart in CHARTS for mark in chart.marks(found)}
     assert labels == {"a.jsonl", "b.jsonl"}
+
+
+def test_the_page_of_one_log_begins_with_its_measures(tmp_path: Path) -> None:
+    """An agent that betrays in turn 1 and cooperates again in turn 4 recovers in 3; skipped lines raise a doubt."""
+    log = tmp_path / "a.jsonl"
+    decisions = {0: "cooperate", 1: "betray", 4: "cooperate"}
+    events = as_jsonl([{"turn": turn, "agent": "x", "decision": decision} for turn, decision in decisions.items()])
+    found = {}
+    for skipped in (b"", b"not an event\n"):
+        log.write_bytes(events + skipped)
+        summary = opening(evaluate_files(evaluator, [log], {"skip_bad_lines": bool(skipped)}).report)
+        assert summary.headline == "66.7 % of 3 events are cooperative"
+        found[skipped] = {tile.label: (tile.value, tile.note, tile.state) for tile in summary.tiles}
+    assert found[b""] == {
+        "Cooperation rate": ("66.7 %", "", "none"),
+        "Average contribution": ("0", "a drop", "none"),
+        "Average recovery": ("3.00", "turns", "none"),
+        "Gini coefficient": ("0", "0 is equal", "none"),
+        "Dialogue entropy": ("0 bits", "", "none"),
+        "Lines skipped": ("0", "", "none"),
+    }
+    assert found[b"not an event\n"] == found[b""] | {"Lines skipped": ("1", "", "doubtful")}
+    log.write_bytes(as_jsonl([{"turn": 0, "agent": "x", "decision": "cooperate"}]))
+    values = {tile.label: tile.value for tile in opening(report(log)).tiles}
+    assert values["Average recovery"] == "none"
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_a_line_that_kills_is_a_bad_line(skip: bool) -> None:
+    """Listed where bad lines are skipped, else fatal; and its events are missing."""
+    params = CooperationParams(skip_bad_lines=skip)
+    batch = Batch("a.jsonl", 7, b'{"turn": 1, "agent": "x"}\n')
+    found = dead_outcome(evaluator, batch, params, "killed 3 times")
+    listed = found.tally.listed if skip else found.tally.fatal
+    assert listed.first == [(7, "dead: killed 3 times")]
+    assert found.tally.listed.total + found.tally.fatal.total == 1
+    assert found.state.missing == [7]
 
 
 def test_a_metrics_result_reads_back_from_its_own_dict() -> None:

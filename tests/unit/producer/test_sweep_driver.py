@@ -21,7 +21,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
-from evalq.producer.sweeps import joining
+from evalq.producer.sweeps import intake, joining
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.joining import _note_done
 from evalq.producer.sweeps.options import SweepOptions
@@ -323,8 +323,11 @@ def test_a_flushed_server_is_told_what_was_called(stage: Stage) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_sweep_that_is_cancelled_ends_for_its_driver_with_what_was_in_flight(stage: Stage) -> None:
+def test_a_sweep_that_is_cancelled_ends_for_its_driver_with_what_was_in_flight(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From elsewhere, without the token: what ends within the pause was paid, and is recorded."""
+    monkeypatch.setattr(intake, "PAUSE_SECONDS", PATIENCE)  # a busy machine answers late
     sweep = stage.sweep("a", 500)
     stage.agent.latency = 0.3
     with stage.calling():
@@ -338,8 +341,9 @@ def test_a_sweep_that_is_cancelled_ends_for_its_driver_with_what_was_in_flight(s
 
 
 @pytest.mark.usefixtures("patient")
-def test_calls_that_outlast_the_end_of_a_sweep_are_counted(stage: Stage) -> None:
+def test_calls_that_outlast_the_end_of_a_sweep_are_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelled or paused, it waits for its moment and no longer, and tells how many calls had not ended then."""
+    monkeypatch.setattr(intake, "PAUSE_SECONDS", 0.2)
     sweep = stage.sweep("a", 500)
     stage.agent.most = 8
     with stage.calling():
