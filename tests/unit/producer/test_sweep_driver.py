@@ -28,6 +28,7 @@ from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.callers import main as calling
+from evalq.workers.ledger import sweeps
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.runs import RunLedger
@@ -307,8 +308,9 @@ def _told_truly(one: Drive, agent: Agent) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_flushed_server_is_told_what_was_called(stage: Stage) -> None:
+def test_a_flushed_server_is_told_what_was_called(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """All is forgotten in the middle: nothing is called again, and the sums are those of the agent's server."""
+    monkeypatch.setattr(sweeps, "_PAUSE_SECONDS", 3.0)  # who calls may not be scheduled for longer than .5 s
     sweep = stage.sweep("a", 60)
     stage.agent.latency = 0.02
     with stage.calling(2):
