@@ -353,6 +353,13 @@ def test_a_label_of_an_output_without_a_verdict_counts_nowhere(tmp_path: Path) -
     assert found["listed"] == ["line 2: 'polite' of m0 repeat 1 has no verdict"]
 
 
+def test_a_label_of_no_check_takes_none_of_the_others_along(tmp_path: Path) -> None:
+    """What a line says of a check that there is counts, also behind what it says of one that there is not."""
+    lines = [judged_line(f"m{at}", 2, True, labels={"rude": True, "polite": False}) for at in range(2)]
+    found = results(tmp_path, lines, labels={})["labels"]
+    assert (found["used"], found["astray"]) == (2, 2)
+
+
 def test_a_label_has_to_say_of_which_check_it_is(tmp_path: Path) -> None:
     """Several of one name are none of them; a file and a line that contradict one another are an error."""
     twins = [{"id": "t", "checks": [{"rubric": "x"}, {"rubric": "y"}]}]
