@@ -37,11 +37,11 @@ _EARLIER = """\
 ## Earlier samples
 
 First samples of each folder, before tests were written for them, left alive 20.9 % (checks, 182 tried), 11.9 %
-(cooperation), 8.0 % (planagent), 2.5 % (selfcheck), 8.4 % (vs), 2.2 % (verification; these five of 83 to 163) and 18.3 %
-(statistics, 104). Other samples since, drawn anew too, left 19.3 % of 83 (checks), 14.6 % of 41 (cooperation), 14.1 % of
-135 (planagent), 4.5 % of 22 (selfcheck), 21.5 % of 79 (statistics) and 29.4 % of 17 (modes). What each of them showed
-was looked at, and most of it has tests since; of the statistics, the interval of corrected rates has an oracle, which
-found that cases of unequal weight and one rate were taken to differ by rounding.
+(cooperation), 8.0 % (planagent), 2.5 % (selfcheck), 8.4 % (vs), 2.2 % (verification; these five of 83 to 163) and
+18.3 % (statistics, 104). Other samples since, drawn anew too, left 19.3 % of 83 (checks), 14.6 % of 41 (cooperation),
+14.1 % of 135 (planagent), 4.5 % of 22 (selfcheck), 21.5 % of 79 (statistics) and 29.4 % of 17 (modes). What each of
+them showed was looked at, and most of it has tests since; of the statistics, the interval of corrected rates has an
+oracle, which found that cases of unequal weight and one rate were taken to differ by rounding.
 """
 
 
