@@ -68,10 +68,10 @@ importers: setup  ## Record anew what other evaluation tools write, with the too
 lock:  ## Resolve the dependencies again, in an environment of its own.
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet pip-tools
-	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
+	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --no-strip-extras --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --all-extras \
 	  --output-file requirements.lock pyproject.toml
-	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
+	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --no-strip-extras --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --output-file tests/deploy/checkers.lock tests/deploy/checkers.in
 	rm -rf .venv-lock

@@ -17,7 +17,10 @@ import tomllib
 from pathlib import Path
 
 TOP = Path(__file__).parent.parent
-_ENTRY = re.compile(r"^(?P<name>[\w.-]+)(?P<pin>==[^\n\\]+?)(?: \\)?\n(?:^ +--hash=.*\n)+", re.MULTILINE)
+_ENTRY = re.compile(
+    r"^(?P<name>[\w.-]+)(?:\[.*?\])?(?P<pin>==[^\n\\]+?)(?: \\)?\n(?:^ +--hash=.*\n)+",
+    re.MULTILINE,
+)
 
 
 def main(what: str, *extras: str) -> int:

@@ -85,7 +85,7 @@ def test_the_build_stage_gives_a_working_evalq_of_this_code(tmp_path: Path) -> N
     assert not list(result.glob("lib/*/site-packages/pytest*"))
     assert not list(result.glob("lib/*/site-packages/pip*"))
     lock = (tmp_path / "src" / "run.lock").read_text()
-    entries = re.findall(r"^([\w.-]+==\S+)[^\n]*\n( +--hash=)", lock, re.MULTILINE)
+    entries = re.findall(r"^([\w.-]+(?:\[[^]]*\])?==\S+)[^\n]*\n( +--hash=)", lock, re.MULTILINE)
     assert len(entries) > 30
     whole = (TOP / "requirements.lock").read_text()
     assert all(name in whole for name, _ in entries)
