@@ -55,18 +55,27 @@ class Backend(msgspec.Struct, frozen=True):
     named: Settings | None = None
     """What its user named, where a server or workers were started for it."""
 
+    @property
+    def asked(self) -> Settings:
+        """What its user named, whatever was started for it."""
+        return self.named or self.settings
+
+    @property
+    def calls_here(self) -> bool:
+        """Whether live calls are made by a process of this command: its user named no fleet, or how many calls."""
+        return bool(self.asked.calls or not self.asked.broker)
+
     def resume(self, folder: RunFolder) -> str:
         """The command that resumes the run in ``folder`` at the place that a user would name."""
-        named = self.named or self.settings
-        here = named.targets and (named.calls or not named.broker)
-        targets = f"--targets {shlex.quote(named.targets)}" if here else ""
+        asked = self.asked
+        targets = f"--targets {shlex.quote(asked.targets)}" if asked.targets and self.calls_here else ""
         words = ["evalq resume", folder.named(self.server), targets, "--inline" if self.inline else ""]
         return " ".join(filter(None, words))
 
     @property
     def server(self) -> str:
         """The options that name its server, for commands of other processes; empty for an embedded one."""
-        return server_options(self.named or self.settings)
+        return server_options(self.asked)
 
     def resumable(self, error: EvalqError, folder: RunFolder) -> EvalqError:
         """``error``, which says how the run in ``folder`` is resumed, too."""
@@ -142,7 +151,7 @@ def _started(
         settings.model_copy(update={"calls": 0}),
         children=place.children,
         served=place.served,
-        named=place.named or place.settings,
+        named=place.asked,
     )
 
 

@@ -21,7 +21,8 @@ class Callers:
     """Who would make calls for a command at ``place``, over the servers of ``shared`` where it names no fleet."""
 
     def __init__(self, place: Backend, shared: Backend) -> None:
-        self._settings = place.settings
+        self._place = place
+        self._settings = shared.settings
         self._url = shared.settings.ledger_url
 
     @cached_property
@@ -30,9 +31,8 @@ class Callers:
 
         Raises ConfigError.
         """
-        settings = self._settings
-        calls = settings.targets and (settings.calls or not settings.broker)
-        return load_targets(settings.targets) if calls else {}
+        targets = self._place.asked.targets
+        return load_targets(targets) if targets and self._place.calls_here else {}
 
     @cached_property
     def _told(self) -> list[Mapping[str, TargetFacts]]:

@@ -80,12 +80,11 @@ class Calling:
     def _drive(self) -> dict[str, Json]:
         """Drive the sweep until the calls are over; returns how they ended. Raises Interrupted where it was paused."""
         sweep, settings, reporter = self._sweep, self._shared.settings, self._reporter
-        here = bool(self._place.settings.calls or not self._place.settings.broker)
         health = Health(Heartbeats(connect(settings.ledger_url, settings, again=False)), sweep.header)
         with reporter.watching() as watch, sweep_driver(sweep, self._shared, reporter) as (driver, patience):
 
             def seen(standing: RunStatus) -> None:
-                driver.notices.tell(reporter, sweep.header.target, here=here)
+                driver.notices.tell(reporter, sweep.header.target, here=self._place.calls_here)
                 for line in health.news():
                     reporter.warn(line)
                 watch(standing)

@@ -137,8 +137,9 @@ def _further(sweep: Sweep) -> list[FurtherSweep]:
 
 def _note_targets(place: Backend, folder: RunFolder) -> None:
     """So that it can be resumed without naming the file again; a fleet has a file of its own."""
-    if place.settings.targets and not place.settings.broker:
-        folder.note(targets=str(Path(place.settings.targets).absolute()))
+    asked = place.asked
+    if asked.targets and not asked.broker:
+        folder.note(targets=str(Path(asked.targets).absolute()))
 
 
 def with_targets(place: Backend, folder: RunFolder) -> Backend:

@@ -90,6 +90,19 @@ def test_each_combination_asks_with_its_own_settings(here: Path, service: tuple[
     assert {row["measures"]["pass_rate"]["mean"] for row in rows} == {0.0, 1.0}
 
 
+def test_a_run_of_a_suite_knows_who_was_called(here: Path) -> None:
+    """It is extended, as one that a command of its own began, without its targets file being named again."""
+    suite = yaml.safe_load((here / "suite.yaml").read_text())
+    del suite["runs"][0]["matrix"], suite["runs"][0]["name"]
+    suite["runs"][0]["target"] = "chat"
+    (here / "suite.yaml").write_text(yaml.safe_dump(suite))
+    done = evalq("run", "suite.yaml", "--targets", "targets.yaml", "--out", "runs", "--format", "none", cwd=here)
+    assert done.returncode == 0, done.stderr
+    done = evalq("extend", "runs/checks", "--repeat", "3", "--out", "more", "--format", "none", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert len(_outputs(here / "more")) == 9
+
+
 def test_a_fleets_own_file_decides_what_may_be_chosen(here: Path, service: tuple[Agent, str]) -> None:
     """A suite that asks a fleet for more than its targets file lists is refused with the reason, before any call; an
     extension keeps choices and words.

@@ -32,8 +32,8 @@ def _sweep(folder: Path) -> Sweep:
 
 
 def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
-    """Within a suite, too: the hint names the targets file, and no server that ends with the command. What a target
-    takes at once is in flight.
+    """Within a suite, too: the hint names the targets file, and no server that ends with the command, whose user is not
+    told to start who calls. What a target takes at once is in flight.
     """
     own = {"kind": "command", "argv": ["cat"], "max_concurrency": 120}
     file = tmp_path / "my targets.yaml"
@@ -42,6 +42,7 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
     reporter = Reporter("calls", quiet=True, bar=False, json_lines=False)
     with shared_place(Backend(settings, workers=1), [tmp_path], "vs", reporter=reporter, calls=True) as outer:
         assert outer.settings.broker
+        assert outer.calls_here
         with shared_place(outer, [tmp_path], "vs", reporter=reporter) as inner:
             assert inner.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --targets '{file}'"
         register = Heartbeats(connect(outer.settings.ledger_url, outer.settings))
@@ -53,6 +54,7 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
 def test_the_targets_file_is_named_by_who_calls_from_here(tmp_path: Path, calls: int, hint: str) -> None:
     """A fleet has its own."""
     place = Backend(Settings(broker="redis://h/0", targets="t.yaml", calls=calls))
+    assert place.calls_here == bool(calls)
     sweep = _sweep(tmp_path)
     assert place.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --broker redis://h/0{hint}"
 
