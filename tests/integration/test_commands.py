@@ -263,17 +263,6 @@ def test_report_again(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again.csv").exists()
 
 
-def test_errors_that_no_retry_mends_are_said_to_stay(tmp_path: Path) -> None:
-    """No call failed, so there is none to make again; and no record has its answer, which is not claimed."""
-    (tmp_path / "cases.yaml").write_text("cases: [{id: a, checks: [{rubric: is kind}]}]\n")
-    (tmp_path / "outputs.jsonl").write_text('{"case": "a", "output": "x"}\n')
-    done = evalq("checks", "cases.yaml", "--outputs", "outputs.jsonl", "--inline", "--out", "run", cwd=tmp_path)
-    assert done.returncode == 5, done.stderr
-    done = evalq("retry", "run", "--errors", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.endswith("there is nothing to retry: its 1 error(s) are in what was read, and stay\n")
-
-
 def test_list_and_status_without_a_server(data: Path, tmp_path: Path) -> None:
     """Finished runs are listed from their folders; status is that of the latest."""
     evalq("planagent", data / "small.csv", "--inline", "--suite", "nightly", cwd=tmp_path)

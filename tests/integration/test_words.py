@@ -45,6 +45,17 @@ def test_a_bad_value_of_the_environment_names_its_variable(rows: Path) -> None:
     assert (done.returncode, "EVALQ_WORKERS" in done.stderr) == (2, False), done.stderr
 
 
+def test_errors_that_no_retry_mends_are_said_to_stay(tmp_path: Path) -> None:
+    """No call failed, so there is none to make again; and no record has its answer, which is not claimed."""
+    (tmp_path / "cases.yaml").write_text("cases: [{id: a, checks: [{rubric: is kind}]}]\n")
+    (tmp_path / "outputs.jsonl").write_text('{"case": "a", "output": "x"}\n')
+    done = evalq("checks", "cases.yaml", "--outputs", "outputs.jsonl", "--inline", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    done = evalq("retry", "run", "--errors", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith("there is nothing to retry: its 1 error(s) are in what was read, and stay\n")
+
+
 def test_parquet_without_pyarrow_is_refused_before_the_run(rows: Path) -> None:
     """Exit 2, what to install, and nothing computed."""
     (rows / "blind").mkdir()
