@@ -63,15 +63,16 @@ def evaluate(
     Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; InfrastructureErrors, such as
     BrokerUnreachable, WorkersLost or StorageError, for the machinery; Interrupted for Ctrl-C: see `resume`.
     """
+    _at_least_one(limit=limit, chunk_size=chunk_size, workers=workers)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
         kept = Asked("", suite, tags=tags or {})
-        return _in_memory(_chosen(evaluator), inputs, params, options, kept, chunk_size, _at_least_one(limit))
+        return _in_memory(_chosen(evaluator), inputs, params, options, kept, chunk_size, limit)
     from evalq.producer.folder.job import Job
 
     # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
     ready = _Ready(evaluator, _settings(settings, *(("", "") if inline else (broker, ledger))), inline, workers)
-    asked = ready.asked(folder, suite, tags, once=once, chunk_size=chunk_size, limit=_at_least_one(limit))
+    asked = ready.asked(folder, suite, tags, once=once, chunk_size=chunk_size, limit=limit)
     request = _request(ready.evaluator, inputs, params, options)
     return ready.see_through(lambda: Job.start(ready.evaluator, request, asked), progress)
 
@@ -121,6 +122,7 @@ def sweep(
     """
     from evalq.producer.sweeps.sweep import Sweep
 
+    _at_least_one(workers=workers)
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
     live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse)
@@ -158,6 +160,7 @@ def resume(
     from evalq.producer.sweeps.joining import begin_larger, resume_any
     from evalq.producer.sweeps.sweep import Sweep
 
+    _at_least_one(workers=workers)
     folder = run_folder(run)
     inline = broker is None and ledger is None and workers is None and not Sweep.is_in(folder)
     servers = ("", "") if inline else (broker, ledger)
@@ -208,10 +211,10 @@ def _chosen(evaluator: str | Evaluator[Any, Any]) -> Evaluator[Any, Any]:
     return registry.get(evaluator) if isinstance(evaluator, str) else evaluator
 
 
-def _at_least_one(limit: int | None) -> int | None:
-    if limit is not None and limit < 1:
-        raise UsageError(f"limit={limit}: at least 1 record")
-    return limit
+def _at_least_one(**given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None and value < 1:
+            raise UsageError(f"{name}={value}: at least 1 {'process' if name == 'workers' else 'record'}")
 
 
 def _live(

@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,6 +44,17 @@ class _Lazy(click.Group):
 
             return start_command(cmd_name)
         return self._extra(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; what is no command is told with those that are spelt like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if near := get_close_matches(args[0], self.list_commands(ctx)):
+                error.message = f"{error.message.rstrip('.')}; is it {' or '.join(near)}?"
+            raise
 
     def _extra(self, name: str) -> click.Command | None:
         from evalq.evalcore.contract import registry
@@ -103,6 +115,7 @@ def main(argv: list[str] | None = None) -> int:
         click.echo(f"evalq: {visible(str(error))}", err=True)
         return error.exit_code
     except click.ClickException as error:
+        _name_variable(error)
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -117,6 +130,15 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         return _failed(error)
     return result if isinstance(result, int) else 0
+
+
+def _name_variable(error: click.ClickException) -> None:
+    """A value that nobody gave on the command line is told with the variable that it comes from."""
+    if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
+        return
+    source = error.ctx.get_parameter_source(error.param.name or "")
+    if source is click.core.ParameterSource.ENVIRONMENT:
+        error.param_hint = f"{error.param.opts[0]}, by the variable {error.param.envvar}"
 
 
 def _have_streams() -> None:
@@ -151,7 +173,7 @@ def _failed(error: Exception) -> int:
         told = explained(error, "a server that this command needs")
         click.echo(f"evalq: {visible(str(told))}", err=True)
     elif isinstance(error, OSError):
-        click.echo(f"evalq: {error.filename or 'a file'}: {error.strerror or error}", err=True)
+        click.echo(f"evalq: {error.filename or 'a file, or standard output'}: {error.strerror or error}", err=True)
     else:
         traceback.print_exception(error)
         click.echo("evalq: an error of evalq itself, or of a plug-in (above); please report it", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 __all__ = ["main"]
 
@@ -14,8 +15,13 @@ def main() -> int:
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored, as under nohup
     if ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from evalq.producer.cli import main as run
+    try:
+        from evalq.producer.cli import main as run
 
-    if ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    return run()
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return run()
+    except ImportError as error:  # commands answer for their own; this is of what telling any error takes
+        told = f"evalq: the installation is not whole ({error}): install evalq anew, with what it needs"
+        sys.stderr.write(f"{told}\n")
+        return 3  # Python's own 1 would be a policy's answer

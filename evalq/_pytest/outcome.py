@@ -9,6 +9,8 @@ from evalq.evalcore.compare.decision import Decided
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.repeats import by_case, rows_of
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
@@ -35,7 +37,7 @@ class Outcome:
 
     def __init__(self, folder: Path, policy: Policy | None) -> None:
         """Raises UsageError for a run whose cases nobody can tell, WireError."""
-        self.run = cases_of(RunFolder.existing(folder))
+        self.run = _run(RunFolder.existing(folder))
         self._folder = folder
         self._measure = pass_measure(self.run.cases.measures)
         self._places = {case: place for place, case in enumerate(self.run.cases.ids)}
@@ -79,6 +81,23 @@ class Outcome:
         if told:
             raise Problem(f"{', '.join(told)}: {self._folder}/report.md says why")
         return "GO", ""
+
+
+def _run(folder: RunFolder) -> RunCases:
+    """The run in ``folder``; where its evaluator declares no measures it has no cases, and its records count alone."""
+    report = folder.report()
+    evaluator = registry.get(report["evaluator"])
+    if evaluator.measures is not None:
+        return cases_of(folder)
+    return RunCases(
+        run=folder.info().run,
+        evaluator=evaluator.name,
+        version=report["evaluator_version"],
+        specification="",
+        report="",
+        records=report["records"],
+        cases=CaseSummary([]),
+    )
 
 
 def _demanded(policy: Policy, run: RunCases) -> dict[str, Verdict]:

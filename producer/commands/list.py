@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from evalq.evalcore.errors import Incomplete
-from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.errors import EvalqError, Incomplete
+from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.finding import folders, left_behind
+from evalq.producer.invocation.finding import RUNS, folders, left_behind
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, server_options
 from evalq.producer.monitor.spans import spell
@@ -27,34 +28,52 @@ __all__ = ["COMMAND"]
 
 def _list(invocation: Invocation, as_json: bool) -> None:
     rows = folders()
+    if not as_json:  # before a server is asked, which may be slow
+        for folder, info in rows:
+            click.echo(_row(folder, info))
+    with invocation.servers() as servers:
+        away = list(_away({info.run for _, info in rows}, servers))
+        named = servers.named
     if as_json:
-        click.echo(canonical_json([folder.facts() for folder, _ in rows]))
+        click.echo(canonical_json([*(folder.facts() for folder, _ in rows), *(facts for _, facts in away)]))
         return
-    for folder, info in rows:
-        click.echo(_row(folder, info))
+    for told, facts in away:
+        click.echo(f"{facts['run']:<28} {told}")
+    if not rows and not away:
+        click.echo(f"there is no run in ./{RUNS}" + (", and none in the ledger" if named else ""), err=True)
+
+
+def _away(known: Collection[str], servers: Servers) -> Iterator[tuple[str, dict[str, Json]]]:
+    """How each run stands that only the ledger knows: in words, and as data."""
+    if not servers.named:
+        return
     from evalq.workers.ledger.calls import subject
 
-    known = {info.run for _, info in rows}
-    with invocation.servers() as servers:
-        named = {*servers.runs.runs(), *map(subject, servers.sweeps.runs())} if servers.named else set()
-        for run in sorted(named - known):
-            if (told := _in_ledger(run, servers)) is not None:
-                click.echo(f"{run:<28} {told}")
+    for run in sorted({*servers.runs.runs(), *map(subject, servers.sweeps.runs())} - set(known)):
+        if (found := _in_ledger(run, servers)) is not None:
+            told, state, facts = found
+            yield told, {"run": run, "state": state, **facts}
 
 
 def _row(folder: RunFolder, info: RunInfo) -> str:
     records = info.progress.get("records", "")
+    if records == "" and info.state == "done":  # computed without a ledger, which would have counted them
+        with contextlib.suppress(EvalqError, OSError):
+            records = folder.report()["records"]["total"]
     row = f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
     return f"{row} {left_behind(folder, info)}".rstrip()
 
 
-def _in_ledger(run: str, servers: Servers) -> str | None:
-    """How a run stands whose folder is elsewhere; None for one that expired meanwhile."""
+def _in_ledger(run: str, servers: Servers) -> tuple[str, str, dict[str, Json]] | None:
+    """How a run stands whose folder is elsewhere, in words and as data; None for one that expired meanwhile."""
+    import msgspec
+
     with contextlib.suppress(Incomplete):
         look = servers.runs.look(run)
         progress = look.progress
         told = f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
-        return told + _silence(progress.state, look, servers)
+        told += _silence(progress.state, look, servers)
+        return told, progress.state, {"progress": msgspec.to_builtins(progress)}
     # Outputs are asked about when the calls for them are over: what goes is the last one that there is.
     for name in reversed([run, *servers.sweeps.further(run)]):
         calls, header = servers.sweeps.look(name), servers.sweeps.header(name)
@@ -63,7 +82,8 @@ def _in_ledger(run: str, servers: Servers) -> str | None:
     else:
         return None
     told = f"{calls.state:<12} in the ledger only, {calls.recorded}/{header.total} calls of {header.target}"
-    return told + _silence(calls.state, calls, servers)
+    told += _silence(calls.state, calls, servers)
+    return told, calls.state, {"calls": msgspec.to_builtins(calls), "target": header.target}
 
 
 def _silence(state: str, look: Look | SweepLook, servers: Servers) -> str:

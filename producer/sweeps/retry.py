@@ -47,8 +47,10 @@ def begin_retry(folder: RunFolder) -> None:
         folder.drop_working_files()
         folder.note(state="retrying")
         return
-    if not folder.report()["records"]["dead"]:
-        raise UsageError(f"{folder.path}: every record of this run has its answer; there is nothing to retry")
+    counts = folder.report()["records"]
+    if not counts["dead"]:
+        more = f": its {counts['errors']} error(s) are in what was read, and stay" if counts.get("errors") else ""
+        raise UsageError(f"{folder.path}: no call failed and no record is dead; there is nothing to retry{more}")
     records_of(folder)  # raises where they are elsewhere
     job = Job.load(folder)
     dead = info.retry or {

@@ -12,7 +12,9 @@ from evalq.evalcore.model.life import RunState, next_step
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.unserved import other_code
 from evalq.producer.servers import Servers
+from evalq.workers.servers.urls import server_options
 
 __all__ = ["POLL_SECONDS", "Unwatched", "attend_fleet", "ledger_state", "only_watching", "watch_driver"]
 
@@ -80,10 +82,9 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
     if not servers.named:
         raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
     from evalq.producer.driving.waiting import Patience
-    from evalq.workers.servers.urls import server_options
 
     _ = servers.client  # connects: a server that is not there from the start is not waited for
-    told, server, quiet = False, server_options(servers.settings), time.monotonic() + _QUIET_SECONDS
+    told, server, due = "", server_options(servers.settings), time.monotonic() + _QUIET_SECONDS
     watched, patience = (
         f"{run} {server}" if folder is None else folder.named(server),
         Patience(servers.settings, reporter),
@@ -99,9 +100,12 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
             if standing is None:
                 return
             seen(standing)
-            if not told and time.monotonic() > quiet and not patience(lambda: _anybody(servers)):
-                told = True
-                reporter.say(f"waiting: no worker is there for it (start one: evalq worker {server})")
+            if time.monotonic() > due:
+                due = time.monotonic() + _QUIET_SECONDS
+                why = patience(lambda: _unserved(run, servers))
+                if why not in ("", told):
+                    told = why
+                    reporter.say(f"waiting: {why}")
             time.sleep(POLL_SECONDS)
 
 
@@ -141,5 +145,25 @@ def _living(run: str, servers: Servers) -> bool:
     return header is not None and bool(servers.heartbeats.living(header.code_version))
 
 
-def _anybody(servers: Servers) -> bool:
-    return bool(servers.heartbeats.workers() or servers.heartbeats.callers())
+def _unserved(run: str, servers: Servers) -> str:
+    """Why nobody does anything for a run, and what to start; empty where somebody can."""
+    living, server = servers.heartbeats, server_options(servers.settings)
+    if not (living.workers() or living.callers()):
+        return f"no worker is there for it (start one: evalq worker {server})"
+    header, calls = servers.runs.header(run), servers.sweeps.header(run)
+    if header is not None:
+        workers, others, lacking = living.serving(header.code_version, header.evaluator)
+        if workers:
+            return ""
+        if others:
+            return other_code(header.code_version, others, header.evaluator if lacking else "")
+        return f"no worker is there for it (start one: evalq worker {server})"
+    look = servers.sweeps.look(run)
+    if (
+        calls is None
+        or look is None
+        or not look.left
+        or any(each.code == calls.code for each in living.callers().values())
+    ):
+        return ""
+    return f"no process of code {calls.code} calls (start one: evalq worker --calls N --targets FILE {server})"

@@ -13,8 +13,8 @@ TOP = Path(__file__).parent.parent.parent
 
 
 def test_what_packages_ask_of_one_another_with_extras_is_locked_with_them() -> None:
-    """pip takes ``coverage[toml]`` for a package apart from a locked ``coverage``: once there is a newer one, it is refused
-    for want of a hash, and nothing can be installed any more."""
+    """pip takes ``coverage[toml]`` for a package apart from a locked ``coverage``: once there is a newer one, it is
+    refused for want of a hash, and nothing can be installed any more."""
     lock = (TOP / "requirements.lock").read_text(encoding="utf-8")
     locked = {
         canonicalize_name(need.name): need.extras

@@ -267,7 +267,12 @@ def test_list_and_status_without_a_server(data: Path, tmp_path: Path) -> None:
     """Finished runs are listed from their folders; status is that of the latest."""
     evalq("planagent", data / "small.csv", "--inline", "--suite", "nightly", cwd=tmp_path)
     run = next((tmp_path / "evalq-runs").iterdir()).name
-    assert f"{run} " in evalq("list", cwd=tmp_path).stdout
+    (row,) = evalq("list", cwd=tmp_path).stdout.splitlines()
+    total = json.loads((tmp_path / "evalq-runs" / run / "report.json").read_text())["records"]["total"]
+    assert row.split() == [run, "done", "planagent", "nightly", str(total)]
+    (tmp_path / "empty").mkdir()
+    empty = evalq("list", cwd=tmp_path / "empty")
+    assert (empty.returncode, empty.stdout, empty.stderr) == (0, "", "there is no run in ./evalq-runs\n")
     assert json.loads(evalq("list", "--json", cwd=tmp_path).stdout)[0]["suite"] == "nightly"
     done = evalq("status", cwd=tmp_path)
     assert run in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import msgspec
@@ -17,11 +18,13 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of, decoded
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.drift import Drift
+from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import History, HistoryKey
 from evalq.workers.ledger.keys import HistoryKeys, RunKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise
 from evalq.workers.settings import Settings
+from tests.agents.server import write_golden
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
     PATIENCE,
@@ -166,13 +169,38 @@ def test_watching_leaves_a_detached_run_to_the_fleet(server: Server, data: Path,
     same_answer(calm("small.csv"), tmp_path / "run")
 
 
+def test_watching_says_that_the_only_workers_are_of_other_code(server: Server, data: Path, tmp_path: Path) -> None:
+    """As in the middle of an upgrade: somebody lives, and nobody takes it, so that silence would last for ever."""
+    run = _detach(server, data, tmp_path / "run")
+    Heartbeats(server.client).beat("old", {"code": "before", "host": "h", "concurrency": 1}, 600)
+    watch = start_evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data)
+    _, said = _after(watch, "waiting: 1 worker lives, of other code before; this run needs code", signal.SIGINT)
+    assert watch.returncode == 130, said
+    assert server.client.hget(RunKeys.of(run).meta, "state") == b"open"
+
+
+def test_watching_says_that_nobody_calls(server: Server, tmp_path: Path) -> None:
+    """A sweep whose fleet evaluates, and does not call under its code."""
+    write_golden(tmp_path / "golden.json", {"A": {}})
+    Heartbeats(server.client).beat("old", {"code": "before", "host": "h", "concurrency": 1}, 600)
+    asked = ("vs", "golden.json", "--target", "chat", "--broker", server.url, "--detach", "--out", "run")
+    assert evalq(*asked, cwd=tmp_path).returncode == 0
+    watch = start_evalq("watch", "run", "--broker", server.url, cwd=tmp_path)
+    _, said = _after(watch, " calls (start one: evalq worker --calls N --targets FILE --broker ", signal.SIGINT)
+    assert watch.returncode == 130, said
+
+
 def _after(process: subprocess.Popen[str], line: str, sent: int) -> tuple[str, str]:
-    """What a command says, that gets a signal when it has said ``line``."""
+    """What a command says, that gets a signal when it has said ``line``; one that never does is ended."""
     assert process.stderr is not None
-    said = ""
-    while line not in said:
-        said += process.stderr.readline()
-        assert process.poll() is None, said
+    said, ending = "", threading.Timer(PATIENCE, process.kill)
+    ending.start()
+    try:
+        while line not in said:
+            said += process.stderr.readline()
+            assert process.poll() is None, said
+    finally:
+        ending.cancel()
     process.send_signal(sent)
     out, rest = process.communicate(timeout=PATIENCE)
     return out, said + rest

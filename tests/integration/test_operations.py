@@ -371,6 +371,8 @@ def test_whoever_is_called_at_night_has_no_run_folder(server: Server, data: Path
     assert (seen["state"], seen["suite"]) == ("open", "night")
     assert seen["waiting"] == "no worker lives"
     assert "folder    elsewhere" in there("status", run, *place).stdout
+    (listed,) = json.loads(there("list", "--json", *place).stdout)
+    assert (listed["run"], listed["state"], listed["progress"]["committed"]) == (run, "open", 0)
     done = there("cancel", run, *place)
     assert (done.returncode, done.stderr) == (0, f"{run}: cancelled; its folder is elsewhere\n")
     _, said = producer.communicate(timeout=PATIENCE)

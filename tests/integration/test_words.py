@@ -27,6 +27,35 @@ def test_a_ledger_alone_is_refused(rows: Path) -> None:
     assert not (rows / "evalq-runs").exists()
 
 
+def test_a_misspelt_command_is_told_with_its_like(rows: Path) -> None:
+    """Evaluators' names, too; nothing is proposed where nothing is near."""
+    for word, near in (("planagnt", "; is it planagent?"), ("staus", "; is it status or pause?"), ("xyzzy", ".")):
+        done = evalq(word, "rows.csv", cwd=rows)
+        assert done.returncode == 2
+        assert done.stderr.endswith(f"Error: No such command '{word}'{near}\n"), done.stderr
+
+
+def test_a_bad_value_of_the_environment_names_its_variable(rows: Path) -> None:
+    """Who gave no such option looks there; one of the command line is the command line's."""
+    done = evalq("planagent", "rows.csv", cwd=rows, EVALQ_WORKERS="many")
+    assert (done.returncode, "--workers, by the variable EVALQ_WORKERS: 'many'" in done.stderr) == (2, True), (
+        done.stderr
+    )
+    done = evalq("planagent", "rows.csv", "--workers", "few", cwd=rows, EVALQ_WORKERS="many")
+    assert (done.returncode, "EVALQ_WORKERS" in done.stderr) == (2, False), done.stderr
+
+
+def test_errors_that_no_retry_mends_are_said_to_stay(tmp_path: Path) -> None:
+    """No call failed, so there is none to make again; and no record has its answer, which is not claimed."""
+    (tmp_path / "cases.yaml").write_text("cases: [{id: a, checks: [{rubric: is kind}]}]\n")
+    (tmp_path / "outputs.jsonl").write_text('{"case": "a", "output": "x"}\n')
+    done = evalq("checks", "cases.yaml", "--outputs", "outputs.jsonl", "--inline", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    done = evalq("retry", "run", "--errors", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith("there is nothing to retry: its 1 error(s) are in what was read, and stay\n")
+
+
 def test_parquet_without_pyarrow_is_refused_before_the_run(rows: Path) -> None:
     """Exit 2, what to install, and nothing computed."""
     (rows / "blind").mkdir()

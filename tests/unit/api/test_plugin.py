@@ -198,6 +198,18 @@ def test_cases_that_nobody_can_list_are_one_test(pytester: pytest.Pytester, monk
     ran.stdout.fnmatch_lines(["*::verification::cases FAILED*", "lost: 0 of 1 answers pass; every answer has to"])
 
 
+@pytest.mark.parametrize(("lost", "outcome"), [(True, "passed"), (None, "errors")])
+def test_a_run_without_measures_is_its_records(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lost: bool | None, outcome: str
+) -> None:
+    """An evaluator that compares nothing, as a plug-in's may be, has no cases; whether all was evaluated is a test."""
+    monkeypatch.setattr(type(registry.get("verification")), "measures", None)
+    ran = session_here(pytester, "--evalq", str(_suite(pytester, [*SURE, ("lost", lost)])), "-v")
+    ran.assert_outcomes(**{outcome: 1})
+    if outcome == "errors":
+        ran.stdout.fnmatch_lines(["*1 errors: *report.md says why*"])
+
+
 def test_processes_of_xdist_share_one_run(pytester: pytest.Pytester) -> None:
     """Two of them, one run folder, every test once."""
     suite = _suite(pytester, SURE, DEMAND)

@@ -64,6 +64,15 @@ def test_params_and_options_are_the_evaluators_own(rows: Path) -> None:
         evalq.evaluate("nothing", "results.csv")
 
 
+@pytest.mark.parametrize("given", [{"workers": 0}, {"workers": -1}, {"chunk_size": 0}, {"limit": 0}])
+def test_numbers_that_say_nothing_are_refused_by_name(rows: Path, given: dict[str, int]) -> None:
+    """As their options are: no workers are not as many as there are cores, and chunks of nothing are no empty file."""
+    ((name, value),) = given.items()
+    with pytest.raises(evalq.errors.UsageError, match=f"^{name}={value}: at least 1 "):
+        evalq.evaluate("planagent", "results.csv", **given)  # type: ignore[arg-type]  # one of several numbers
+    assert [path.name for path in rows.iterdir()] == ["results.csv"]
+
+
 def test_records_have_one_type_a_column(rows: Path) -> None:
     """Text, whole numbers, numbers and switches have their column types; lists and objects stay what they are."""
     frame = evalq.evaluate("planagent", "results.csv").records()

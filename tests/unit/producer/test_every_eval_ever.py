@@ -64,11 +64,11 @@ def test_a_run_is_written_in_the_shared_schema(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_rate_says_so(tmp_path: Path) -> None:
-    """Instead of a record without evaluations."""
+    """Instead of a record without evaluations; named as it was asked for, with where the run is."""
     assert names() == ["every-eval-ever.json"]
     evaluator = registry.get("planagent")
     job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))
     carry_out(job, Backend(Settings(), inline=True), QUIET)
-    with pytest.raises(UsageError, match="has no rate"):
+    with pytest.raises(UsageError, match=r"^-o .*ever\.json: planagent has no rate .*/run\)$"):
         write_output(tmp_path / "every-eval-ever.json", job.folder, evaluator, {})
     assert not (tmp_path / "every-eval-ever.json").exists()

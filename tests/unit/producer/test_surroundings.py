@@ -79,3 +79,17 @@ def test_an_interrupt_while_the_program_is_imported_ends_it_in_silence(ignored: 
         given[1] = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + given[1]
     ended = subprocess.run([sys.executable, *given], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (0 if ignored else -signal.SIGINT, b"")
+
+
+@pytest.mark.parametrize("lacking", ["click", "redis"])
+def test_a_package_that_is_missing_is_no_answer_of_a_policy(tmp_path: Path, lacking: str) -> None:
+    """Exit 3 and a sentence that names it, whether no command can begin without it or none can end; 1 is NO-GO."""
+    given = f"import sys; sys.modules['{lacking}'] = None\nfrom evalq.producer.entry import main\nsys.exit(main())"
+    asked = ["status", "--broker", "redis://127.0.0.1:1/0"]
+    ended = subprocess.run(
+        [sys.executable, "-c", given, *asked], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 3, ended.stderr
+    assert ended.stderr.startswith("evalq: the installation is not whole (")
+    assert lacking in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

@@ -29,10 +29,10 @@ _LEVEL = 0.95
 
 def write(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
     """The record of a finished run. Raises UsageError for one that has no rate."""
-    write_atomic(path, canonical_line(_record(folder, evaluator, cases_of(folder))))
+    write_atomic(path, canonical_line(_record(path, folder, evaluator, cases_of(folder))))
 
 
-def _record(folder: RunFolder, evaluator: Evaluator[Any, Any], run: RunCases) -> dict[str, Json]:
+def _record(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], run: RunCases) -> dict[str, Json]:
     info, report = folder.info(), folder.report()
     model = run.target or "recorded outputs"
     ended = str(int(datetime.fromisoformat(info.started).timestamp()))
@@ -40,7 +40,8 @@ def _record(folder: RunFolder, evaluator: Evaluator[Any, Any], run: RunCases) ->
     results = list(_results(name, evaluator, report, run))
     if not results:
         raise UsageError(
-            f"{folder.named()}: {evaluator.name} has no rate over its outputs, of which every record has one"
+            f"-o {path}: {evaluator.name} has no rate over its outputs, and such a file holds nothing else: write "
+            f"another format (the run is whole, in {folder.named()})"
         )
     return {
         "schema_version": SCHEMA_VERSION,
