@@ -29,6 +29,8 @@ RESTART_PAUSES = (0.5, 2.0, 5.0)
 STEADY_SECONDS = 60.0
 """One that ran for so long begins with the first pause again."""
 _LAST_LINES = 5
+_GUARD_SECONDS = 5.0
+"""A guard takes a few milliseconds; one that takes so long is stopped, or lost the half of it that reads the pipe."""
 # It says the exit code in a shell of its own: where nobody reads any more SIGPIPE ends that one, and there is still a
 # folder to remove. It waits for the pipe again before it goes, so that while the command may signal its group, the
 # group's number is nobody else's.
@@ -79,9 +81,11 @@ class Child:
         """End it, if it has not ended, with all that it started."""
         if self._guard.stdin is not None:
             self._guard.stdin.close()
-        self._guard.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._guard.wait(_GUARD_SECONDS)
         with contextlib.suppress(OSError):  # only where the guard could not
             os.killpg(self._guard.pid, signal.SIGKILL)
+        self._guard.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._listener.join(1.0)
 

@@ -91,6 +91,7 @@ class Beginning:
         self._held_bytes = _held(job, collector.next)
         self._fresh_bytes = 0
         self._paced: tuple[float, int] | None = None
+        self._heard = self._began
         self._importing: threading.Thread | None = None
         self._answers: dict[int, Partial] = {}
         self.planner = Planner(job)
@@ -156,8 +157,9 @@ class Beginning:
             raise ForkLost(answer[1:].decode(errors="replace"))
         self._answers[seq] = Partial(answer[1 : 1 + _DIGEST].decode(), answer[1 + _DIGEST :])
         self._fresh_bytes += _size(self._job.manifest.chunks[seq])
+        self._heard = time.monotonic()
         if self._paced is None:
-            self._paced = time.monotonic(), self._fresh_bytes
+            self._paced = self._heard, self._fresh_bytes
 
     def _collect(self) -> None:
         """All answers that come next."""
@@ -198,8 +200,9 @@ class Beginning:
         self._later.place()
 
     def _left(self) -> float:
-        """Seconds that the rest takes at the pace since the first answer; where there is no other, as many as have gone
-        by. Too little has come to tell: none.
+        """Seconds that the rest takes at the pace since the first answer, and no fewer than nothing has come for: a
+        process may have stopped. Where there is no other answer, as many as have gone by. Too little has come to tell:
+        none.
         """
         now = time.monotonic()
         if self._paced is None:
@@ -215,7 +218,7 @@ class Beginning:
         limit = self._job.header.limit
         if limit is not None and self.records:
             seconds = min(seconds, gone * (limit - self.records) / self.records)
-        return seconds
+        return max(seconds, now - self._heard)
 
 
 def _held(job: Job, chunks: int) -> int:

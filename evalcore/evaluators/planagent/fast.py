@@ -31,6 +31,7 @@ __all__ = ["add_rows", "evaluate_batch"]
 _FORCED = {1: EMPTY, 2: UNPARSABLE}
 _MAX_CHECKS = 60
 _MAX_BANDS = 64
+_MAX_WIDTH = 4096
 
 _SHORT = 400
 _FEW = 4
@@ -44,7 +45,8 @@ _Told = tuple[str, str, int, int, str, tuple[tuple[int, str], ...]]
 def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
     """Score every row of ``batch``; malformed rows are fatal faults."""
     native = compiled()
-    if native is not None and batch.columns and len(params.speed_bands) <= _MAX_BANDS:
+    fits = 0 < len(batch.columns) <= _MAX_WIDTH and len(params.speed_bands) <= _MAX_BANDS
+    if native is not None and fits:
         chunk = Chunk(batch, params)
         if add_rows(native, chunk, batch):
             return chunk.outcome()

@@ -202,6 +202,17 @@ def test_many_checks(count: int) -> None:
     same(one(expected=expected, raw=answer(items=[{"actionType": str(i)} for i in range(0, 59, 3)])))
 
 
+@pytest.mark.parametrize("width", [4095, 4096, 4097, 5000])
+def test_many_columns(width: int) -> None:
+    """More columns than compiled code has room for: Python reads them all."""
+    columns = (*COLUMNS, *(f"more {n}" for n in range(width - len(COLUMNS))))
+    lines = [row(query=query, expected=TWO_CHECKS) | dict.fromkeys(columns[len(COLUMNS) :], "x") for query in "ab"]
+    data = written(lines, columns=columns)
+    batch = Batch("plan.csv", 2, data, columns)
+    ours, reference = fast.evaluate_batch(batch, PARAMS), score_rows(batch, PARAMS)
+    assert encode(ours) == encode(reference)
+
+
 _ERRORS = ["", "x", "null", "  ", 'say "no", then \\ "seconds":null', "a\x00b", "a" * 700, "\u200b", "오류 12"]
 
 

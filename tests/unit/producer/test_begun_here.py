@@ -143,6 +143,25 @@ def test_how_long_the_rest_takes_is_told_by_the_pace_since_the_first_answer(monk
     collector.close()
 
 
+def test_a_job_of_which_nothing_comes_any_more_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little is left at the pace so far: the process that has the last chunk may have stopped for good."""
+    clock = [100.0]
+    monkeypatch.setattr("evalq.producer.runs.beginning.time.monotonic", lambda: clock[0])
+    begun = job("run", 2)
+    collector = Collector(begun)
+    driven = beginning.Beginning(begun, collector, Forks(), backend.Later(lambda: NOWHERE), QUIET)
+    begun.manifest.extend(list(driven.planner.chunks()))
+    for chunk in begun.manifest.chunks[:-1]:
+        clock[0] += 0.125
+        partial = inline.evaluate(begun, chunk, inline.read(begun, chunk))
+        driven._note(chunk.seq, b"+" + partial.digest.encode() + partial.data)
+        driven._collect()
+    assert driven._left() < 1.0
+    clock[0] += beginning.LONG_SECONDS
+    assert driven._left() == beginning.LONG_SECONDS
+    collector.close()
+
+
 @pytest.mark.usefixtures("no_server")
 def test_where_nothing_can_be_started_a_long_job_ends_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

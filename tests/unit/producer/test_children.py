@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.errors import ConfigError, WorkersLost
+from evalq.producer.local import children as module
 from evalq.producer.local.children import Children
 from tests.integration.harness import wait_until
 
@@ -51,6 +52,26 @@ def test_one_that_is_killed_is_told_and_started_again(tmp_path: Path) -> None:
     assert not _alive(first)
     wait_until(lambda: not _alive(second), "it is gone with the block")
     assert not (tmp_path / "own").exists()
+
+
+@pytest.mark.parametrize("strike", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("half", [0, 1], ids=["guard", "its reader"])
+def test_it_ends_with_the_block_whatever_became_of_its_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, half: int, strike: signal.Signals
+) -> None:
+    """Nobody waits for a guard that does nothing any more, and neither the process nor its folder stays."""
+    monkeypatch.setattr(module, "_GUARD_SECONDS", 0.1)
+    with _running(Children(lambda _: None, (600.0,)), "sleep 600 & wait", tmp_path) as number:
+        own = _pid(number)
+        guard = int(Path(f"/proc/{own}/stat").read_text().rpartition(")")[2].split()[1])
+        reader = next(pid for pid in _children(guard) if pid != own)
+        os.kill((guard, reader)[half], strike)
+    wait_until(lambda: not any(map(_alive, (own, guard, reader))), "all of it is gone with the block")
+    assert not (tmp_path / "own").exists()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_one_that_ends_again_and_again_is_given_up_with_its_last_words(
