@@ -247,12 +247,16 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def _stands_still(group: int) -> bool:
-    """Whether every thread of a process group is stopped or has ended (Linux)."""
+    """Whether every thread of a stopped process group is stopped or has ended (Linux)."""
     states = set()
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):  # it is no process, or none any more
             if os.getpgid(int(process.name)) == group:
                 states |= {_state(thread) for thread in (process / "task").iterdir()}
+    if "D" in states:
+        # A thread that starts a program stops only after its child has come as far as that, which is stopped before it.
+        os.killpg(group, signal.SIGCONT)
+        os.killpg(group, signal.SIGSTOP)
     return states <= {"T", "Z", "X"}
 
 
