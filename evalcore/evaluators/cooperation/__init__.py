@@ -1,4 +1,4 @@
-"""Cooperation metrics of simulation logs (seed 001): cooperation rate, contributions, recovery, Gini, entropy."""
+"""Cooperation metrics of simulation logs: cooperation rate, contributions, recovery, Gini, entropy."""
 
 from evalq.evalcore.evaluators.cooperation.api import CooperationEvaluator, EvaluationRules
 from evalq.evalcore.evaluators.cooperation.evaluator import Cooperation, evaluator

@@ -1,4 +1,4 @@
-"""Self check after the work (seed 002): four questions, danger signals, and the goal looked back from.
+"""Self check after the work: four questions, danger signals, and the goal looked back from.
 
 The names of the specification, in Python's spelling; `check` is synchronous, `acheck` its promise. Keys of evidence
 and results are the specification's camelCase, in JSON and as attributes.

@@ -1,4 +1,4 @@
-"""Verification compliance (seed 004): does an agent's output show that it verified what it did?"""
+"""Verification compliance: does an agent's output show that it verified what it did?"""
 
 from evalq.evalcore.evaluators.verification.evaluator import Verification, evaluator
 from evalq.evalcore.evaluators.verification.params import VerificationParams
