@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -91,6 +92,8 @@ class RunFolder:
 
     @classmethod
     def _aside(cls, path: Path, made: list[Path]) -> RunFolder:
+        if os.path.lexists(path) and not path.is_dir():  # a file, or a link that leads nowhere
+            raise NotADirectoryError(errno.ENOTDIR, "something that is no folder is in the way", str(path))
         clean_up(path.parent, path.name)
         while True:
             folder = cls(private_name(path))

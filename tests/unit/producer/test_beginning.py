@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import stat
 import sys
 import traceback
 from collections.abc import Callable
@@ -137,6 +138,26 @@ def test_a_link_that_leads_nowhere_is_refused(data: Path) -> None:
         with pytest.raises(UsageError, match="a link that leads nowhere is in the way; name another with --out"):
             _start(out)
     assert not (data / "nowhere").exists()
+
+
+@pytest.mark.parametrize("what", ["a file", "a pipe", "a link"])
+def test_what_is_no_folder_is_refused(data: Path, what: str) -> None:
+    """Where the run folder is to be: named at once, and left as it is."""
+    out = data / "runs"
+    if what == "a link":
+        out.symlink_to("nowhere")
+    else:
+        os.mknod(out, stat.S_IFREG if what == "a file" else stat.S_IFIFO)
+    before = os.lstat(out)
+
+    def start() -> None:
+        signal.alarm(10)  # it tried for ever
+        with pytest.raises(UsageError, match="something that is no folder is in the way; name another with --out"):
+            _start(out)
+
+    assert _in_child(start) == 0
+    assert os.lstat(out).st_ino == before.st_ino
+    assert {path.name for path in data.iterdir()} == {"outputs", "runs"}
 
 
 @pytest.mark.parametrize(
