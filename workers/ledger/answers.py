@@ -22,6 +22,7 @@ def answer_of(kind: Any, data: bytes) -> Any:
     """What a script said, as one of the literals of ``kind``. Raises ValueError for anything else."""
     text = data.decode("ascii", "replace")
     if text not in _answers(kind):
+        # An unknown answer is refused and not guessed at: it comes from scripts of another version.
         raise ValueError(f"the ledger answers {text!r}, which no script of this code does")
     return text
 

@@ -23,6 +23,7 @@ class BaselineStore:
 
     def keep(self, name: str, place: str, data: bytes) -> None:
         """Put ``data`` in the place of what was approved there before."""
+        # Both or none: an approved run whose name is not on the list could be read, but would never be listed.
         pipe = self._client.pipeline(transaction=True)
         pipe.sadd(SHARED.baselines, name)
         pipe.hset(SHARED.baseline + name, place, pack(data))
@@ -34,6 +35,8 @@ class BaselineStore:
         for at, data in self._client.hgetall(SHARED.baseline + name).items():
             place = at.decode(errors="replace")
             try:
+                # Bounded: whoever may write to the ledger could otherwise have a few bytes unpack to all of the memory
+                # here.
                 found[place] = unpack(data, self._most)
             except WireError as error:
                 raise WireError(

@@ -56,7 +56,10 @@ class CallLedger(Scripts):
             try:
                 header = msgspec.json.decode(data, type=SweepHeader)
             except msgspec.DecodeError:
+                # Skipped, not raised: one header that this code cannot read must not keep its calls from all other
+                # sweeps.
                 continue  # of another version: its own processes read it
+            # Answers of two versions of the code would mix in one report.
             if header.code == code_version():
                 headers.append(header)
         return headers
@@ -74,6 +77,7 @@ class CallLedger(Scripts):
     def means(self, target: str) -> dict[str, float]:
         """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
         names = [f"answered {target}", f"tokens {target} prompt", f"tokens {target} completion"]
+        # Prompt and completion can both be 0 with calls made: a target that tells no tokens has no mean.
         calls, prompt, completion = (int(value or 0) for value in self.client.hmget(SHARED.calls, names))
         if not calls or not prompt + completion:
             return {}
@@ -103,6 +107,7 @@ class CallLedger(Scripts):
         After one that names nothing see `fell`.
         """
         names = [-1] if mine is None else [len(mine), *mine, *told]
+        # The whole sum goes along with every sign of life, so a server that came back older has the right one at once.
         made = self._tally(run, holder).wire()
         state, generation, untold, *calls = self.step(
             "claim", run, run, holder, made, int(lease_seconds * 1000), most, *names
@@ -131,6 +136,7 @@ class CallLedger(Scripts):
     def commit(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
         """Keep what became of calls; returns how many were new."""
         tally = self._tally(run, holder)
+        # What is told again was added to the tally when it was recorded first.
         made = {
             result.output.call: _made(result.output, fatal=bool(result.fatal))
             for result in results
@@ -174,6 +180,7 @@ def subject(sweep: str) -> str:
 
 
 def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    # Out and in again: the first entry is then the one that was used longest ago, and goes when there are too many.
     kept.pop(key, None)
     kept[key] = value
     if len(kept) > _KEPT:

@@ -10,6 +10,7 @@ __all__ = ["server_micros", "server_seconds"]
 def server_micros(client: Any) -> int:
     """Microseconds since 1970 by the server's clock. Raises redis.RedisError."""
     seconds, micros = client.time()
+    # Whole numbers: scripts compare times for equality and order, which sums of floats would blur.
     return int(seconds) * 1_000_000 + int(micros)
 
 

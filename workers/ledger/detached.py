@@ -56,6 +56,7 @@ class Reports:
         """Count a try at finalising; returns which one it is."""
         meta = RunKeys.of(run).meta
         pipe = self._client.pipeline(transaction=True)
+        # Counted before the work begins: a report that kills its process would otherwise be begun without end.
         pipe.hincrby(meta, "finals", 1)
         pipe.pexpire(meta, self._settings.keep_ms)
         return int(pipe.execute()[0])
@@ -101,6 +102,7 @@ class Reports:
         """Keep for a run's report, once as that, what others need to compare the run with one of theirs."""
         final = RunKeys.of(run).final
         pipe = self._client.pipeline(transaction=True)
+        # The first stays, as the report does, so that both are of one making.
         pipe.hsetnx(final, "cases", pack(cases))
         pipe.pexpire(final, self._settings.keep_ms)
         pipe.execute()

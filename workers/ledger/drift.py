@@ -29,6 +29,7 @@ __all__ = ["CHAINS", "Drift", "read_states"]
 
 CHAINS = 20
 """Chains of a history; beyond that the one that was counted longest ago goes: its specification is no longer run."""
+# A try fails only because another run of the suite was counted meanwhile, so the suite moves on with each.
 _TRIES = 1000
 
 
@@ -81,8 +82,11 @@ class Drift:
             if after is None:
                 return None
             state = state_of(after, run.version)
+            # It is counted already: writing would move its suite to the front for nothing.
             if after is before:
                 return state
+            # By SHA-1, as it is the digest that scripts can make themselves; it tells whether the chain was changed, no
+            # more.
             read = "" if stored is None else hashlib.sha1(stored, usedforsecurity=False).hexdigest()
             texts = (pack(msgspec.json.encode(after)), msgspec.json.encode(state))
             done = script(keys, (place.member, chain, read, *texts, CHAINS))
@@ -100,6 +104,7 @@ class Drift:
             if record.schema != SCHEMA:
                 raise WireError(f"its chain has the form {record.schema!r}, and this evalq reads {SCHEMA}")
         except (msgspec.DecodeError, UnicodeDecodeError, WireError) as error:
+            # Approving is how a damaged chain is mended, so the damage must not prevent it.
             if anew:
                 return None
             raise WireError(f"its chain cannot be read, and approving a baseline begins it anew: {error}") from error

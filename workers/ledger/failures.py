@@ -82,6 +82,7 @@ class Failures:
 
     def unreported(self, run: str, worker: str, host: str, reason: str) -> None:
         """Count that a worker could not make a run's report."""
+        # The reason is cut here, not by the script: nothing long goes to a server that may be full.
         self._ledger.step("unreported", run, worker, host, reason[:REASON_CHARACTERS], _MOST)
 
     def told(self, run: str) -> FailureCounts:
@@ -93,6 +94,7 @@ class Failures:
         unread, barren = set(), (0, 0)
         for field, value in client.hgetall(keys.failures).items():
             what, _, rest = field.decode(errors="replace").partition(" ")
+            # By what the fields begin with: one list has one bound, whatever a fleet fails at.
             if what == "unread":
                 unread.add(rest)
             elif what == "barren":

@@ -142,6 +142,7 @@ class Heartbeats:
     def lacking(self, evaluator: str) -> bool:
         """Whether workers live, and none of them has an evaluator of that name."""
         told = [evaluators_of(facts) for facts in self.workers().values()]
+        # A worker that tells no evaluators may have any of them: only where all tell theirs is one known to be lacking.
         return bool(told) and all(found and evaluator not in found for found in told)
 
     def living(self, code: str) -> dict[str, dict[str, str]]:
@@ -168,6 +169,7 @@ class Heartbeats:
 def _facts(data: bytes) -> CallerFacts | None:
     try:
         return msgspec.json.decode(data, type=CallerFacts)
+    # Others are still wanted: one bad entry, or one of another version, must not hide a whole fleet.
     except msgspec.DecodeError:  # not an entry that evalq wrote
         return None
 

@@ -61,6 +61,8 @@ def entry_of(
 ) -> Entry:
     """The entry of a run whose report this is."""
     found = [(sample.metric, sample.labels, sample.value) for sample in samples(evaluator.views.metrics, report)]
+    # By the digest of the report: two who finish one run record it once, and a retry with other answers takes its
+    # place.
     return Entry(run, place, dict(report["records"]), found, seconds, tags, digest(canonical_json(report)))
 
 
@@ -78,6 +80,7 @@ class History:
         """
         member = entry.place.member
         wanted = set(recent)
+        # Values that a dashboard shows of many runs are kept short, since each scrape reads them in one script.
         kept = [sample for sample in entry.samples if sample[0] in wanted]
         limits = (self._settings.history_runs, self._settings.histories)
         text = msgspec.json.encode(entry)

@@ -47,6 +47,7 @@ class LookStore:
 
     def settle(self, baseline: str, candidate: str, stopped: str) -> str:
         """Why ``candidate`` is stopped: ``stopped``, unless it was before or is not ("")."""
+        # A reason may quote a name that is no UTF-8: its bytes come back as they were.
         given = stopped.encode("utf-8", "surrogateescape")
         return str(self._step("settle", baseline, candidate, given).decode("utf-8", "surrogateescape"))
 

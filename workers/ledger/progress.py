@@ -72,7 +72,9 @@ class Look(msgspec.Struct, frozen=True):
 
 def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:
     """Whether a run that was left to the workers is complete and has no report yet."""
+    # Tries are bounded: a report that takes workers down must not take down one after the other.
     left = facts[b"detached"] == b"1" and facts[b"reported"] != b"1" and int(facts.get(b"finals", b"0")) < REPORT_TRIES
+    # A run with every chunk may still be "open": nobody has closed it since its last commit.
     return left and progress.complete and progress.state in ("open", "done")
 
 

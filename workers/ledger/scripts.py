@@ -61,6 +61,7 @@ def script_text(family: Family, name: str, clock: str = "") -> str:
     parts += [_file(family.folder, "prelude"), f"local function body()\n{body}end"]
     text = "\n".join([*parts, _file("common", "expire") if family.expire else "return (body())"])
     given = {key: f"KEYS[{number}]" for number, key in enumerate(family.keys._fields if family.keys else (), 1)}
+    # In comments of a script, too: a name there has to be that of a key.
     text = re.sub(r"\bkeys\.(\w+)", lambda found: given[found[1]], text)
     return re.sub(r"\bshared\.(\w+)", lambda found: f"'{SHARED._asdict()[found[1]]}'", text)
 
@@ -96,6 +97,7 @@ class Scripts:
             # A script's error is a single line, so the driver's token travels in it: "DRIVEN <token>".
             what, _, by = str(error).partition(" ")
             if what == "DRIVEN":
+                # A driver's token is gone once its run is closed and let go: then nobody is there to be named.
                 raise Driven(run, by or "one that has ended since") from None
             if what == "FINISHED":
                 raise Finished(run) from None
@@ -103,6 +105,7 @@ class Scripts:
 
     def in_steps(self, script: str, run: str, items: Iterable[Sequence[Any]]) -> list[Any]:
         """One step for each `STEP` items; returns what each answered."""
+        # Slices are no transaction: each script that is called so may be repeated from the first slice on.
         answers, rest = [], iter(items)
         while some := list(islice(rest, STEP)):
             answers.append(self.step(script, run, *(value for item in some for value in item)))

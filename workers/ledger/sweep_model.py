@@ -108,6 +108,8 @@ class SweepLook(msgspec.Struct, frozen=True):
             state=facts["state"],
             reason=facts.get("reason", ""),
             started=started,
+            # Outputs without a payment here (from a cache or another run) are recorded as well: `free` takes them out
+            # again.
             repaid=max(0, paid - recorded + int(facts.get("free", 0))),
             spent=float(spent),
             waiting=waiting,
@@ -170,6 +172,7 @@ class Result(msgspec.Struct, frozen=True):
             output.call,
             self.kind,
             self.fatal,
+            # All digits of the float, so that the sum in the ledger is that of the process.
             repr(output.cost),
             sum(attempt.prompt_tokens or 0 for attempt in output.attempts),
             sum(attempt.completion_tokens or 0 for attempt in output.attempts),

@@ -54,6 +54,7 @@ class SweepLedger(CallLedger):
         """
         known = known or Known()
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
+        # Sorted, since the script compares headers byte for byte.
         facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
         driver = (before, int(self.settings.driver_seconds * 1000), how, place)
         pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self.settings.look_seconds))
@@ -131,6 +132,7 @@ class SweepLedger(CallLedger):
         found: set[int] = set()
         for start in range(0, len(calls), STEP):
             some = calls[start : start + STEP]
+            # In slices and in no transaction: a long answer would keep the server from everybody else.
             pipe = self.client.pipeline(transaction=False)
             for call in some:
                 pipe.sismember(SweepKeys.of(run).recorded, call)

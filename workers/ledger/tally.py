@@ -32,6 +32,7 @@ class Tally:
     """
 
     def __init__(self) -> None:
+        # A name of its own: the numbers of a new sum begin at 1, and would be older than those of the sum before.
         self._name = secrets.token_hex(6)
         self._number = self._attempts = self._outputs = 0
         self._spending = Spending()
@@ -41,6 +42,7 @@ class Tally:
     def count(self, made: Mapping[int, Made]) -> None:
         """Add what came of calls; what was counted and may not have been `told` since counts once."""
         with self._lock:
+            # A commit that is tried again after a lost answer brings the same calls: they are in the sum already.
             for call in made.keys() - self._telling:
                 self._attempts += made[call].attempts
                 self._outputs += made[call].outputs
@@ -56,5 +58,6 @@ class Tally:
     def wire(self) -> str:
         """Its name and the sums; empty before anything was made."""
         with self._lock:
+            # All digits (!r): the script takes differences of such sums, and what is rounded away would add up.
             sums = f"{self._attempts} {self._outputs} {self._spending.total!r}"
             return f"{self._name} {self._number} {sums}" if self._number else ""

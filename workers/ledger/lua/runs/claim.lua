@@ -25,6 +25,7 @@ local lease = lease_of(seq)
 if lease then
   local mine = lease.worker == worker and lease.pid == dead_pid
   if lease.live and not mine then return {'held', lease.worker, lease.pid} end
+  -- A process that was silent for too long and claims again is not dead.
   if lease.pid ~= pid or lease.worker ~= worker then count_death(seq, lease) end
 end
 set_lease(seq, lease_ms, pid, worker)

@@ -11,6 +11,7 @@ if epoch ~= sent_epoch then
   redis.call('HINCRBY', keys.meta, 'stale', 1)
   return 'stale'
 end
+-- No lease is asked for: whoever computed the chunk, the first answer counts.
 local code = redis.call('HGET', keys.meta, 'code')
 if code and code ~= sent_code then return 'other' end
 local stored = redis.call('HGET', keys.digests, seq)
@@ -21,6 +22,7 @@ if stored and (stored == digest or dead > 0 or note('dead', seq) > 0) then
 end
 local open = redis.call('HGET', keys.meta, 'state') == 'open'
 if stored then
+  -- Also of a run that is over: that its answers differ has to be known, whatever was reported.
   redis.call('HSET', keys.aside, seq .. ' ' .. digest, part)
   redis.call('HINCRBY', keys.meta, 'divergent', 1)
   count('divergent', 1)
@@ -30,6 +32,7 @@ if stored then
   return 'divergent'
 end
 if not open then return 'closed' end
+-- Before the digest is there: whether that key was lost shows only as long as it is empty.
 count_records(records)
 redis.call('HSET', keys.digests, seq, digest)
 redis.call('HSET', keys.parts, seq, part)

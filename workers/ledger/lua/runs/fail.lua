@@ -38,6 +38,7 @@ tell_failure(worker, host, kind, reason, most)
 if not unread then
   redis.call('HDEL', keys.notes, 'tries ' .. seq)
   local wait = tries > 4 and 1000 * math.min(2 ^ (tries - 5), 32) or 0
+  -- Less the grace, for it is no lost message: after its pause the chunk is suspect at once.
   redis.call('ZADD', keys.flight, now + wait - grace_ms, seq)
 end
 return 1, true

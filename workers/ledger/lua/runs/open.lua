@@ -49,6 +49,7 @@ if wanted > epoch then
   epoch = wanted
   redis.call('HSET', meta, 'epoch', epoch, 'cursor', 0)
   redis.call('HDEL', meta, 'detached', 'failures', 'unserved')
+  -- Messages and leases of former epochs are void from now on: every chunk without an answer is published again.
   redis.call('DEL', keys.flight, keys.leases, keys.notes, keys.refused, keys.sent, keys.failures)
   local state = redis.call('HGET', meta, 'state')
   if state ~= 'done' and state ~= 'cancelled' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end

@@ -9,6 +9,7 @@ for i = 3, #ARGV, 3 do
     count_records(-ARGV[i + 1])
     redis.call('HDEL', keys.digests, ARGV[i])
     redis.call('HDEL', keys.parts, ARGV[i])
+    -- Totals only go up: what was counted of the chunk stays, and its next answer adds what is beyond that.
     redis.call('HSET', keys.aside, 'counted ' .. ARGV[i], ARGV[i + 1] - ARGV[i + 2])
   end
 end

@@ -7,6 +7,7 @@ if other then return other, true end
 local added = 0
 for i = 3, #ARGV, 3 do
   if redis.call('HEXISTS', keys.digests, ARGV[i]) == 0 then
+    -- Before the digest is there, as in a commit.
     count_records(ARGV[i + 2])
     redis.call('HSET', keys.digests, ARGV[i], ARGV[i + 1])
     redis.call('ZREM', keys.flight, ARGV[i])

@@ -58,6 +58,7 @@ local cases, total = number('cases'), number('total')
 local alone = number('unattended_ms') > 0 and now - heard('attended') > number('unattended_ms')
 if state ~= 'open' or alone or redis.call('HLEN', keys.prompts) < cases or unsettled() then return answer, idle() end
 local most = math.min(most_calls, room())
+-- Three entries of the answer are no calls.
 while #answer <= most + 2 do
   local call = next_call(cases, total)
   if not call then break end

@@ -7,6 +7,7 @@ for i = 4, #ARGV do
   if ARGV[3] == 'halt' then
     redis.call('SADD', keys.halted, ARGV[i])
   elseif redis.call('SREM', keys.halted, ARGV[i]) == 1 then
+    -- The cursor has passed calls of this case while it was halted.
     redis.call('HSET', keys.meta, 'cursor', 0)
   end
 end
