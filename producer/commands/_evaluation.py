@@ -53,13 +53,14 @@ def extra_command(extra: Command) -> click.Command:
 
 def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: Invocation) -> None:
     from evalq.producer.attending.finish import errors_told
-    from evalq.producer.outputs import check_output
+    from evalq.producer.outputs import check_output, read_files
 
-    for path in invocation.output.outputs:
-        check_output(path)
     reporter = invocation.output.reporter(evaluator.records.unit)
-    own = invocation.own
+    own, where = invocation.own, invocation.where
     request = Request(list(inputs), options.params_from(invocation.start.params, evaluator.command.options, own), own)
+    reads = read_files(evaluator, request, invocation.start.params, where.targets, where.settings)
+    for path in invocation.output.outputs:
+        check_output(path, reads)
     with errors_told(reporter):
         if invocation.following.follow:
             from evalq.producer.attending.follow import follow_log

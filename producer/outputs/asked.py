@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import glob
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import formats
 from evalq.producer.outputs.formats import named
 
-__all__ = ["check_output", "endings", "names", "write_output"]
+__all__ = ["check_output", "endings", "names", "read_files", "write_output"]
 
 
 def endings() -> list[str]:
@@ -28,16 +29,33 @@ def names() -> list[str]:
     return sorted(f"{found.stem.replace('_', '-')}.json" for found in Path(named.__path__[0]).glob("[!_]*.py"))
 
 
-def check_output(path: Path) -> None:
-    """Raise UsageError for what cannot be written (a suffix, or for want of a package), before anything is computed."""
+def check_output(path: Path, reads: Iterable[str] = ()) -> None:
+    """Raise UsageError for what cannot be written (a suffix, or for want of a package), before anything is computed.
+
+    Nor over one of the files that the run ``reads``: recorded answers may have been paid for.
+    """
     if path.suffix not in endings():
         known = ", ".join(endings())
         raise UsageError(
             f"-o {path}: unknown suffix {path.suffix!r}; there are {known}, and the name {', '.join(names())}"
         )
+    if path.exists() and any(_is_same(path, given) for given in reads):
+        raise UsageError(f"-o {path}: the run reads this file: name another")
     check = getattr(_format(path), "check", None)
     if check is not None:
         check(path)
+
+
+def read_files(evaluator: Evaluator[Any, Any], request: Request, *others: str | Path | None) -> list[str]:
+    """The paths and patterns of what a run reads by ``request``, and ``others`` where there are any."""
+    named = [request.options.get(option.name) for option in evaluator.command.options if option.kind == "path"]
+    listed = [each for value in named for each in (value if isinstance(value, (list, tuple)) else [value])]
+    return [str(each) for each in (*request.inputs, *listed, *others) if each]
+
+
+def _is_same(path: Path, given: str) -> bool:
+    found = [given] if Path(given).exists() else glob.glob(given, recursive=True)
+    return any(Path(each).exists() and path.samefile(each) for each in found)
 
 
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:

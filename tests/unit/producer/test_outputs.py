@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import UsageError
+from evalq.producer.cli import cli
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.outputs import check_output, formats, render, write_output
+from evalq.producer.outputs import check_output, formats, read_files, render, write_output
 from evalq.producer.outputs.asked import endings
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out
@@ -49,3 +52,28 @@ def test_each_format_writes_a_finished_run(tmp_path: Path) -> None:
     assert written[".jsonl"] == job.folder.records.read_bytes()
     for ending, fmt in ((".json", "json"), (".yaml", "yaml"), (".md", "markdown")):
         assert written[ending].decode() == render(fmt, evaluator, report, {})
+
+
+def test_no_file_that_the_run_reads_is_written_over(tmp_path: Path) -> None:
+    """Recorded answers may have been paid for: neither inputs, nor files of options, by any name or pattern."""
+    (tmp_path / "outputs.jsonl").write_text("{}\n")
+    (tmp_path / "cases.json").write_text("{}")
+    given = Request([str(tmp_path / "*.json")], {}, {"outputs": (str(tmp_path / "outputs.jsonl"),), "labels": None})
+    reads = read_files(registry.get("checks"), given, None)
+    for name in ("outputs.jsonl", "./cases.json"):
+        with pytest.raises(UsageError, match="the run reads this file"):
+            check_output(tmp_path / name, reads)
+    check_output(tmp_path / "rows.jsonl", reads)
+
+
+def test_a_command_does_not_write_over_what_it_reads(tmp_path: Path) -> None:
+    """It ends before anything is computed, and the file is as it was."""
+    cases, outputs = tmp_path / "cases.json", tmp_path / "outputs.jsonl"
+    cases.write_text('[{"id": "a", "expected": "x"}]')
+    outputs.write_text('{"case": "a", "output": "x"}\n')
+    asked = ["checks", str(cases), "--outputs", str(outputs), "--inline", "--out", str(tmp_path / "run")]
+    for path in (cases, outputs):
+        before = path.read_bytes()
+        ended = CliRunner().invoke(cli, [*asked, "-o", str(path)])
+        assert isinstance(ended.exception, UsageError)
+        assert (path.read_bytes(), (tmp_path / "run").exists()) == (before, False)
