@@ -36,6 +36,7 @@ class Interrupts:
             return
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         for number in _SIGNALS:
+            # SIG_DFL and SIG_IGN are no functions: what the process did not handle before is not handled here either.
             if callable(before[number]):
                 signal.signal(number, self._note)
         try:

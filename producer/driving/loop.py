@@ -58,11 +58,13 @@ def drive(driver: Driver, patiently: Patience, look_seconds: float, watch: Watch
     def as_driver(step: Callable[[], bool]) -> bool:
         return patiently(lambda: _taken(driver, step))
 
+    # So the first look follows the first step.
     looked = 0.0
     patiently(driver.establish)
     while not driver.finished:
         if not as_driver(driver.step):
             time.sleep(driver.idle_seconds)
+        # Also while every step finds work: only a look sees lost messages, and that somebody paused or cancelled it.
         if time.monotonic() - looked >= look_seconds:
             as_driver(driver.look)
             watch(driver.standing)
@@ -75,5 +77,6 @@ def _taken(driver: Driver, step: Callable[[], bool]) -> bool:
     try:
         return step()
     except Driven as driven:
+        # Once only: a step that is refused again right after that is refused for somebody else's sake.
         driver.establish_again(driven)
         return step()

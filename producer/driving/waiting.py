@@ -71,6 +71,7 @@ class Patience:
                 self.waits += 1
                 self._suffer(error)
             else:
+                # A step that went on in part only has not ended the trouble.
                 if not self._held:
                     self.over()
                 return done
@@ -102,6 +103,8 @@ class Patience:
     def once(self, step: Callable[[], object]) -> bool:
         """Take a last step if its server answers at once; whether it was taken. Raises nothing of a server's."""
         try:
+            # Asked first, with its short time-out: the step alone could keep a command that ends waiting for a dead
+            # server.
             if self._probed() is not None:
                 return False
             step()

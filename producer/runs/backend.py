@@ -26,6 +26,7 @@ __all__ = ["Backend", "resumable", "shared_place"]
 
 CALLS_HERE = 50
 """Live calls in flight of a command that calls by itself, unless it is told how many or a target takes more at once."""
+# The bound of the setting `calls`, which `model_copy` does not check.
 CALLS_MOST = 10_000
 
 
@@ -142,12 +143,14 @@ def _started(
     children = place.children or Children(reporter.restarted)
     if not settings.broker:
         url = stack.enter_context(embedded_server(children))
+        # The ledger goes with the broker: the embedded server is both.
         settings = settings.model_copy(update={"broker": url, "ledger": ""})
         count = count or os.cpu_count() or 1
     if count or here:
         stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
         place = msgspec.structs.replace(place, children=children, served=bool(count))
     return Backend(
+        # They are made already: a job that opens this place once more must not start a second process that calls.
         settings.model_copy(update={"calls": 0}),
         children=place.children,
         served=place.served,

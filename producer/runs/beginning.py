@@ -55,6 +55,7 @@ def forks_for(job: Job, settings: Settings) -> Iterator[Forks]:
     """Processes that compute chunks of ``job``, a core each, but no more than it can have chunks, within the limits
     that a worker's processes have."""
     limits = Limits.of(settings)
+    # A size given in records says nothing of bytes before they are read; a chunk has one at least.
     chunks = 1 + job.total_bytes // BLOCK_BYTES if job.header.chunk_size is None else job.total_bytes
 
     def begin() -> None:
@@ -114,6 +115,7 @@ class Beginning:
         except ForkLost as lost:
             self._leave(str(lost))
             return False
+        # Last: a plan that has its end is never read on.
         if self._job.manifest.seal is None:
             assert self.planner.seal is not None  # the planner sets it when its chunks are exhausted
             self._job.manifest.close(self.planner.seal)
@@ -125,6 +127,7 @@ class Beginning:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return
+            # Those that an earlier process planned are in the manifest already.
             if chunk.seq == len(self._job.manifest.chunks):
                 self._job.manifest.extend([chunk])
             kept = self._collector.kept(chunk.seq)
@@ -175,6 +178,7 @@ class Beginning:
             return False
         if self._later.started is None:
             self._start(self._later)
+        # Not while it imports: until then no driver could take over from these processes.
         elif self._importing is None or not self._importing.is_alive():
             self._later.started.check()
             return workers_wait(self._later.started.settings.broker)
@@ -217,6 +221,7 @@ class Beginning:
         seconds = gone * left / fresh
         limit = self._job.header.limit
         if limit is not None and self.records:
+            # With a limit only some of the bytes are ever read, so what is left of them would say too much.
             seconds = min(seconds, gone * (limit - self.records) / self.records)
         return max(seconds, now - self._heard)
 

@@ -81,6 +81,7 @@ class Collector:
             report, lines = self._fold.finish(summaries, self._reopen, Path(scratch))
         self._write(lines)
         self._records.close()
+        # Renamed only when it is whole: whoever reads the folder never sees a part.
         Path(self._records.name).replace(job.folder.records)
         self._journal.close()
         # By way of its canonical form, so that a report just made and one read from its file are shown alike.

@@ -120,6 +120,7 @@ class RunDriver:
             look = self._reconciler.tend(self.registration.header)
         except Incomplete:
             return self.establish()  # the server lost the run; the folder has all that was collected
+        # Before the state is believed: an older server may tell of a pause that is over.
         if self.registration.lost(look):
             return self.establish()
         _refuse_ended(self._job.run, look.progress)
@@ -131,6 +132,7 @@ class RunDriver:
 
     def conclude(self) -> bool:
         """Let the last answers leave the ledger, and close the run there."""
+        # Answers that are too few for `take` to sync would stay in the ledger as long as nothing more comes.
         self._intake.settle()
         self._standing.concluded(self.registration.conclude())
         return True
@@ -138,6 +140,7 @@ class RunDriver:
 
 def _refuse_ended(run: str, progress: Progress) -> None:
     """Raise what ended the run elsewhere than here, where that is so."""
+    # First, whatever the state: that two answers differ is also noted of a run that was over.
     if progress.divergent:
         raise Divergent(f"run {run} {progress.reason}; both answers are kept in the ledger")
     if progress.state == "failed":

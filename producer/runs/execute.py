@@ -101,6 +101,7 @@ def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend)
         _leave(job, collector, "cancelled")
         raise Cancelled(f"{error}; what was computed is in {job.folder.path}") from None
     except Driven:
+        # Somebody else drives it: how it stands is that one's to say.
         _leave(job, collector, job.folder.info().state)
         raise
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
@@ -184,7 +185,9 @@ def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter)
 
             beginning = Beginning(job, collector, forks, shared.later, reporter)
             if not beginning.drive(shown):
+                # Their cores are the workers' from here on.
                 forks.end()
+                # The driver counts from nothing again.
                 shown.before = shown.last
                 _drive(job, collector, shared.later.place(), reporter, shown, beginning.planner)
     return shown.last

@@ -54,6 +54,7 @@ class HandOver:
             # To its end: workers publish what is planned, and plan nothing.
             while not plan.sealed:
                 self._patiently(lambda: plan.extend(ahead=_ALL))
+            # Before the input is judged: only a worker that takes a chunk shows whether it can read it.
             self._patiently(self._publisher.publish)
             self._patiently(self._leave_input)
 
@@ -83,6 +84,7 @@ class HandOver:
             size += len(blobs[chunk.seq])
             if size > most:
                 reason = f"no worker can read the input, and it packs to more than {most >> 20} MB (blob_bytes)"
+                # Its first window is published: workers must not go on with a run that was refused.
                 self._ledger.close(self._job.run, "cancelled", reason)
                 self._job.folder.note(state="cancelled")
                 raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")

@@ -22,6 +22,7 @@ def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
     """
     interrupts = Interrupts()
     try:
+        # Counted around the folder: a second interrupt must not break off letting go of it.
         with interrupts.counted(), folder.driving() as mine:
             if not mine:
                 raise Driven(str(folder.path), folder.driver() or "another process")

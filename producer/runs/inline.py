@@ -24,6 +24,7 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
     planner, total, done, records = Planner(job), job.total_bytes, 0, 0
     planned = job.manifest.chunks[collector.next :]
     for chunk in chain(planned, planner.chunks()):
+        # Those that an earlier process planned are in the manifest already.
         if chunk.seq == len(job.manifest.chunks):
             job.manifest.extend([chunk])
         collector.add(chunk, collector.kept(chunk.seq) or evaluate(job, chunk, read(job, chunk)))
@@ -37,6 +38,7 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
 def read(job: Job, chunk: Chunk) -> bytes:
     """The chunk's bytes as this producer reads them. Raises InputChanged."""
     data = read_source(job.sources[chunk.input], chunk.span)
+    # Compared also here, where the file was just read: it may have changed since it was planned.
     if chunk_digest(data, job.key) != chunk.digest:
         where = place(job.sources[chunk.input].name, chunk.first_line, chunk.members, chunk.first_line)
         reason = "not the bytes that were planned"

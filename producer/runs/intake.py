@@ -12,6 +12,7 @@ from evalq.workers.ledger.runs import RunLedger
 
 __all__ = ["Intake"]
 
+# A single answer may have many megabytes.
 FETCH_STEP = 8
 SYNC_STEP = 16
 
@@ -53,7 +54,9 @@ class Intake:
         done = range(self._settled, self._collector.next)
         if len(done) >= least:
             self._collector.sync()
+            # Only after the sync: until then a crash of this machine would take the only copy along.
             self._ledger.trim(self._job.run, done)
+            # Last: where the server went away, the step is taken again, and trims the same ones.
             self._settled = self._collector.next
 
     def _add(self, chunk: Chunk, partial: Partial) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Planner", "ToldPlan"]
 
+# Few, since nothing is collected while a step plans.
 PLAN_STEP = 4
 _LONGER = "it has more records than were planned"
 
@@ -51,6 +52,8 @@ class Planner:
             with open_source(job.sources[index]) as stream, _telling_change(stream):
                 cutter = self._cutter(index, stream, left)
                 if group is not None and group[0] == index:
+                    # Read again and compared, not skipped: the chunks behind belong to those very bytes, and the seal
+                    # has the digest of all.
                     seq += cutter.resume_after(chunk.span for chunk in group[1])
                     group = next(earlier, None)
                 for span in cutter.spans():
@@ -115,6 +118,7 @@ class ToldPlan:
             self._told, self.sealed = 0, False
         manifest = self._job.manifest
         fresh = manifest.chunks[self._told :]
+        # Not all that was sent: the ledger says how much it has, which is less where it lost some.
         self._told = max(0, self._ledger.append(self._job.run, fresh, self._told, manifest.seal))
         self.sealed = manifest.seal is not None and self._told == manifest.seal.chunks
         return self._told == len(manifest.chunks)

@@ -72,6 +72,7 @@ def prune_named(
     """Remove these runs, however old; yields a line a run. Raises UsageError for one that could go on."""
     infos = [folder.info() for folder in folders]
     for folder, info in zip(folders, infos, strict=True):
+        # All are asked before the first one is removed.
         if info.state not in ENDED:
             raise UsageError(
                 f"{folder.path}: this run is {info.state}; end it first: evalq cancel {folder.named(info.server)}"
@@ -94,10 +95,12 @@ def _forget_calls(run: str, calls: SweepLedger) -> None:
 def _removed(folder: RunFolder, warn: Callable[[str], None]) -> bool:
     """Remove a run's folder, for all at once; False, and a warning, where that cannot be."""
     with folder.driving() as mine:
+        # Asked again under the lock: it may have been taken up since it was listed.
         if not mine or folder.info().state not in ENDED:
             warn(f"warning: {folder.path} is passed over: a process drives it")
             return False
         try:
+            # Renamed first: nobody sees half a folder, and what a killed process leaves is found by such a name.
             gone = private_name(folder.path)
             folder.path.rename(gone)
             shutil.rmtree(gone)

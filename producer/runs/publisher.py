@@ -62,6 +62,7 @@ class InputBytes:
     @property
     def room(self) -> bool:
         """Whether the ledger may be sent more of them."""
+        # The bytes of a chunk leave the ledger with its commit, and what is collected was committed.
         self._sent = {seq: size for seq, size in self._sent.items() if seq >= self._collector.next}
         return sum(self._sent.values()) < self.most
 
@@ -106,6 +107,7 @@ class Publisher:
         epoch = self._registration.epoch
         if not self._by_bytes:
             return self._reconciler.pump(self._registration.header, epoch) > 0
+        # One at a time: whether there is room for the bytes of the next shows after these.
         seqs = self._ledger.take(self._job.run, most=1, epoch=epoch) if self._inputs.room else []
         for seq in seqs:
             self._inputs.supply(seq)

@@ -51,6 +51,8 @@ class Registration:
         # The outputs of a sweep may be others than those that a report in the ledger is of.
         swept = (job.folder.path / HEAD).is_file()
         fresh = not (self.epoch or info.epoch or swept or self._collector.held)
+        # Higher than any that this folder knows: a server that lost the run must not take messages of old epochs for
+        # new ones.
         self.epoch = self._take_over(info.epoch + 1, info.driver, fresh=fresh)
         if info.retry is not None:  # also where an earlier try at it was interrupted
             dead = {int(seq): count for seq, count in info.retry.items()}
@@ -68,6 +70,7 @@ class Registration:
         Raises ``driven`` where somebody else does since.
         """
         with contextlib.suppress(Incomplete):
+            # Each driver has an epoch of its own, so only a later driver can have raised it.
             if self._ledger.look(self._job.run).progress.epoch > self.epoch:
                 raise driven
         return self.establish()
@@ -100,6 +103,7 @@ class Registration:
         while True:
             try:
                 return self._open(epoch, gone, fresh=fresh)
+            # It is a Driven, too, and no waiting changes it.
             except Finished:
                 raise
             except Driven as other:

@@ -31,6 +31,8 @@ def share(run: str, report: dict[str, Json], servers: Servers) -> str:
     try:
         ledger = RunLedger(servers.client, servers.settings, driver_token())
         Reports(ledger, servers.settings).store(run, canonical_line(report))
+        # After the report: whoever waits for this run would otherwise find neither driver nor report, and compute it
+        # again.
         ledger.hand_over(run)
     except Divergent:
         raise

@@ -45,6 +45,7 @@ class Cache:
             ' and "case" = ? and repeat between ? and ?'
         )
         wanted = set(repeats)
+        # A range, then exactly those: one query for each prompt instead of one for each repeat.
         bounds = (min(repeats), max(repeats)) if repeats else (0, -1)
         with self._telling():
             rows = self._db.execute(query, (target, config, prompt.digest, prompt.case, *bounds)).fetchall()

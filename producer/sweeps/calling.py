@@ -60,6 +60,7 @@ class Calling:
             sweep.refuse_nothing()
             return facts
         except Driven:
+            # Another process drives it: how it stands is that one's to say.
             self._state = sweep.folder.info().state
             raise
         except Cancelled as error:
@@ -128,6 +129,7 @@ def sweep_driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[t
         try:
             yield driver, patience
         finally:
+            # Once: where the server is away, the next driver waits until this one has been silent for long enough.
             patience.once(driver.hand_over.release)
 
 

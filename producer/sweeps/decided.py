@@ -30,6 +30,7 @@ class Stops:
 
     def recall(self) -> None:
         """What the folder has decides cases, too; the ledger is not told of these before `tell`."""
+        # Once only: a rule that counted the same outputs twice would decide too soon.
         if self._rule is not None and not self._cases:
             recorded, rule = self._sweep.recorded, self._rule
             self._take(output for call in recorded.calls() if (output := recorded.get(call)) is not None)

@@ -44,8 +44,10 @@ class Ending:
         if look.state == "paused":
             raise Paused(f"run {run} was paused")
         if look.state == "cancelled":
+            # Now or never: nobody collects the outputs of a cancelled sweep later.
             self._intake.drain()
             raise Cancelled(f"run {run} was cancelled {look.reason}".rstrip())
+        # Not before all is quiet: calls that are under way still bring outputs.
         if quiet and look.state == "failed":
             raise Incomplete(self._stopped(look.reason))
         if quiet and look.state == "done":

@@ -120,6 +120,7 @@ def _make_calls(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporte
     from evalq.producer.sweeps.calling import Calling
     from evalq.producer.sweeps.stage_targets import refuse_uncalled
 
+    # Before the first call: outputs would be paid for that cannot be judged then.
     refuse_uncalled(sweep, place, shared)
     used = (0, 0.0)
     if sweep.live.target:
@@ -173,6 +174,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
                 try:
                     driver.hand_over.launch()
                 except KeyboardInterrupt:
+                    # Some prompts may be there already, and would be paid for.
                     paused(driver, patience, interrupts)
                     raise
                 driver.notices.tell(reporter, sweep.header.target, here=False)

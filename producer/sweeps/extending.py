@@ -66,6 +66,7 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
         raise UsageError(f"{folder.path / OUTPUTS}: no output is recorded there; start a new sweep")
     if not used.config:
         raise UsageError(f"{folder.path}: its answers are of several settings of {target!r}; start a new sweep")
+    # A stop rule leaves calls out on purpose.
     whole = used.outputs >= sweep.header.total or bool(before.stop)
     if live.repeat < before.repeat or (live.repeat == before.repeat and whole and not wanted.cases):
         raise UsageError(

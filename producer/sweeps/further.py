@@ -162,6 +162,7 @@ class FurtherCalls:
         with contextlib.ExitStack() as stack:
             outs = {}
             for number in counts:
+                # Beside the old prompts, which tell what of the replies is kept.
                 path = self._root / f"{number}{_NEW}"
                 shutil.rmtree(path, ignore_errors=True)
                 path.mkdir(parents=True)
@@ -203,11 +204,13 @@ class FurtherCalls:
         if before is not None:
             _carry_over(before, sweep)
         write_atomic(new / SETTLED, msgspec.json.encode(settled, order="sorted") + b"\n")
+        # Last of its files: a folder without a head is no sweep yet.
         write_atomic(new / HEAD, head.to_wire())
         if before is not None:
             shutil.rmtree(old, ignore_errors=True)
             place.rename(old)
         new.rename(place)
+        # What an earlier swap left: a folder cannot be renamed onto one that has files.
         shutil.rmtree(old, ignore_errors=True)
         return FurtherSweep(self._sweep.folder, head, files=place)
 
@@ -248,6 +251,7 @@ def _carry_over(before: FurtherSweep, sweep: FurtherSweep) -> None:
             continue
         for repeat in range(min(before.header.repeats, sweep.header.repeats)):
             output = before.recorded.get(repeat * before.header.cases + earlier)
+            # A call that failed is made again; replies are paid for once.
             if output is not None and not output.failed:
                 kept.append(msgspec.structs.replace(output, call=repeat * sweep.header.cases + number))
         if len(kept) >= _STEP:

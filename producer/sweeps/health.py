@@ -54,6 +54,7 @@ class Health:
             return
         if self._waiting:
             self._waiting = False
+            # Or the next time would go untold for a minute.
             self._told.pop("nobody", None)
             yield f"again {time.monotonic()}", f"{target!r} is called again"
         for caller in callers:

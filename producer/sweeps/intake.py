@@ -51,6 +51,7 @@ class SweepIntake:
         fresh = self._keep(found.outputs)
         self._calls.trim(self._sweep.run, found)
         if self._cache is not None:
+            # Last: what a crash keeps out of the cache costs a later sweep a call, and this one nothing.
             self._cache.keep(fresh)
         return True
 
@@ -89,6 +90,7 @@ class SweepIntake:
                 fresh = self._keep(outputs, cached=True, of=giver.run)
                 self._calls.restore(self._sweep.run, [output.call for output in fresh])
         self._reuse = False
+        # Noted at the end: a takeover that was cut off begins again, and passes over what is recorded.
         lineage = lineage_of({giver.run: giver for giver in givers}, recorded.reused)
         self._sweep.folder.note(lineage=msgspec.to_builtins(lineage))
         return "; ".join(
@@ -109,6 +111,7 @@ class SweepIntake:
 
     def _keep(self, outputs: Sequence[Output], *, cached: bool = False, of: str = "") -> list[Output]:
         header = self._sweep.header
+        # What lies in the ledger may be anybody's: only what fits a call of this sweep is taken.
         mine = [
             o
             for o in outputs

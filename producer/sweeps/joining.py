@@ -178,6 +178,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
             since = patience(orphaned.seconds)
             if since is None and time.monotonic() >= until:
                 return
+            # Nobody but that folder has the outputs: taking the run over here would pay for them again.
             if since is not None and since >= _ORPHANED_AFTER * settings.driver_seconds:
                 raise Incomplete(
                     f"run {run} is over: another producer, which is gone, collected its outputs; they are with that "

@@ -24,6 +24,7 @@ __all__ = ["Means", "keep_trial", "means_of"]
 RUNS = Path("evalq-runs")
 TRIALS = RUNS / "measured.json"
 """{target: {digest of its settings: `Means`}}, of the last `--try` of each."""
+# An estimate comes before anything is begun, and must not read all that was ever recorded.
 _FOLDERS = 50
 _LINES = 2000
 _BYTES = 32 << 20

@@ -53,9 +53,11 @@ class SweepRegistration:
         known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way)
         self._calls.open(sweep.header, *budgets, known, before=sweep.last_driver.token(), place=place, how=how)
         sweep.last_driver.note(self._calls.token)
+        # From here on workers leave its evaluation to this process.
         UnattendedSweeps(self._calls, self._calls.settings).take_back(sweep.run)
         self._calls.restore(sweep.run, recorded.calls())
         self._stops.tell()
+        # A server that lost the sweep has lost its prompts, too.
         self.offered = False
         sweep.folder.note(state="calling", server=self.server or None)
         return True
@@ -85,6 +87,7 @@ class SweepRegistration:
 
     def _has_lost(self, look: SweepLook) -> bool:
         """Whether the ledger has forgotten what the folder has, or that it was told so."""
+        # What waits in the ledger is counted there, and is not in the folder yet.
         if look.known - look.waiting < self._sweep.recorded.count or look.halted < len(self._stops.halted):
             return True
         return look.generation != self._calls.generation(self._sweep.run)

@@ -56,6 +56,7 @@ def begin_retry(folder: RunFolder) -> None:
     dead = info.retry or {
         str(seq): count for seq, answer in answers(folder) if (count := decode(answer, job.evaluator).tally.dead)
     }
+    # Before they are set aside: whoever goes on after a crash no longer finds their counts among the answers.
     folder.note(retry=dead)
     Kept.set_aside(folder, {int(seq) for seq in dead})
     folder.note(state="retrying")

@@ -98,6 +98,7 @@ def lineage_of(givers: Mapping[str, Giver], reused: Counter[str]) -> Lineage | N
     if not taken:
         return None
     akin, number, first = set(taken), 1, ""
+    # By count and name: what is told must not depend on the order in which runs were named.
     for run in sorted(taken, key=lambda run: (-taken[run], run)):
         giver = givers[run]
         before = giver.lineage

@@ -98,6 +98,7 @@ class Served:
         configs = {facts.config for _, facts in able}
         if not any(map(self._header.may_call, configs)):
             raise UsageError(_changed(self._header, configs))
+        # Those who may not call it give no outputs, and so make no difference.
         configs = set(filter(self._header.may_call, configs))
         if len(configs) > 1:
             self._notices.add("differ")

@@ -67,6 +67,7 @@ def settle_targets(
             asked = [each for each in before if each.header.target == target]
             for each in asked:
                 if each.settings not in configs:
+                    # Before it is judged which settings count: replies that wait there count, too.
                     patience(partial(_collect, each, ledger))
             found[target] = msgspec.structs.replace(settled, config=_one_of(configs, target, asked, settled.parts))
             for each in asked:

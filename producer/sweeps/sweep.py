@@ -282,6 +282,7 @@ class Sweep:
         # Failed calls can be tried again, and a larger budget makes the rest: both need what was asked.
         if not self.recorded.errors and not self.spent and not self.further_left:
             with contextlib.suppress(FileNotFoundError):
+                # First: without its head the folder is no sweep to resume, whatever of the rest a crash leaves.
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
             _remove(self.folder.path, PROMPTS, CALLS, DRIVER, FURTHER)
 

@@ -41,6 +41,7 @@ class Breaker:
 
     def told(self, result: Answer | Failure) -> None:
         """What became of a call."""
+        # A refusal closes it as well: whoever refuses is there.
         if not (isinstance(result, Failure) and result.down):
             self._failures, self.reason, self._pause = 0, "", _FIRST_PAUSE
             return

@@ -118,6 +118,7 @@ class InFlightCalls:
         A ledger that lost some may hand out what is being made here already, or was: that is not made twice.
         """
         self._withdrawn.clear()
+        # Before `mine` is asked for: what is told again is this process's, and not made a second time.
         self.tell(calls)
         known = self.mine
         for call in calls:
@@ -190,6 +191,7 @@ class InFlightCalls:
                 self.withdraw()  # until this process claims again: one call, to see whether the target is back
                 return None
             wait = tries.wait(result)
+            # Asked after the policy: each yes counts as an attempt of the budget.
             allowed = await self._again(call) if wait is not None else 0
             if allowed < 0:
                 return None

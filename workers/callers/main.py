@@ -126,6 +126,7 @@ class _Process:
             await self._sessions.keep({header.target for header in mine} | {e.target for e in self._in_flight.values()})
             self._hopeless.keep(header.run for header in mine)
             for header in mine:
+                # One at least for each sweep: the lanes bound all of them together.
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
         except (redis.RedisError, OSError) as error:
             self._complaint.about(error)
@@ -256,6 +257,7 @@ class _Process:
                 for run in self._in_flight:
                     await self._claimed(run, 0)
             with contextlib.suppress(TimeoutError):
+                # A third: one claim may be late or lost before others are given these calls.
                 async with asyncio.timeout(min(left, self._timings.call_lease / 3)):
                     await asyncio.gather(*(in_flight.ended() for in_flight in self._in_flight.values()))
                     return

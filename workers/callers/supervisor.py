@@ -44,6 +44,7 @@ def calling_beside(settings: Settings, loglevel: str) -> Iterator[None]:
     try:
         yield
     finally:
+        # Longer than its calls may take to end, or it would be killed while it still records them.
         keeper.end(settings.soft_shutdown_seconds + 5)
         thread.join()
 

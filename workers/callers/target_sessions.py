@@ -86,6 +86,7 @@ class TargetSessions:
 
     async def keep(self, wanted: Collection[str]) -> None:
         """Close targets with choices that nobody asks for now: there may be any number of them."""
+        # Not one that is being opened: what it opens meanwhile would never be closed.
         for name in self._chosen.keys() - set(wanted) - self._opening.keys():
             self._open.pop(name, None)
             self._targets.pop(name, None)
@@ -103,6 +104,7 @@ class TargetSessions:
         task = self._opening.get(name)
         if task is not None and task.done():
             del self._opening[name]
+            # Raises what opening it raised: nobody else waits for this task.
             task.result()
         elif task is None and self._wanting(name):
             self._opening[name] = asyncio.create_task(self.open(name), name="evalq-open")

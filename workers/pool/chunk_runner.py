@@ -100,6 +100,7 @@ class ChunkRunner:
                 raise
             log.exception("chunk %s of run %s failed", seq, run)
             return self._fail(run, seq, epoch, _kind_of(error), f"chunk {seq}: {_brief(error)}")
+        # Nothing else proves that this host can compute: "held" or "stale" were answered before it tried.
         if became == "committed":
             self._streak = 0
         return became
@@ -107,6 +108,7 @@ class ChunkRunner:
     def _fail(self, run: str, seq: int, epoch: int, kind: Kind, reason: str) -> str:
         if self._failures.count(run, seq, epoch, self._name, self._host, kind, reason):
             log.warning("chunk %s of run %s failed here: %s", seq, run, reason)
+            # Only for what counts: bytes that the producer is going to send, say, are no sign against this host.
             self._streak += 1
         return "failed"
 
@@ -172,6 +174,7 @@ class ChunkRunner:
                 if outcome is None:
                     outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
                 return encode(outcome, chunk), outcome.tally.dead
+        # The ledger's trouble, where pieces are noted, and none of the evaluator's.
         except redis.RedisError:
             raise
         # An evaluator that calls sys.exit() fails its chunk; it does not end the process of the pool.
@@ -199,6 +202,7 @@ class ChunkRunner:
             _raise_if_told_to_stop(error)
             self._heartbeats.sicken(self._name, name, _brief(error))
             raise _Failed("load", f"cannot load {name}: {_brief(error)}") from error
+        # Only where it said so before: most workers never load an evaluator in vain, and say nothing.
         if sick:
             self._heartbeats.heal(self._name, name)
         self._loaded.add(name)
@@ -253,6 +257,7 @@ def _suspicious(lease: Lease) -> bool:
     return lease.attempts >= DEATHS or lease.losses >= LOSSES
 
 
+# Validated once a run, not once a chunk; by their bytes, since runs of one evaluator differ in them.
 @lru_cache(maxsize=64)
 def _params(evaluator: str, data: bytes) -> Params:
     params: Params = validate(registry.get(evaluator).Params, msgspec.json.decode(data), "manifest")
@@ -287,6 +292,7 @@ def _kind_of(error: BaseException) -> Kind:
 
 
 def _brief(error: BaseException) -> str:
+    # What evalq raises says where the trouble is; of what plug-ins raise the line is told.
     if isinstance(error, EvalqError) or error.__traceback__ is None:
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]

@@ -115,6 +115,7 @@ class Isolation:
         """Records ``first`` to ``last`` (exclusive)."""
         alone = last - first <= 1
         piece, name, reason = self._batch.part(self._ends, first, last), f"{first}-{last}", ""
+        # A range need not be certain, since halving costs nothing; a record that is dead has no result.
         for _ in range(DEATHS if alone else 1):
             if self._fallen.get(name, 0) >= (LOSSES if alone else 1):
                 reason = "whole workers died with it"
@@ -156,6 +157,7 @@ class Isolation:
     def _answer(self, piece: Batch, seconds: float, writer: int) -> NoReturn:
         """In the child: evaluate, write the answer to the pipe, and end without any of the parent's clean-up."""
         try:
+            # What a record does to its process group must not reach this worker.
             leave_group()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._limits.bound_memory()
@@ -175,6 +177,7 @@ class Isolation:
 
     def _read(self, answer: bytes, status: int) -> Outcome[Any] | str:
         kind, rest = answer[:1], answer[1:]
+        # Before the answer is looked at: a process that was killed as it wrote has left a part of one.
         if os.WIFSIGNALED(status):
             return self._limits.death(status)
         if kind == b"+" and os.WEXITSTATUS(status) == 0:

@@ -85,6 +85,7 @@ def run_worker(
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
     with calling_beside(settings, loglevel), contextlib.ExitStack() as stack:
+        # When the pool has ended: chunks that end within the time to do so still hold their leases.
         stack.callback(attendant.leave)
         worker = app.Worker(
             hostname=f"evalq@{name}",
@@ -92,6 +93,7 @@ def run_worker(
             concurrency=settings.processes,
             # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
             optimization="fair",
+            # Workers are known by their heartbeats in the ledger, so none of Celery's is needed.
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
@@ -231,8 +233,10 @@ class _Attendant:
             while not self._stop.wait(self._timings.beat):
                 self._beat(heartbeats)
                 self._complaint.over()
+                # At each beat, also where another worker tends: only this one can report what its own process died of.
                 finalisers.idle()
                 resting -= 1
+                # For two beats: one that is late does not lose it to another worker.
                 if resting > 0 or not may_tend(client, self._name, 2 * self._timings.beat):
                     continue
                 finalisers.start(left.over(), reconciler.tend_all())

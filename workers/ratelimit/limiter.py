@@ -88,6 +88,7 @@ class RateLimiter:
 
     async def acquire(self) -> Grant:
         """Wait until a call may start. Raises BrokerUnreachable when the server is lost for too long."""
+        # No waiting for the next who come: one exchange that succeeds lets calls through again.
         if self._lost is not None:
             raise self._lost
         turn: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()

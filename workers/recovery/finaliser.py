@@ -66,6 +66,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     planned, seal = reports.planned(run), reports.seal(run)
     if header is None or facts is None or seal is None or header.code_version != code_version():
         return False
+    # Asked before any work: folding all the others would be in vain.
     if planned != seal.chunks:
         raise InfrastructureError(f"the ledger has lost {seal.chunks - planned} of its {seal.chunks} chunks")
     evaluator = registry.get(header.evaluator)
@@ -73,6 +74,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     counter = FinishedCases(evaluator, run) if counted else None
     roots = [Path(root) for root in settings.roots] or [Path.cwd()]
     report = _fold(header, reports.chunks(run), seal, ledger, roots, counter)
+    # The server's clock may have been set back since the run began.
     took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
     place = HistoryKey(header.evaluator, header.suite, facts.target)
     entry = entry_of(evaluator, run, place, report, took, facts.tags)
@@ -154,6 +156,7 @@ class Finalisers:
         if not self.idle():
             return
         others = self._others()
+        # One that was tried here is tried again only where each other living worker has failed at it, too.
         mine = [run for run in runs if run not in self._tried or not others - self._failed(run)]
         self.yields = len(mine) < len(runs)
         for run in mine[:1] if not sweeps else sweeps[:1]:
@@ -210,6 +213,7 @@ class Finalisers:
             return ""
         with self._said as said:
             self._said = None
+            # The reason of a failure is the last line.
             said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_BYTES))
             return said.read().decode(errors="replace")
 

@@ -56,4 +56,5 @@ class FinishedCases:
             yield
         except EvalqError as error:
             log.warning("run %s: %s: %s", self._run, what, error)
+            # For good: cases without those that failed would look like all of them.
             self._counter = None

@@ -77,6 +77,7 @@ def _barren(told: FailureCounts, look: Look, able: set[str]) -> str:
         name: failed for name, failed in told.workers.items() if failed.kind != "load" and failed.committed == committed
     }
     last = max((failed.at for failed in failing.values()), default=0)
+    # One worker that has not failed since the last commit may still make the next one.
     if not able or not able <= failing.keys() or (last - first) / 1000 < BARREN_SECONDS:
         return ""
     why = "; ".join(_lines(failing.values()))
@@ -86,6 +87,7 @@ def _barren(told: FailureCounts, look: Look, able: set[str]) -> str:
 def _lines(failed: Iterable[Failed]) -> tuple[str, ...]:
     """The newest failures, a host's same reason once."""
     told: dict[tuple[str, str], Failed] = {}
+    # By name where two came at once, so that equal lists read alike.
     for each in sorted(failed, key=lambda one: (-one.at, one.worker)):
         before = told.get((each.host, each.reason))
         count = each.count + (before.count if before else 0)

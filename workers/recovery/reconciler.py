@@ -77,9 +77,11 @@ class Reconciler:
         look = self._ledger.look(header.run, attending=attending)
         if look.progress.state != "open":
             return look
+        # A driver tells the plan again from its folder; where nobody drives, nobody has it any more.
         if (missing := _missing(look)) and not attending and not look.driver:
             self._ledger.close(header.run, "failed", f"the server lost {missing}: resume it")
             return look
+        # Before anything is published again: a run that has failed is not offered to the fleet once more.
         if look.progress.failures or look.refused or look.unserved:
             look = self._judged(header, look)
             if look.progress.state != "open":
@@ -98,6 +100,7 @@ class Reconciler:
         """
         complete = []
         runs = self._ledger.untended()
+        # Or this would grow for as long as the worker lives.
         self._missing = {run: seqs for run, seqs in self._missing.items() if run in runs}
         for run in runs:
             try:
@@ -109,6 +112,7 @@ class Reconciler:
             except Incomplete:
                 continue
             except WireError as error:
+                # Said once, and no reason to raise: the runs of others are tended all the same.
                 if run not in self._damaged:
                     log.warning("run %s is left alone: %s", run, error)
                     self._damaged.add(run)

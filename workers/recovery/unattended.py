@@ -55,6 +55,7 @@ class UnattendedSweeps:
 
     def leave(self, run: str, left: Left) -> None:
         """Have the fleet evaluate a sweep when its calls are over."""
+        # All or nothing: a sweep on the list that has nothing left with it is taken off as nobody's.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(_key(run), "left", msgspec.json.encode(left))
         pipe.pexpire(_key(run), self._settings.keep_ms)
@@ -140,6 +141,7 @@ class UnattendedSweeps:
         header = self._calls.header(run)
         if header is None:
             raise Incomplete(f"the ledger knows no sweep {run} any more")
+        # Eight bytes a call here and the lines in a file: outputs may be more than the memory holds.
         places = array("q", bytes(8 * header.total))  # where each call's line begins, plus 1; 0: none
         with tempfile.TemporaryFile(prefix="evalq-") as unsorted, path.open("wb") as out:
             for output in self._calls.waiting(run):

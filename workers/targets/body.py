@@ -55,6 +55,7 @@ async def read_body(response: httpx.Response, most: int) -> Body:
                 return Body(bytes(data), "the reply goes on behind the end of its gzip")
         if max(sent, len(data)) > most:
             return Body(bytes(data), f"the reply is longer than max_bytes, {most}")
+    # An empty body is no gzip, and no fault either.
     if unpack is not None and sent and not unpack.eof:
         return Body(bytes(data), "the reply's gzip is cut off")
     return Body(bytes(data))

@@ -207,6 +207,7 @@ _SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "fin
 
 def _secrets(target: Target, key: str | None) -> list[str]:
     """Texts that must not come back, the longest first: the key, header values, the URL's password and query values."""
+    # The longest first: one that contains a shorter one would otherwise be replaced in part only.
     found = [key or "", *target.secrets()]
     return sorted({text for text in found if len(text) >= _SECRET_AT_LEAST}, key=len, reverse=True)
 

@@ -79,6 +79,7 @@ def _refuse_files(target: Target, where: str, folder: Path) -> None:
     for key, file in target.files().items():
         if file is not None and not _below(file.replace("{agent}", "agent"), folder):
             raise ConfigError(f"{where}.{key}: must be a file in the targets file's folder, or below it")
+        # Which agents there are shows only when they are called.
         if file is not None and "{agent}" not in file and not (folder / file).is_file():
             raise ConfigError(f"{where}.{key}: no such file in {folder}")
 

@@ -189,6 +189,7 @@ def main(path: str, folder: str, most_bytes: str, threads: str, megabytes: str) 
     die_with_parent()
     source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
+        # A function that reads standard input must not take calls from there.
         os.dup2(nothing.fileno(), 0)
     # Otherwise what the function prints would be read as answers.
     os.dup2(2, 1)

@@ -91,6 +91,7 @@ class _Process:
         assert self._process.stdin is not None
         number, told = next(self._numbers), asyncio.get_running_loop().create_future()
         line = msgspec.json.encode(Asked(number, call.values(parameters))) + b"\n"
+        # Before it is sent: the answer may be there before `drain` returns.
         self._waiting[number] = told
         try:
             async with asyncio.timeout(seconds):
@@ -138,6 +139,7 @@ class _Process:
             self.retired = True
         await self._process.wait()
         self.kill()
+        # Only when the process is reaped: its exit code is part of what is told.
         lost = [waiting for waiting in self._waiting.values() if not waiting.done()]
         for waiting in lost:
             waiting.set_exception(_Died(self._ended(), len(lost) - 1))
@@ -211,6 +213,7 @@ class Function:
             told = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
         except _Died as error:
             self._suspects[call] = None
+            # The oldest goes: forgotten, it is made among the others once more.
             if len(self._suspects) > _SUSPECTS:
                 del self._suspects[next(iter(self._suspects))]
             others = f", with {error.others} other call(s) in flight there" if error.others else ""

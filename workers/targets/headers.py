@@ -59,6 +59,7 @@ def _seconds(text: str | None, headers: Mapping[str, str]) -> float | None:
     if number is not None:
         return number if number < _EPOCH else max(0.0, number - _now(headers).timestamp())
     parts = _DURATION.findall(text)
+    # All of the text or nothing: "1m30x" may mean anything.
     if not parts or "".join(amount + unit for amount, unit in parts) != text.strip():
         return None
     return float(sum(float(amount) * _UNITS[unit] for amount, unit in parts))

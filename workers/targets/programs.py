@@ -45,6 +45,7 @@ class Command:
 
     async def close(self) -> None:
         """End what still runs."""
+        # The guards read the end of this pipe, and end what still runs.
         os.close(self._alive)
         os.close(self._guarded)
 
