@@ -23,8 +23,8 @@ setup: .venv/ready
 demo: setup  ## The main job on sample data, with an embedded server.
 	$(BIN)/evalq demo
 
-# Most tests wait for processes and servers: five for each of two cores keep those busy (tests/spread.py).
-TESTS_AT_ONCE ?= 10
+# Half of a test's time is waiting for processes and servers: three for each of two cores keep those busy.
+TESTS_AT_ONCE ?= 6
 
 programs:  ## Programs that some tests start: from Debian when this is root, and from npm where it is.
 	sh tests/programs.sh

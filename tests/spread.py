@@ -6,15 +6,13 @@ keep cores busy and come last, file by file, so that all processes end at about 
 
 from __future__ import annotations
 
-import os
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["Spread", "from_the_end", "turn", "unit"]
+__all__ = ["Spread", "turn", "unit"]
 
 LONG = ("live", "deploy", "chaos", "guide", "page", "doors", "integration", "fuzz", "mutation", "contract", "grafana")
 """Folders whose tests take seconds each: first those that hold a test, or a file of them, that takes longest."""
@@ -36,17 +34,6 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)
-
-    def _assign_work_unit(self, node: Any) -> None:
-        # xdist gives out the first of the queue.
-        if from_the_end(self.nodes.index(node), len(self.nodes)):
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-        super()._assign_work_unit(node)
-
-
-def from_the_end(number: int, processes: int) -> bool:
-    """Whether process ``number`` of so many begins with what keeps cores busy: one a core, and half of them at most."""
-    return number < min(os.cpu_count() or 1, processes // 2)
 
 
 def unit(nodeid: str) -> str:
