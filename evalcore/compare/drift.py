@@ -121,6 +121,7 @@ def count(chain: Chain, run: RunCases) -> Chain:
     if any(name == run.run or (not run.target and report == run.report) for name, report in chain.known):
         return chain
     new = bare(run.cases)
+    # Settled with the first run that is compared: what stakes are worth is of one kind of comparison.
     whole = chain.whole or (chain.runs == 0 and not alike(chain.pool, new))
     pool = together(chain.pool) if whole else chain.pool
     new = together(new) if whole else new
@@ -179,6 +180,7 @@ def bet(stakes: list[Stake], p: float, scale: float, answers: float) -> list[Sta
         slopes = [shift * scale * stake.before / answers for shift in SHIFTS]
         logs = [log + slope * z - _fee(slope) for log, slope in zip(stake.logs, slopes, strict=True)]
         after.append(Stake(stake.before, logs))
+    # The ones worth least go: what is dropped only lowers the sum, so its bound still holds.
     kept = sorted(sorted(after, key=_worth)[-_STAKES:], key=lambda stake: stake.before)
     over = math.log(max(1.0, worth(kept) / MOST))
     return [Stake(stake.before, [log - over for log in stake.logs]) for stake in kept]
