@@ -31,7 +31,7 @@ def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPH
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
     both = [case for case in now if case in before and sum(before[case].values()) > 1 and sum(now[case].values()) > 1]
     suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & set(both))
-    # So that the smallest p that can be drawn still counts after Holm's factor for all cases.
+    # So that the smallest p that can be drawn still counts after Holm's factor, as far as the most draws reach.
     draws = min(_MOST_DRAWS, max(_DRAWS, 4 * len(both) * round(1 / alpha)))
     found: list[tuple[float, str]] = []
     highest = 0.0

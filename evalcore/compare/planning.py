@@ -144,7 +144,7 @@ class _Simulation:
 
         # A source for each question: an answer does not depend on which others were asked for before.
         rng = np.random.default_rng([self._seed, repeats, round(drop * 1e6)])
-        # Fewer where there are many cases: each of them is drawn in every candidate, and varies the share less.
+        # Bounded by the cases drawn in all, so that a plan of many cases does not take many times as long.
         draws = round(part * max(_LEAST, min(_MOST, _ANSWERS // self._plan.cases)))
         return sum(self._decide(self._pairs(rng, repeats, drop)) == wanted for _ in range(draws)) / draws
 

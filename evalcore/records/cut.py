@@ -121,6 +121,7 @@ class Cutter:
             if self._take(min(span.end - self.position, self._left()), span.records) != span:
                 where = f"{self._name}:{span.first_line}"
                 raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
+        # Where the last chunk ended at the end of the file, bytes that were added since belong to its last record.
         if count and self._buffer[self._at - 1] != _NEWLINE and self._more():
             where = f"{self._name}:{self.line}"
             raise InputChanged("an input changed since its run began", [(where, "its last record has become longer")])
@@ -219,6 +220,7 @@ class Cutter:
                 where = f"{self._name}:{line}"
                 raise InputError(f"{self._name} is no valid CSV", [(where, fault.reason)]) from None
         if len(ends):
+            # The newline that was added for the scan is no byte of the file.
             ends[-1] = min(int(ends[-1]), self._left())
         return ends
 

@@ -24,5 +24,4 @@ def run_folders(parent: Path, warn: Callable[[str], None]) -> list[tuple[RunFold
             found.append((path.stat().st_ctime, path.parent, RunFolder(path.parent).info()))
         except (EvalqError, OSError) as error:
             warn(f"warning: {path.parent} is passed over: {error}")
-    # By time and path alone: two of one moment would otherwise compare by their facts, which have no order.
     return [(RunFolder(path), info) for _, path, info in sorted(found, key=lambda each: each[:2])]
