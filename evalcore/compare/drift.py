@@ -174,6 +174,7 @@ def bet(stakes: list[Stake], p: float, scale: float, answers: float) -> list[Sta
     on less: what came after a drop is in the reference by now. No other rule than dropping stakes, or lowering them,
     keeps the expected sum below the number of runs.
     """
+    # At 1 there is no quantile, and so little surprise is at the floor anyway.
     z = max(_FLOOR, -_NORMAL.inv_cdf(p)) if p < 1.0 else _FLOOR
     after = []
     for stake in (*stakes, Stake(answers, [0.0] * len(SHIFTS))):

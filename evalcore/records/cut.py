@@ -129,6 +129,7 @@ class Cutter:
 
     def spans(self) -> Iterator[Span]:
         """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
+        # Only where no chunk ends at a certain record: for that each newline has to be found, not counted.
         counted = newlines_counter() if self._format == "jsonl" and self._size is None and self._limit is None else None
         if counted is not None:
             yield from self._whole_lines(counted)

@@ -107,6 +107,7 @@ class _FileLooks:
                 count = self._read(path) if path.exists() else _Count()
                 before = msgspec.json.encode(count)
                 yield count
+                # Only what was counted: a peek leaves the file as it is.
                 if (after := msgspec.json.encode(count)) != before:
                     write_atomic(path, after)
         except OSError as error:
