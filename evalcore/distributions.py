@@ -54,6 +54,7 @@ def beta_cdf(a: float, b: float, x: float) -> float:
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     if x <= (a + 1.0) / (a + b + 2.0):
         return math.exp(log_front) * beta_fraction(a, b, x) / a
+    # Mirrored: beyond that x the fraction converges slowly.
     return 1.0 - math.exp(log_front) * beta_fraction(b, a, 1.0 - x) / b
 
 
@@ -73,6 +74,7 @@ def smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
     """The smallest x in [low, high] where ``holds`` (false, then true, and true at ``high``), to 1e-30 or a bit."""
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
+        # No double is left between the two.
         if middle in (low, high):
             break
         if holds(middle):

@@ -105,6 +105,7 @@ def _unlinked(path: str, flags: int) -> int:
 
 def _plain(path: str, flags: int) -> int:
     """A descriptor of a regular file: opening a pipe would wait for its other end, reading a terminal for a person."""
+    # Judged by the open file: between a look at the name and opening it, something else could take its place.
     found = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
     if not stat.S_ISREG(os.fstat(found).st_mode):
         os.close(found)

@@ -51,6 +51,7 @@ class Quantiles(Merging, array_like=True):
             if value < _SMALLEST:
                 made.zeros += 1
                 continue
+            # What is larger shares one bucket: as with small ones, a record must not be able to add any number of them.
             mantissa, exponent = math.frexp(min(value, _LARGEST))
             key = exponent * _STEPS + int((mantissa - 0.5) * 2 * _STEPS)
             buckets[key] = buckets.get(key, 0) + 1
@@ -83,6 +84,7 @@ class Quantiles(Merging, array_like=True):
         for key in sorted(self.buckets):
             seen += self.buckets[key]
             if rank <= seen:
+                # The middle of the outermost buckets may lie beyond all numbers that there are.
                 return min(self.most, max(self.least, _middle(key)))
         return self.most
 

@@ -104,6 +104,7 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
 
 def _effective(answers: int, freedom: float, mean: float, variance: float, alpha: float) -> float:
     """As how many independent answers the mean counts."""
+    # Never more than there are: cases that differ less than chance has it add no answers.
     worth = min(float(answers), mean * (1.0 - mean) / variance)
     ratio = student_t(answers - 1, alpha) / student_t(freedom, alpha) if answers - 1 > freedom else 1.0
     return max(1.0, worth * ratio * ratio)

@@ -54,6 +54,7 @@ def log_e_below(m: int, n: int, share: float) -> float:
 def _log_beta(a: float, b: float, x: float) -> float:
     """The log of the incomplete beta function B_x(a, b), which is no longer divided by B(a, b)."""
     regular = beta_cdf(a, b, x)
+    # Underflowed: an e-value of 0 is no evidence, so this can only keep a verdict back.
     if regular <= 0.0:
         return -math.inf
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b) + math.log(regular)
@@ -64,6 +65,7 @@ def sequence_p_value(m: int, n: int, share: float, alpha: float = ALPHA) -> floa
 
     The chance that it is ever at most a level is that level at most, for levels up to ``alpha``.
     """
+    # Beyond 700 the exponential is no double any more.
     return min(1.0, _answers(share, alpha) * math.exp(min(700.0, -log_e_above(m, n, share))))
 
 

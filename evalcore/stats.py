@@ -51,12 +51,14 @@ class ExactSum(Merging, array_like=True, eq=True):
             if type(value) is int:
                 total += value << _SCALE
             else:
+                # A float's denominator is a power of two, so its bit length tells the exponent.
                 numerator, denominator = value.as_integer_ratio()
                 total += numerator << (_SCALE + 1 - denominator.bit_length())
         return cls()._set(total)
 
     def merge(self, later: ExactSum) -> None:
         """Add ``later`` to this sum, in place."""
+        # Nothing to add: the sum need not be taken apart and put together again.
         if later.mantissa != "0":
             self._set(self._scaled() + later._scaled())
 

@@ -31,12 +31,14 @@ def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPH
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
     both = [case for case in now if case in before and sum(before[case].values()) > 1 and sum(now[case].values()) > 1]
     suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & set(both))
+    # So that the smallest p that can be drawn still counts after Holm's factor, as far as the most draws reach.
     draws = min(_MOST_DRAWS, max(_DRAWS, 4 * len(both) * round(1 / alpha)))
     found: list[tuple[float, str]] = []
     highest = 0.0
     for rank, (p, case) in enumerate(
         sorted((_surprise(case, before[case], now[case], draws), case) for case in suspects)
     ):
+        # All that both answered, not the suspects alone: those were picked by the answers that are tested.
         highest = max(highest, min(1.0, p * (len(both) - rank)))
         found.append((highest, case))
     return found
@@ -54,8 +56,10 @@ def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draw
     observed = int((ours * (ours - 1)).sum())
     as_much, done, rng = 0, 0, np.random.default_rng(seed)
     while done < draws:
+        # Two million numbers at once, so that many labels take no more memory than few.
         some = min(draws - done, max(1, 2_000_000 // len(labels)))
         drawn = rng.multivariate_hypergeometric(pooled, int(ours.sum()), some, method="marginals")
         as_much += int(((drawn * (drawn - 1)).sum(axis=1) >= observed).sum())
         done += some
+    # The observed one is a draw, too: without it p could be 0, which no number of draws shows.
     return (as_much + 1) / (draws + 1)

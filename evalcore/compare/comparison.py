@@ -148,6 +148,7 @@ def verdict_of(found: Estimate | None, margin: float, *, by_cases: bool = False)
     if found is None:
         return "inconclusive"
     low, high = (found.case_low, found.case_high) if by_cases else (found.low, found.high)
+    # Of a single case nobody knows how others would differ.
     if low is None or high is None:
         return "inconclusive"
     # Before any surprise: a change that is sure and smaller than the margin is no change that matters.
@@ -230,6 +231,7 @@ def _flips(pairs: Pairs, measure: Measure) -> tuple[list[Flip], list[Flip]]:
     for case, b, c, n_b, n_c in rows:
         if b != c:
             changed.append((sign * (c - b), Flip(case, b, c, n_b, n_c)))
+    # By name where two changed alike, so that equal runs are listed alike.
     losses = sorted(((d, flip) for d, flip in changed if d < 0), key=lambda each: (each[0], each[1].case))
     wins = sorted(((d, flip) for d, flip in changed if d > 0), key=lambda each: (-each[0], each[1].case))
     return [flip for _, flip in losses], [flip for _, flip in wins]

@@ -88,6 +88,7 @@ def compared(
 def margin_of(gate: Gate, name: str, base: float) -> float:
     """How far a number may fall behind ``base`` by the bound called ``name``, in the measure's unit."""
     given = float(getattr(gate, name))
+    # A share of its size: a number below 0 can fall, too.
     return given * abs(base) if name == "max_relative_drop" else given
 
 

@@ -121,6 +121,7 @@ def count(chain: Chain, run: RunCases) -> Chain:
     if any(name == run.run or (not run.target and report == run.report) for name, report in chain.known):
         return chain
     new = bare(run.cases)
+    # Settled with the first run that is compared: what stakes are worth is of one kind of comparison.
     whole = chain.whole or (chain.runs == 0 and not alike(chain.pool, new))
     pool = together(chain.pool) if whole else chain.pool
     new = together(new) if whole else new
@@ -173,12 +174,14 @@ def bet(stakes: list[Stake], p: float, scale: float, answers: float) -> list[Sta
     on less: what came after a drop is in the reference by now. No other rule than dropping stakes, or lowering them,
     keeps the expected sum below the number of runs.
     """
+    # At 1 there is no quantile, and so little surprise is at the floor anyway.
     z = max(_FLOOR, -_NORMAL.inv_cdf(p)) if p < 1.0 else _FLOOR
     after = []
     for stake in (*stakes, Stake(answers, [0.0] * len(SHIFTS))):
         slopes = [shift * scale * stake.before / answers for shift in SHIFTS]
         logs = [log + slope * z - _fee(slope) for log, slope in zip(stake.logs, slopes, strict=True)]
         after.append(Stake(stake.before, logs))
+    # The ones worth least go: what is dropped only lowers the sum, so its bound still holds.
     kept = sorted(sorted(after, key=_worth)[-_STAKES:], key=lambda stake: stake.before)
     over = math.log(max(1.0, worth(kept) / MOST))
     return [Stake(stake.before, [log - over for log in stake.logs]) for stake in kept]

@@ -87,6 +87,7 @@ def counted(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
     if run.run == record.run and known.get(run.run) not in (None, run.report):
         if record.before is not None:
             return _after(record, record.before, run)
+        # The reference itself was answered anew, and nothing has been compared with it yet.
         if record.now.kind == "first":
             return msgspec.structs.replace(record, now=begin(run), sampled=_sampled(record.sampled, run))
     if run.run == record.now.reference or (run.run not in known and _cached(record, run)):

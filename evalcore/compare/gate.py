@@ -205,6 +205,7 @@ def _of_gate(
 def _unselected(check: Check, *runs: RunCases) -> Check:
     """The check, where no case stopped because of what it answered: means over such answers flatter a run."""
     stopped = sum(len(run.cases.stopped) for run in runs)
+    # Only a GO rests on these means being as high as they look.
     if check.decided != "GO" or not stopped:
         return check
     reason = (

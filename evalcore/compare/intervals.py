@@ -128,6 +128,7 @@ def change_of(base: Side, cand: Side, width: float) -> Change:
 
     d = cand.mean - base.mean
     least = np.minimum(base.answers, cand.answers)
+    # The harmonic mean of the repeats times the cases: a case with few answers weighs as much as any other.
     answers = len(d) ** 2 / float((1 / least).sum())
     if least.min() < 2:
         return Change(float(d.mean()), width, _between(d, answers))

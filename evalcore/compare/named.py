@@ -33,6 +33,7 @@ def named_cases(pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA) -> 
     named: list[str] = []
     rows.sort()
     while rows:
+        # Anew in each round, as Holm has it: cases that are named leave the others a larger share of the error.
         wanted = alpha / _hypotheses(sorted(least for _, least, _ in rows), alpha)
         found = [row for row in rows if row[0] <= wanted]
         if not found:
@@ -57,5 +58,6 @@ def fisher(n_b: int, m_b: int, n_c: int, m_c: int) -> tuple[float, float]:
     """P(so few passes fall to the candidate), and the smallest value that this could have had."""
     m, every = m_b + m_c, math.comb(n_b + n_c, n_c)
     low = max(0, m - n_b)
+    # In whole numbers, divided once: what is tested may be smaller than what sums of doubles lose.
     ways = [math.comb(m, x) * math.comb(n_b + n_c - m, n_c - x) for x in range(low, m_c + 1)]
     return sum(ways) / every, ways[0] / every

@@ -32,6 +32,7 @@ class Side(NamedTuple):
         import numpy as np
 
         spread = self.squares - self.total * self.total / self.answers
+        # Rounding may leave a little less than nothing.
         return np.maximum(spread, 0.0) / np.maximum(self.answers - 1, 1)
 
 
@@ -95,6 +96,7 @@ def _lost(base: CaseSummary, cand: CaseSummary, name: str) -> int:
     for case, count, missing in zip(base.ids, _column(base, name).count, base.missing, strict=True):
         if count:
             answered, lacking = there.get(case, (0, 0))
+            # What the baseline lacked as well is not held against the candidate.
             lost += max(0, lacking - missing) if answered or lacking else count
     return lost
 

@@ -53,6 +53,7 @@ def permutation_p(base: Side, cand: Side) -> tuple[float, float]:
     passes = base.total + cand.total
     rows = zip(base.answers.tolist(), cand.answers.tolist(), passes.tolist(), cand.total.tolist(), strict=True)
     for r_b, r_c, m, x in rows:
+        # Passes are whole numbers; sums of columns come as floats.
         groups.setdefault((r_b, r_c), Counter())[round(m)] += 1
         seen[r_b, r_c] += round(x)
     sums = {repeats: _sum_of(*repeats, counts) for repeats, counts in groups.items()}
@@ -98,6 +99,7 @@ def _sum_of(r_b: int, r_c: int, counts: Counter[int]) -> _Sum:
         folded[: len(found.weights)] = found.weights
         product *= np.fft.rfft(folded) ** counts[m]
     wrapped = np.fft.irfft(product, size)
+    # What a transform leaves below 0 is rounding.
     weights = np.maximum(np.roll(wrapped, -(begin % size)), 0.0)
     return _Sum(low + begin, weights[: min(size, reach - begin + 1)], spread)
 

@@ -142,7 +142,9 @@ class _Simulation:
         """How often ``wanted`` is decided where the mean fell by ``drop``; ``part`` of the draws will do."""
         import numpy as np
 
+        # A source for each question: an answer does not depend on which others were asked for before.
         rng = np.random.default_rng([self._seed, repeats, round(drop * 1e6)])
+        # Bounded by the cases drawn in all, so that a plan of many cases does not take many times as long.
         draws = round(part * max(_LEAST, min(_MOST, _ANSWERS // self._plan.cases)))
         return sum(self._decide(self._pairs(rng, repeats, drop)) == wanted for _ in range(draws)) / draws
 
@@ -162,6 +164,7 @@ class _Simulation:
             if following > _MOST_REPEATS or following in known:
                 break
             at = following
+            # Fewer draws will do: what is looked for is told as "about so many".
             known[at] = self.share(wanted, at, drop, 0.4)
         return enough
 

@@ -85,6 +85,7 @@ class PerCase(Params):
             words = f"every case passes {self.min_passes} of {self.of}"
             found.append(CaseDemand("passes", 1, self.min_passes / self.of, words))
         if (at := self.pass_at_k) is not None:
+            # 1 - (1 - min) ** (1 / k), without the digits that would cancel where it is small.
             share = -math.expm1(math.log1p(-at.min) / at.k)
             found.append(CaseDemand("pass@", at.k, share, f"pass@{at.k} of every case at least {at.min:.4g}"))
         if (hat := self.pass_hat_k) is not None:

@@ -156,6 +156,7 @@ def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) 
             tested.append((fisher(answers, passed, *now)[0], entry))
     if not tested:
         return
+    # By name where two surprise alike, so that the same runs are told alike.
     tested.sort(key=lambda each: (each[0], each[1].case))
     worse = []
     for rank, (p, entry) in enumerate(tested):

@@ -78,6 +78,7 @@ def _reached(demand: CaseDemand, p: float) -> float:
 
 def provable(demand: CaseDemand, alpha: float = ALPHA) -> int | None:
     """How many answers prove it where all of them pass; None where no number does."""
+    # Less a trifle: where the quotient is whole, rounding must not ask for one answer more.
     return math.ceil(math.log(alpha) / math.log(demand.share) - 1e-9) if demand.share < 1.0 else None
 
 

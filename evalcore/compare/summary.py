@@ -84,6 +84,7 @@ class _Case:
 
     def repeated(self, repeat: int | None) -> bool:
         """Whether this repeat came before; a set of bits, as there may be millions of them in a run."""
+        # Not looked for beyond that: the bits take as much memory as the largest number, which anybody may write.
         if repeat is None or repeat >= _MOST_REPEATS:
             return False
         before, self.repeats = self.repeats, self.repeats | 1 << repeat
@@ -155,4 +156,5 @@ class Summing:
 
 
 def _short(label: str) -> str:
+    # Labels are told apart within one case only, for which six bytes will do.
     return hashlib.blake2b(label.encode(errors="surrogatepass"), digest_size=6).hexdigest()

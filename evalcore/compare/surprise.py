@@ -78,6 +78,7 @@ def _least_exponent(
         return float((drawn * moments).sum()) - t * fall
 
     top = 1.0 / float((weight * reach).max())
+    # It is convex: once doubling falls no more, the least lies below the doubled one.
     while exponent(2 * top) < exponent(top) and top < 1e12:
         top *= 2
     low, high = 0.0, 2 * top

@@ -54,6 +54,7 @@ def usage_of(outputs: Path) -> Usage:
                 cost += attempt.cost or 0.0
                 asked += attempt.prompt_tokens or 0
                 told += attempt.completion_tokens or 0
+            # Of the last attempt: those before it gave no output.
             if line.attempts:
                 seconds.append(line.attempts[-1].latency_seconds)
     config = configs.pop() if len(configs) == 1 else ""

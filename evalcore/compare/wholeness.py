@@ -57,4 +57,5 @@ def _possible(measure: Measure, column: Column, at: int) -> bool:
         return False
     if measure.kind == "pass":
         return 0 <= total <= count and total == int(total)
+    # Squared, as variances are taken of it.
     return math.isfinite(total * total) and math.isfinite(squares)

@@ -72,6 +72,7 @@ def evaluate_files(
                     outcome = decode(encode(chosen.evaluate(batch, checked)), chosen)
                     fold.add(index, outcome)
                     lines.extend(outcome.lines)
+            # The limit is one for all inputs together.
             left = None if left is None else left - cutter.records
             summaries.append(InputSummary(source.name, source.given, cutter.sha256, source.members))
 

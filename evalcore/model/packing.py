@@ -24,6 +24,7 @@ def unpack(data: bytes, most: int) -> bytes:
     try:
         if zstandard.get_frame_parameters(data).content_size > most:  # so is a frame that does not say
             raise WireError(f"it unpacks to more than {most} bytes")
+        # No extra data: what stands behind the frame would be passed over unseen.
         return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise WireError(str(error)) from error

@@ -49,6 +49,7 @@ def chao_shen_bits(counts: Collection[int]) -> float:
     singles = sum(1 for c in counts if c == 1)
     cover = 1.0 - min(singles, n - 1) / n
     shares = [cover * c / n for c in counts]
+    # A share of 1 adds nothing, and has no logarithm of what is left.
     return math.fsum(-p * math.log2(p) / -math.expm1(n * math.log1p(-p)) for p in shares if p < 1.0)
 
 

@@ -46,6 +46,7 @@ class Batch(msgspec.Struct, frozen=True):
         """
         rows: Iterable[tuple[int, list[str]]]
         try:
+            # All of them before the first is given out: where this fails, the slow way begins from the start.
             rows = list(_parse(self.data.decode(), self.first_line))
         except (UnicodeDecodeError, csv.Error):
             rows = self._row_by_row(fault)  # as it goes, so that rows and faults come in the order of the file

@@ -121,6 +121,7 @@ class Cutter:
             if self._take(min(span.end - self.position, self._left()), span.records) != span:
                 where = f"{self._name}:{span.first_line}"
                 raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
+        # Where the last chunk ended at the end of the file, bytes that were added since belong to its last record.
         if count and self._buffer[self._at - 1] != _NEWLINE and self._more():
             where = f"{self._name}:{self.line}"
             raise InputChanged("an input changed since its run began", [(where, "its last record has become longer")])
@@ -128,6 +129,7 @@ class Cutter:
 
     def spans(self) -> Iterator[Span]:
         """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
+        # Only where no chunk ends at a certain record: for that each newline has to be found, not counted.
         counted = newlines_counter() if self._format == "jsonl" and self._size is None and self._limit is None else None
         if counted is not None:
             yield from self._whole_lines(counted)
@@ -219,6 +221,7 @@ class Cutter:
                 where = f"{self._name}:{line}"
                 raise InputError(f"{self._name} is no valid CSV", [(where, fault.reason)]) from None
         if len(ends):
+            # The newline that was added for the scan is no byte of the file.
             ends[-1] = min(int(ends[-1]), self._left())
         return ends
 

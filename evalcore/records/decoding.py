@@ -58,6 +58,7 @@ def repeated_keys(data: bytes, value: Any) -> list[str]:
     plain = b"\\u00" not in data and _SPACED_COLON.search(data) is None
     if plain and data.count(b'":') == msgspec.json.encode(value).count(b'":'):
         return []
+    # Only keys matter here, and a number of thousands of digits would take long to become one, or be refused.
     root = json.loads(data, object_pairs_hook=_kept, parse_int=len, parse_float=len)
     found, stack = [], [("", root)]
     while stack:

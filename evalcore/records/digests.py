@@ -79,6 +79,7 @@ def chunk_digest(data: Buffer, key: str) -> str:
     """The digest of a chunk's bytes in the run of this ``key``, hexadecimal. Raises WireError for what is no key."""
     multipliers, outer = _drawn(key)
     digest = hashlib.blake2b(leaf_sums(data, multipliers), digest_size=32, key=outer)
+    # The length as well: a last leaf that was filled up with zeros has the sums of one that ends in them.
     digest.update(len(data).to_bytes(8, "little"))
     return digest.hexdigest()
 
@@ -121,6 +122,7 @@ def quickly(data: Buffer, multipliers: bytes) -> bytes:
     found = []
     for start in range(0, len(data), _BLOCK):  # a block at a time, so that little memory is taken
         words = np.frombuffer(_filled(memoryview(data)[start : start + _BLOCK]), "<u4").reshape(-1, _WORDS)
+        # Unsigned numbers of 64 bits wrap around: that is the modulus.
         found.append((words.astype("<u8") @ key).tobytes())
     return b"".join(found)
 

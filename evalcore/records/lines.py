@@ -66,4 +66,5 @@ def line_ids(batch: Batch) -> Iterator[str]:
 
 def _id(given: Mapping[str, Any] | None, number: int) -> str:
     own = None if given is None else given.get("id")
+    # A bool is an int to Python, and no id to anybody.
     return str(own) if isinstance(own, str | int) and not isinstance(own, bool) else str(number)

@@ -120,6 +120,7 @@ def _no_constant(name: str) -> NoReturn:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 _PAIRS_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant)
+# Possessive, so that a quote that is never closed is not tried at every length.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -143,6 +144,7 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield at, inner
         if isinstance(inner, dict | _Pairs):
             items = inner.items() if isinstance(inner, dict) else inner
+            # From behind, as the last one in is the first one out: faults are found in the order of the text.
             waiting += [(f"{at}.{key[:_SHOWN]}", held) for key, held in reversed(list(items))]
         elif isinstance(inner, list):
             waiting += [(f"{at}[{index}]", held) for index, held in reversed(list(enumerate(inner)))]

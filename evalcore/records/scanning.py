@@ -82,6 +82,7 @@ def scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
     if native is not None:
         return _swiftly(native, block)
     if len(block) > _Way.left:
+        # For good: once numpy is imported it is the faster way for every block.
         _Way.left = 0
         return quickly(block, fmt)
     _Way.left -= len(block)
@@ -151,6 +152,7 @@ def _check_quotes(data: NDArray[uint8], quotes: NDArray[int64]) -> None:
     """Raise QuoteFault at the first opening or closing quote with an illegal neighbour."""
     opening, closing = quotes[0::2], quotes[1::2]
     before, after = data[opening - 1], data[closing + 1]
+    # At 0 the byte before is the block's last one, which says nothing: there the block begins a record.
     opens = (before == _QUOTE) | (before == _COMMA) | (before == _NEWLINE) | (opening == 0)
     closes = (after == _QUOTE) | (after == _COMMA) | (after == _NEWLINE) | (after == _RETURN)
     bad_open, bad_close = opening[~opens], closing[~closes]

@@ -76,6 +76,7 @@ def _content(path: str) -> bytes:
             data += piece
             if len(data) > MAX_RECORD_BYTES:
                 break
+        # One byte more than may be is enough to see that it is too long.
         return bytes(data[: MAX_RECORD_BYTES + 1])
     try:
         with open_input(path) as stream:
@@ -87,6 +88,7 @@ def _content(path: str) -> bytes:
 def _unpacked(path: str, given: str, most: int) -> Iterator[bytes]:
     """The bytes of standard input or of a packed file (at ``most`` so many), piece by piece. Raises InputError."""
     try:
+        # Standard input has no bound: it is not packed, so nobody sends more than there is.
         yield from _not_too_much(_pieces(path), most if path != "-" else None)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError("an input cannot be unpacked", [(given, str(error))]) from error
@@ -98,6 +100,7 @@ def _not_too_much(pieces: Iterable[bytes], most: int | None) -> Iterator[bytes]:
     for piece in pieces:
         total += len(piece)
         last = piece.rfind(b"\n")
+        # Counted as it comes: a line without an end would fill the disk before anybody cuts it.
         line = line + len(piece) if last < 0 else len(piece) - last
         if most is not None and total > most:
             raise EOFError(f"more than {most:,} bytes unpacked; if they are wanted, raise unpack_bytes")

@@ -58,6 +58,7 @@ class Baselines:
                 with open_input(path) as stream:  # no pipe and no device, which a link may lead to
                     found[path.stem] = decoded(stream.read(), str(path))
             if self._servers.named:
+                # After the files: what is approved on the server counts where both have it.
                 for place, data in self._servers.baselines.read(name).items():
                     found[place] = decoded(data, f"the baseline {name} in the ledger")
         return [found[place] for place in sorted(found)]

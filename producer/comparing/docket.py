@@ -73,6 +73,7 @@ class Docket:
         """
         why = _why([*surprising(decision), *unconfirmed], decision.candidates)
         stands = self._looks.settle(self._place, self._candidate, why)
+        # A NO-GO of these answers says more than that there was one before.
         if not stands or decision.decided == "NO-GO":
             return decision
         demand = "one decision a candidate, however often it is run"

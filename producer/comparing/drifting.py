@@ -97,6 +97,7 @@ def _counted(runs: Sequence[RunCases], baselines: Sequence[RunCases]) -> list[Dr
     ids = {run.run for run in runs}
     chains: dict[str, tuple[DriftRecord, str]] = {}
     here = {key_of(run) for run in runs}
+    # Before all runs: what is approved elsewhere is a reference here, and no run that is counted.
     for base in baselines:
         if base.run not in ids and key_of(base) in here:
             chains[key_of(base)] = approved(None, base), base.version

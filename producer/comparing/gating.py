@@ -145,6 +145,7 @@ def matched(
                 raise
             runs = " ".join(run.run for run in candidates)
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
+    # Only where a quarantine asks for it: the history of all runs has to be read for that.
     pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
     return Matched(policy, candidates, partners, name, lacking, pasts, bool(by_name))
 

@@ -81,6 +81,7 @@ class _FileLooks:
         with self._counted(baseline) as count:
             look = count.look(candidate, answers)
             known = count.candidates.setdefault(candidate, _Candidate())
+            # A candidate that was stopped stays so: looking at it again decides nothing, and spends nothing.
             if answers not in known.looks and not known.stands:
                 count.count, known.looks[answers] = look.number, (look.number, look.draw)
             return look
@@ -88,6 +89,7 @@ class _FileLooks:
     def settle(self, baseline: str, candidate: str, stopped: str) -> str:
         with self._counted(baseline) as count:
             known = count.candidates.setdefault(candidate, _Candidate())
+            # The first reason stays, whatever later answers say.
             known.stands = known.stands or stopped
             return known.stands
 
@@ -100,10 +102,12 @@ class _FileLooks:
             if not (ignored := self._folder / ".gitignore").exists():
                 write_atomic(ignored, b"*\n")
             with open_appending(self._folder / "lock") as lock:
+                # Before it is read: two that read one count would take the same look.
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 count = self._read(path) if path.exists() else _Count()
                 before = msgspec.json.encode(count)
                 yield count
+                # Only what was counted: a peek leaves the file as it is.
                 if (after := msgspec.json.encode(count)) != before:
                     write_atomic(path, after)
         except OSError as error:

@@ -40,6 +40,7 @@ class AppendedFile:
                 rest = rest[self._out.write(rest) :]
             if sync:
                 self.sync()
+            # Only when it is safe: a piece whose sync failed is taken back.
             self.end += len(piece)
         except BaseException:  # Ctrl-C too: whoever goes on in this process counts places from `end`
             self._take_back()

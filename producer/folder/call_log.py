@@ -16,6 +16,7 @@ from evalq.producer.folder.append import AppendedFile, whole_lines
 
 __all__ = ["Recorded"]
 
+# Failures that say nothing of the agent: it was not heard.
 UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
 _AGAIN = b'{"again"'
 _CACHED = b'{"cached"'

@@ -223,6 +223,7 @@ def begun(asked: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder
         except FolderTaken:
             if not again:
                 raise UsageError(f"{path}: another process began a run there; name another folder with --out") from None
+            # Whoever was first gives the folder its run.json in a moment, and the next look finds that.
             time.sleep(_TAKEN_SECONDS)
 
 
@@ -293,4 +294,5 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
         for path in source.files:
             with open_input(path) as stream:
                 parts.append(hashlib.file_digest(stream, "sha256").hexdigest())
+    # No name or path has a zero byte, so no two lists read alike.
     return once_run_id(evaluator.name, chr(0).join(parts).encode(errors="surrogateescape"))

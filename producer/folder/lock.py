@@ -45,6 +45,7 @@ class RunLock:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _same(file, path):
+                    # For those who look: what counts is the kernel's lock, not what is written there.
                     os.truncate(file.fileno(), 0)
                     file.write(f"{identity.host()} {os.getpid()}".encode())
                     return cls(path, file)

@@ -278,6 +278,7 @@ class RunFolder:
         if self._made is None or self.reported:
             return
         with contextlib.suppress(OSError):
+            # A file of somebody else's in there stays, and with it the folder.
             if self._own and all(map(is_unfinished, self._names())):
                 gone = private_name(self.place)
                 self.path.rename(gone)  # it goes for all at once

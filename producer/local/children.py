@@ -86,6 +86,7 @@ class Child:
         with contextlib.suppress(OSError):  # only where the guard could not
             os.killpg(self._guard.pid, signal.SIGKILL)
         self._guard.wait()
+        # Also where the guard was killed before it could.
         shutil.rmtree(self._folder, ignore_errors=True)
         self._listener.join(1.0)
 
@@ -131,6 +132,7 @@ class Children:
 
     def give_up(self, error: WorkersLost | ConfigError) -> None:
         """From now on `check` raises it."""
+        # The first reason stays: another process may only have followed it.
         self._lost = self._lost or error
 
 

@@ -175,6 +175,7 @@ def forked(count: int, answer: Callable[[bytes], bytes], begin: Callable[[], Non
     """
     with contextlib.ExitStack() as stack:
         forks = Forks()
+        # Before the first one begins: those that run end also where another cannot be started.
         stack.callback(forks.end)
         for number in range(count):
             try:
@@ -194,8 +195,10 @@ def _live(line: socket.socket, answer: Callable[[bytes], bytes], begin: Callable
         os.setpgid(0, 0)  # what ends a whole group, from its terminal or in an evaluator, ends this process alone
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the command's to answer
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # Not before it has handlers of its own: the parent's would answer here as if this were the parent.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         own = line.fileno()
+        # A lock of the parent's would last as long as a child has its file open.
         os.closerange(3, own)
         os.closerange(own + 1, os.sysconf("SC_OPEN_MAX"))
         begin()

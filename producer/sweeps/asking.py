@@ -41,6 +41,7 @@ def ask_further(
             continue
         reporter.say(f"asking {each.header.target!r} about the outputs: {each.header.total:,} calls")
         facts = Calling(each, *places, reporter, interrupts).make()
+        # One budget for all targets: what one of them took, those after it do not have.
         calls, cost = calls + int(facts["attempts"]), cost + float(facts["cost"])
         left = left or bool(each.spent or each.recorded.errors)
     sweep.further_left = left

@@ -69,6 +69,7 @@ def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) 
     facts, _ = _known(live.target, settings)
     total = len(prompts) * live.repeat
     cached = 0
+    # Opening a cache would make its file, and an estimate leaves nothing behind.
     if live.cache and facts is not None and Path(live.cache).exists():
         with contextlib.closing(Cache(live.cache)) as cache:
             repeats = range(live.repeat)

@@ -63,6 +63,7 @@ def _loaded(folder: RunFolder) -> Sweep:
     try:
         return Sweep.load(folder)
     except ConfigError:
+        # What the sweep is refused for is the error to tell, and no other.
         with contextlib.suppress(EvalqError, OSError):
             sweep = Sweep.asked_in(folder, same=False)
             if sweep is not None and sweep.recorded.count and not sweep.outputs.exists():
@@ -98,6 +99,7 @@ def _carry_out_here(
     try:
         if place.inline:
             raise UsageError("--inline calls nobody: live calls are paced through a server; omit --inline")
+        # Before the first call: whoever resumes after a kill finds it there.
         _note_targets(place, sweep.folder)
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
             # Imported while what was started here comes up.
@@ -105,6 +107,7 @@ def _carry_out_here(
             _forget_evaluation(sweep, shared, place, reporter)
             job = sweep.job()
             report = carry_out_here(job, shared, reporter, place)
+            # Not before the report is there: until then a resume needs what was asked and recorded.
             sweep.drop_working_files()
             return job, report
     except (UsageError, ConfigError):

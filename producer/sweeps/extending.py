@@ -59,6 +59,7 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
         max_cost=wanted.max_cost or 0.0,
         cache=wanted.cache,
     )
+    # Another target has answered nothing yet that could be taken over.
     if target != before.target:
         return sweep, live
     used = usage_of(folder.path / OUTPUTS)

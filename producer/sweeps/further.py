@@ -254,6 +254,7 @@ def _carry_over(before: FurtherSweep, sweep: FurtherSweep) -> None:
             # A call that failed is made again; replies are paid for once.
             if output is not None and not output.failed:
                 kept.append(msgspec.structs.replace(output, call=repeat * sweep.header.cases + number))
+        # In steps: a sync for each reply takes long, and all of them at once take memory.
         if len(kept) >= _STEP:
             sweep.recorded.add(kept, cached=True)
             kept.clear()

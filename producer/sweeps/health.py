@@ -26,6 +26,7 @@ class Health:
         self._heartbeats = heartbeats
         self._header = header
         self._look_seconds = look_seconds
+        # So that the first question is a look, whatever the clock says.
         self._looked = -look_seconds
         self._told: dict[str, float] = {}
         self._waiting = False

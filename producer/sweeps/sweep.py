@@ -259,6 +259,7 @@ class Sweep:
             request = live_calls(self.evaluator).answered(self.request, self.outputs, self.folder.path)
             return planned(self.run, self.evaluator, request, self._asked)
         finally:
+            # Written to plan by: left there, it would count as the outputs of calls that are over.
             self.outputs.unlink()
 
     @property

@@ -100,6 +100,7 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
             if standing is None:
                 return
             seen(standing)
+            # Seldom: it reads what every process of the fleet tells of itself.
             if time.monotonic() > due:
                 due = time.monotonic() + _QUIET_SECONDS
                 why = patience(lambda: _unserved(run, servers))

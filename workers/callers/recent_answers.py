@@ -35,6 +35,7 @@ class RecentAnswers:
         """Those that are kept."""
         over = time.monotonic() - KEPT_SECONDS
         for call, (at, _, _) in list(self._results.items()):
+            # The oldest come first, so all behind it are young enough.
             if at > over and self._size <= KEPT_BYTES:
                 break
             self.take([call])

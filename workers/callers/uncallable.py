@@ -34,6 +34,7 @@ class Hopeless:
         now = self._clock()
         if now - self._since.setdefault(run, now) < limit:
             return False
+        # Due again after a pause, not at each round: being due asks for what every caller tells.
         self._since[run] = now - limit + _AGAIN_SECONDS
         return True
 

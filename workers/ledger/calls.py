@@ -106,6 +106,7 @@ class CallLedger(Scripts):
         out again. ``told`` names what it recorded lately: of those, what the ledger has lost is to be recorded again.
         After one that names nothing see `fell`.
         """
+        # -1 says nothing, where 0 says that it has none.
         names = [-1] if mine is None else [len(mine), *mine, *told]
         # The whole sum goes along with every sign of life, so a server that came back older has the right one at once.
         made = self._tally(run, holder).wire()
@@ -114,6 +115,7 @@ class CallLedger(Scripts):
         )
         if mine is not None:  # named, so the server knows all that this generation of it may have forgotten
             self.keep_generation(run, generation)
+        # A sweep of which it has named nothing yet can have forgotten nothing of this process's.
         self.fell = generation != self._generations.get(run, generation)
         return state.decode(), [int(call) for call in calls], [int(call) for call in untold]
 

@@ -66,6 +66,7 @@ class Caller:
         try:
             async with asyncio.timeout(self._seconds):
                 result = await self._way.call(call)
+        # Before OSError, of which it is one.
         except TimeoutError:
             reason = f"no answer within {target.timeout_seconds:g} s (timeout_seconds)"
             result = Failure(kind="timeout", reason=reason, down=True, latency_seconds=time.monotonic() - began)

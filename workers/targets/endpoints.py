@@ -105,6 +105,7 @@ class ChatEndpoint:
         reason, refusal = _text(_at(choice, ("finish_reason",))), _text(_at(message, ("refusal",)))
         content = _at(message, ("content",))
         fault: dict[str, Any] = {}
+        # Before the content is asked for, which a refusal may lack.
         if refusal or reason == "content_filter":
             fault = {"kind": "refused", "reason": f"the model refuses: {(refusal or 'content filter')[:200]}"}
         elif not isinstance(content, str):
@@ -223,6 +224,7 @@ def _tokens(reply: Reply, prompt: Any, completion: Any) -> dict[str, Any]:
     A token is a byte at least. Costs and the fleet's pace go by these numbers: a server's word alone is not enough.
     """
     told = {"prompt_tokens": (prompt, reply.asked_bytes), "completion_tokens": (completion, reply.told_bytes)}
+    # By its very type: True is an int to isinstance.
     usable = {name: type(value) is int and 0 <= value <= size + _HIDDEN_TOKENS for name, (value, size) in told.items()}
     notes = [
         f"{name} of the reply ignored: {_shown(value)} is no number that a call of {size} bytes can have"

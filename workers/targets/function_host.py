@@ -66,6 +66,7 @@ class _Host:
     async def serve(self, source: BinaryIO) -> None:
         """Until nobody asks any more."""
         loop = asyncio.get_running_loop()
+        # A line is a whole call, however long its prompt is.
         reader = asyncio.StreamReader(limit=1 << 30)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
         while line := await reader.readline():

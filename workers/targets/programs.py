@@ -114,6 +114,7 @@ async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
     """The last characters of a stream of any length."""
     assert stream is not None
     data = b""
+    # Read to its end: a program whose standard error is full would stand still.
     while piece := await stream.read(1 << 16):
         data = (data + piece)[-4 * _SHOWN :]
     return data

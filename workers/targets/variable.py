@@ -59,6 +59,7 @@ class Choices(msgspec.Struct, frozen=True):
         (low, high), number = self.bounds, _number(label)
         if number is None or not low <= number <= high:
             raise ValueError(f"is a number from {low:g} to {high:g}")
+        # 1.0 and 1 are one name, and so have to be one value in the request.
         return int(number) if number == int(number) else number
 
 

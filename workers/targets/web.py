@@ -163,6 +163,7 @@ def _judged(status: int, text: str) -> tuple[FailureKind, str]:
     """What a status other than 2xx means, with the server's own words."""
     said = _message(text)
     told = f": {said}" if said else ""
+    # Before the table, in which a 429 is no more than a rate limit.
     if status == 429 and any(word in text.lower() for word in _QUOTA_WORDS):
         return "quota", f"HTTP 429: the account's quota is spent{told}"
     if status in _BY_STATUS:

@@ -22,6 +22,7 @@ def write_annotations(outcome: Outcome, name: str) -> bytes:
     lines: list[str] = []
     for kind in ("error", "warning", "notice"):
         points = [point for point in outcome.points if _kind(point, outcome) == kind]
+        # One less than are shown: the last line says how many more there are.
         shown = points if len(points) <= _OF_A_KIND else points[: _OF_A_KIND - 1]
         lines += [_line(kind, f"evalq {outcome.what}: {point.word}", _told(point)) for point in shown]
         if len(points) > len(shown):
