@@ -23,9 +23,23 @@ __all__ = [
     "open_new",
     "open_raw",
     "open_unlinked",
+    "read_up_to",
     "replacing",
     "write_atomic",
 ]
+
+
+_PIECE = 1 << 20
+
+
+def read_up_to(stream: BinaryIO, most: int) -> bytes:
+    """What is left in ``stream``, and one byte more than ``most`` where it is longer. Raises OSError."""
+    # In pieces: asked for all at once, Python takes room for the most that there may be before it reads anything.
+    parts, left = [], most + 1
+    while left and (part := stream.read(min(left, _PIECE))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.summary import CaseSummary
@@ -25,7 +26,8 @@ def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPH
     Verdicts alone differ in four of ten unchanged cases: what counts is also a permutation test, within the case, of
     the chance that two of its answers agree, by Holm's procedure over all cases that both answered: what is at most
     ``alpha`` is then wrong in so much. Its draws, more for a smaller ``alpha``, come from a source of random numbers
-    that the case's own counts seed, so that the same runs are always judged alike.
+    that the case's own counts seed, so that the same runs are always judged alike. What is rarer than so many draws can
+    show has an exact bound in their place: over many cases, or at a late look, no number of draws would be enough.
     """
     before = dict(zip(base.ids, base.labels, strict=True)) if base.labels else {}
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
@@ -49,8 +51,12 @@ def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draw
     import numpy as np
 
     labels = sorted({*before, *now})
-    ours = np.array([now.get(label, 0) for label in labels])
-    pooled = ours + np.array([before.get(label, 0) for label in labels])
+    counts = [now.get(label, 0) for label in labels]
+    together = [count + before.get(label, 0) for count, label in zip(counts, labels, strict=True)]
+    bound = _bound(together, counts)
+    if bound <= 1 / (draws + 1):
+        return bound
+    ours, pooled = np.array(counts), np.array(together)
     name = f"{case}\0{pooled.tolist()}\0{ours.tolist()}".encode(errors="surrogatepass")
     seed = int.from_bytes(hashlib.sha256(name).digest()[:16])
     observed = int((ours * (ours - 1)).sum())
@@ -63,3 +69,19 @@ def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draw
         done += some
     # The observed one is a draw, too: without it p could be 0, which no number of draws shows.
     return (as_much + 1) / (draws + 1)
+
+
+def _bound(pooled: Sequence[int], ours: Sequence[int]) -> float:
+    """At most so likely is it to draw answers of ``pooled`` that agree as much as ``ours``.
+
+    Of n answers with counts c, sum c(c-1) is at most n (max c - 1): so one label has to come at least so often. Each
+    label's count is hypergeometric, and the chances of all of them are added (Boole's inequality).
+    """
+    taken, total = sum(ours), sum(pooled)
+    least = 1 + -(-sum(count * (count - 1) for count in ours) // taken)
+    ways = sum(
+        math.comb(count, c) * math.comb(total - count, taken - c)
+        for count in pooled
+        for c in range(least, min(count, taken) + 1)
+    )
+    return min(1.0, ways / math.comb(total, taken))

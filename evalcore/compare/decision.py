@@ -100,10 +100,12 @@ def overall(checks: Sequence[Check], alpha: float = ALPHA) -> tuple[Decided, tup
     )
     kept: set[int] = set()
     for rank, check in enumerate(by_chance):
-        if check.decided != "NO-GO" or (check.p_worse or 0.0) > alpha / (len(by_chance) - rank):
+        if (check.p_worse or 0.0) > alpha / (len(by_chance) - rank):
             break
-        # By identity: two demands may read alike.
-        kept.add(id(check))
+        # What fell for certain within its margin, or lacks answers, is as surprising, and must not hide what is behind.
+        if check.decided == "NO-GO":
+            # By identity: two demands may read alike.
+            kept.add(id(check))
     counted = tuple(_counted(check, alpha, certain=check.p_worse is None or id(check) in kept) for check in checks)
     decisions = {check.decided for check in counted if check.tier == "critical"}
     if "NO-GO" in decisions:

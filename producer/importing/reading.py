@@ -14,7 +14,7 @@ import yaml
 
 from evalq.evalcore import bounded_yaml
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.files import open_given
+from evalq.evalcore.files import open_given, read_up_to
 from evalq.producer.importing.imported import cut
 
 __all__ = [
@@ -159,7 +159,7 @@ def _json(text: str) -> Any:
 def _read(path: Path, most: int, encoding: str) -> str:
     try:
         with open_given(path) as stream:
-            data = stream.read(most + 1)
+            data = read_up_to(stream, most)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > most:

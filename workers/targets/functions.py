@@ -197,7 +197,12 @@ class Function:
                 return await self._asked(await self._common(), call)
             async with self._alone:
                 process = self._idle.pop() if self._idle else await self._started()
-                result = await self._asked(process, call)
+                try:
+                    result = await self._asked(process, call)
+                except BaseException:
+                    # Too late, or not wanted any more: it may go on, so no other joins it, and it ends after its grace.
+                    process.retired = True
+                    raise
                 # Kept for the next suspect: another process would have to import the user's module again.
                 if not process.retired:
                     self._idle.append(process)

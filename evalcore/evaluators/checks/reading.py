@@ -13,7 +13,7 @@ import msgspec
 from evalq.evalcore.contract.params import as_json, load_mapping
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
-from evalq.evalcore.files import open_given
+from evalq.evalcore.files import open_given, read_up_to
 from evalq.evalcore.model.span import BOM
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.batch import Batch
@@ -159,7 +159,7 @@ def open_table(path: str | Path) -> Batch:
     """A JSONL or CSV file of something for cases, all of it. Raises ConfigError where it cannot be read."""
     try:
         with open_given(path) as stream:
-            data = stream.read(_MOST_BYTES + 1)
+            data = read_up_to(stream, _MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > _MOST_BYTES:

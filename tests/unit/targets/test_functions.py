@@ -93,6 +93,28 @@ def test_a_function_that_hangs_gets_no_more_calls(tmp_path: Path, function: str,
     assert longest < 0.4
 
 
+@pytest.mark.parametrize("function", ["blocks", "async_agent"], ids=["goes on", "stops when it is told"])
+def test_suspects_that_come_too_late_leave_no_process(tmp_path: Path, function: str) -> None:
+    """Each is asked in a process of its own, which ends when its time to clean up is over."""
+
+    async def late() -> None:
+        named = load_targets(_named(tmp_path, function, timeout_seconds=0.2))["t"]
+        async with Caller(named) as caller:
+            way: Any = caller._way
+            calls = [Call("hang", repeat=number) for number in range(3)]
+            way._suspects.update(dict.fromkeys(calls))
+            for call in calls:
+                result = await caller.call(call)
+                assert isinstance(result, Failure)
+                assert result.kind == "timeout"
+            assert way._idle == []
+            async with asyncio.timeout(30):
+                while any(not process.over for process in way._all if process is not way._shared):
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(late())
+
+
 def test_a_function_ends_with_the_process_that_calls_it(tmp_path: Path) -> None:
     """Killed, it cannot end it itself."""
     text = "import os, time\ndef runs(call):\n    open('pid', 'w').write(str(os.getpid()))\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import resource
 
 import pytest
 from billiard.einfo import ExceptionInfo
@@ -26,8 +27,12 @@ def test_an_answer_is_never_read_by_half(caplog: pytest.LogCaptureFixture) -> No
     app = main._app(Settings(broker="redis://127.0.0.1:1/0"), "w", alone=False)
     task = app.tasks[TASK]
     request = {"id": "1", "task": TASK, "delivery_info": {}, "hostname": "w"}
-    with caplog.at_level(logging.ERROR):
-        answer = build_tracer(TASK, task, app=app)("1", ["vs-0123", 7, 1], {}, request)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    try:
+        with caplog.at_level(logging.ERROR):
+            answer = build_tracer(TASK, task, app=app)("1", ["vs-0123", 7, 1], {}, request)
+    finally:  # the task bounds the memory of its process, in which other tests follow
+        resource.setrlimit(resource.RLIMIT_DATA, before)
     assert len(pickle.dumps(answer.retval)) < PIPE_BUF
     (record,) = caplog.records
     main._without_traceback(record)
