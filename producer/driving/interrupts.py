@@ -34,11 +34,11 @@ class Interrupts:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
-        for number in _SIGNALS:
-            # SIG_DFL and SIG_IGN are no functions: what the process did not handle before is not handled here either.
-            if callable(before[number]):
-                signal.signal(number, self._note)
+        # SIG_DFL and SIG_IGN are no functions, and what was not set by Python is None: what Python did not handle
+        # before is not handled here either.
+        before = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+        for number in before:
+            signal.signal(number, self._note)
         try:
             yield
         finally:

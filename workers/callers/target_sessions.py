@@ -24,8 +24,6 @@ __all__ = ["TargetSession", "TargetSessions", "target_facts"]
 # A key or a file that was missing may have been put there: no process has to be started anew for it.
 _AGAIN_SECONDS = 10.0
 _REASON_CHARACTERS = 300
-# Keys, prices and limits differ between hosts, and change, without an answer becoming another: a digest with them in
-# it would empty every cache.
 
 
 class TargetSession(msgspec.Struct, frozen=True):

@@ -21,6 +21,8 @@ __all__ = [
     "value_digest",
 ]
 
+# Keys, prices and limits differ between hosts, and change, without an answer becoming another: a digest with them in
+# it would empty every cache.
 _NO_PART_OF_ANSWERS = (
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
     *("variable", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
