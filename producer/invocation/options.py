@@ -64,7 +64,8 @@ def calling_options() -> list[click.Option]:
     """Making live calls from here, and how many."""
     return [
         option("--targets", type=click.Path(dir_okay=False), metavar="FILE",
-                help="Call from here, by this targets file; without it, the fleet's --calls workers do."),
+                help="Call from here, by this targets file (with --broker: only if --calls is given, too); "
+                     "without it, the fleet's --calls workers do."),
         option("--calls", type=click.IntRange(1, 10_000), help="Live calls in flight from here [50]."),
         option("--max-calls", type=click.IntRange(1), metavar="N", help="Stop after so many calls, retries included."),
         option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="COST",

@@ -17,6 +17,8 @@ __all__ = ["Notices", "Served"]
 PATIENT_SECONDS = 3.0
 """So long from the beginning of a command, or from when the last one left, nobody need call."""
 
+_START = "start one: evalq worker --calls N --targets FILE; or call from here: --calls N --targets FILE"
+
 
 class Notices:
     """What the user of a sweep has to be told of it, by name: each once; and ``news``, in words."""
@@ -37,7 +39,7 @@ class Notices:
     def tell(self, reporter: Reporter, target: str, *, here: bool) -> None:
         """Tell what there is; who calls ``target`` from ``here`` need not start anything."""
         texts = {
-            "nobody": f"no process calls {target!r} yet (start one: evalq worker --calls N --targets FILE)",
+            "nobody": f"no process calls {target!r} yet ({_START})",
             "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
             "changed": f"warning: {target!r} has other settings than before; its outputs are of several settings",
             "untold": f"warning: some answers of {target!r} tell no tokens: in --max-cost they count at the mean",
