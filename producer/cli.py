@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,8 +26,30 @@ from evalq.producer.monitor.began import beginning
 __all__ = ["main"]
 
 
+class _Unread(Exception):
+    """Whoever read standard output has enough."""
+
+
+@contextlib.contextmanager
+def _telling_unread() -> Iterator[None]:
+    """Raise _Unread before click sees the closed pipe: it would end with 1, a policy's answer."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _Unread from error
+
+
 class _Lazy(click.Group):
     """Commands by name only; those of evaluators come from the registry."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """As click does; what it writes meanwhile is help, or the version."""
+        with _telling_unread():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _telling_unread():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from evalq.evalcore.contract import registry
@@ -120,10 +143,7 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except SystemExit as ended:
-        # click ends with 1, a policy's answer, where whoever read standard output has enough.
-        if not isinstance(ended.__context__, BrokenPipeError):
-            raise
+    except _Unread:
         # The interpreter shall not try to write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return StorageError.exit_code

@@ -14,8 +14,8 @@ from evalq.producer.comparing.gating import candidates_of, gate_runs
 from evalq.producer.comparing.outputs import check_decision_output, errors_written
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import Finite, as_json, decision_outputs, judged, option, server_options
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.invocation.options import as_json, decision_outputs, judged, option, server_options
 
 __all__ = ["COMMAND"]
 
@@ -70,7 +70,7 @@ COMMAND = command(
     option("--baseline", default="main", show_default=True, metavar="NAME", help="What to compare with, without BASE."),
     click.Option(
         ["--margin"],
-        type=click.FloatRange(0, 1, min_open=True),
+        type=Finite(0, 1, min_open=True),
         default=MARGIN,
         show_default=True,
         metavar="SHARE",

@@ -13,7 +13,7 @@ from evalq.producer.comparing.outputs import Compared, check_decision_output, er
 from evalq.producer.comparing.text import comparison_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.invocation.options import as_json, decision_outputs, server_options
+from evalq.producer.invocation.options import Finite, as_json, decision_outputs, server_options
 
 __all__ = ["COMMAND"]
 
@@ -52,7 +52,7 @@ COMMAND = command(
     click.Argument(["cand"]),
     click.Option(
         ["--margin"],
-        type=click.FloatRange(0, 1, min_open=True),
+        type=Finite(0, 1, min_open=True),
         default=MARGIN,
         show_default=True,
         metavar="SHARE",

@@ -17,8 +17,8 @@ from evalq.producer.comparing.outputs import check_decision_output, errors_writt
 from evalq.producer.comparing.planning import Asked, outlook, outlook_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import (
+    Finite,
     as_json,
     calling_options,
     confirming_options,
@@ -27,6 +27,7 @@ from evalq.producer.invocation.options import (
     option,
     place_options,
 )
+from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 
 __all__ = ["COMMAND"]
 
@@ -89,7 +90,7 @@ COMMAND = command(
             help="With --dry-run: answers a case that are planned [as the run, or the baseline]."),
     click.Option(["--cases"], type=click.IntRange(0, 1_000_000), default=0, metavar="N",
             help="With --dry-run, without a baseline: how many cases are planned."),
-    click.Option(["--rate"], type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.8, show_default=True,
+    click.Option(["--rate"], type=Finite(0, 1, min_open=True, max_open=True), default=0.8, show_default=True,
             help="With --dry-run, without a baseline: the mean pass rate to expect."),
     as_json(),
     *[each for each in place_options() if each.name != "inline"],

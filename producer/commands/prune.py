@@ -10,7 +10,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import RUNS, find, warn
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.invocation.options import server_options
+from evalq.producer.invocation.options import Finite, server_options
 from evalq.producer.servers import Servers
 
 __all__ = ["COMMAND"]
@@ -61,7 +61,7 @@ COMMAND = command(
     click.Argument(["names"], nargs=-1, metavar="[RUN]..."),
     click.Option(
         ["--older-than"],
-        type=click.FloatRange(0),
+        type=Finite(0),
         default=30.0,
         show_default=True,
         metavar="DAYS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from evalq.evalcore.contract.evaluator import Evaluator, Option
 
 __all__ = [
+    "Finite",
     "allow_inconclusive",
     "as_json",
     "calling_options",
@@ -31,6 +33,17 @@ __all__ = [
     "server_options",
     "without",
 ]
+
+
+class Finite(click.FloatRange):
+    """A range of numbers, without "nan", which every bound lets pass, and "inf", which is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. Raises BadParameter."""
+        number = super().convert(value, param, ctx)
+        if not isfinite(number):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
 
 
 def option(*flags: str, **attrs: Any) -> click.Option:
@@ -68,7 +81,7 @@ def calling_options() -> list[click.Option]:
                      "without it, the fleet's --calls workers do."),
         option("--calls", type=click.IntRange(1, 10_000), help="Live calls in flight from here [50]."),
         option("--max-calls", type=click.IntRange(1), metavar="N", help="Stop after so many calls, retries included."),
-        option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="COST",
+        option("--max-cost", type=Finite(0, min_open=True), metavar="COST",
                 help="Stop when the priced tokens of all calls cost so much."),
     ]  # fmt: skip
 
@@ -201,7 +214,7 @@ def follow_options() -> list[click.Option]:
     """How to follow a log that grows."""
     return [
         option("--follow", is_flag=True, help="Keep reading as the log grows, and report the whole. See --every."),
-        option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between passes [5]."),
+        option("--every", type=Finite(0.1), metavar="SECONDS", help="Seconds between passes [5]."),
         option("--passes", type=click.IntRange(1), metavar="N", help="End after N passes: 1 for cron [no end]."),
         option("--verify", is_flag=True, help="First read again all that was read, to see that it is the same."),
     ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import msgspec
+
+from evalq.evalcore.errors import UsageError
 
 __all__ = ["SweepOptions", "Wording"]
 
@@ -34,6 +38,12 @@ class SweepOptions(msgspec.Struct, frozen=True):
     extends: str = ""
     config: str = ""
     wording: Wording | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a budget that nothing would ever reach, or that is spent before it begins."""
+        for name, budget in (("max_calls", self.max_calls), ("max_cost", self.max_cost)):
+            if not (isfinite(budget) and budget >= 0):
+                raise UsageError(f"{name}={budget}: no budget; give a number above 0, or 0 for none")
 
     def asking(self, target: str, repeat: int) -> SweepOptions:
         """To ask ``target`` so often by the same stop rule, in the same words, and to take nothing from anywhere."""
