@@ -165,18 +165,35 @@ class Keeper:
             self._child.end()
             tries = tries + 1 if time.monotonic() - began < STEADY_SECONDS else 1
             error = self._error(code, tries)
+            again = f"it is started again ({tries} of {len(self._children.pauses)})"
+            if error is None:
+                self._children.warn(f"{self._name} ended ({_how(code)}); {again}")
+                tries, error = self._start_again(tries)
             if error is not None:
                 self._children.give_up(error)
+            if error is not None or self._ending.is_set():
                 return
-            again = f"it is started again ({tries} of {len(self._children.pauses)})"
-            self._children.warn(f"{self._name} ended ({_how(code)}); {again}")
-            if self._ending.wait(self._children.pauses[tries - 1]):
-                return
-            # Under the lock, so that `end` never misses a process that is started in the same moment.
-            with self._lock:
-                if self._ending.is_set():
-                    return
-                self._child, began = self._start(), time.monotonic()
+            began = time.monotonic()
+
+    def _start_again(self, tries: int) -> tuple[int, WorkersLost | None]:
+        """After the pause of this try, and where the system refuses, of those that are left: which try it was, and why
+        it is given up. Nothing is started any more once it is to end.
+        """
+        pauses = self._children.pauses
+        while not self._ending.wait(pauses[tries - 1]):
+            try:
+                # Under the lock, so that `end` never misses a process that is started in the same moment.
+                with self._lock:
+                    if not self._ending.is_set():
+                        self._child = self._start()
+                break
+            except (OSError, RuntimeError) as error:  # no room for its folder; no process, thread or memory for it
+                refused = f"{self._name} cannot be started again: {getattr(error, 'strerror', None) or error}"
+                if tries == len(pauses):
+                    return tries, WorkersLost(refused)
+                tries += 1
+                self._children.warn(f"{refused}; it is tried again ({tries} of {len(pauses)})")
+        return tries, None
 
     def end(self) -> None:
         """End the process, for good."""

@@ -97,6 +97,40 @@ def test_one_that_is_configured_wrongly_is_not_started_again(tmp_path: Path) -> 
     assert not said
 
 
+def test_one_that_cannot_be_started_again_is_given_up(tmp_path: Path) -> None:
+    """The system has no room for its folder any more: an error that says so, and nobody waits for a process that never
+    comes."""
+    said: list[str] = []
+    children, above = Children(said.append, PAUSES), tmp_path / "above"
+    above.mkdir()
+    with children.running("the helper", ["/bin/sh", "-c", f"rm -rf {above}; exit 7"], above / "own"):
+        error = wait_until(lambda: _checked(children), "it is given up")
+    assert isinstance(error, WorkersLost)
+    refused = "the helper cannot be started again: No such file or directory"
+    assert str(error) == refused
+    assert said == [
+        "the helper ended (exit code 7); it is started again (1 of 3)",
+        f"{refused}; it is tried again (2 of 3)",
+        f"{refused}; it is tried again (3 of 3)",
+    ]
+
+
+def test_one_that_cannot_be_started_for_a_while_is_started_later(tmp_path: Path) -> None:
+    """What the system lacks at one try it may have at the next."""
+    above, ran = tmp_path / "above", tmp_path / "ran"
+    above.mkdir()
+
+    def warn(text: str) -> None:
+        if "cannot be started again" in text:
+            above.mkdir()
+
+    children = Children(warn, PAUSES)
+    script = f"test -e {ran} && exec sleep 600; touch {ran}; rm -rf {above}; exit 7"
+    with children.running("the helper", ["/bin/sh", "-c", script], above / "own") as keeper:
+        wait_until(lambda: keeper.deaths == 1 and (above / "own").exists(), "it runs again")
+        assert _checked(children) is None
+
+
 def _checked(children: Children) -> Exception | None:
     try:
         children.check()
