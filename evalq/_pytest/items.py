@@ -52,13 +52,14 @@ class SuiteFile(pytest.File):
 
         policy, runs = self.suite.policy, self.runs
         assert policy is not None, "a suite without a policy decides nothing"
-        found = [outcome.run for outcome in self.outcomes()]
+        outcomes = list(self.outcomes())
+        found, named = [outcome.run for outcome in outcomes], [str(outcome.folder) for outcome in outcomes]
         # Once for all tests: each decision at an approved baseline is a look, and spends of its error.
         if self._decision is None:
             try:  # from where pytest was started, wherever a test has gone since
                 with contextlib.chdir(runs.here), Servers(runs.settings) as servers:
                     self._decision = gate_runs(
-                        policy, found, runs.baseline, servers, candidate=runs.candidate, first=True
+                        policy, found, runs.baseline, servers, candidate=runs.candidate, first=named
                     )
             except (EvalqError, OSError) as error:
                 raise Problem(f"evalq: {error}") from error
