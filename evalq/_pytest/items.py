@@ -52,13 +52,14 @@ class SuiteFile(pytest.File):
 
         policy, runs = self.suite.policy, self.runs
         assert policy is not None, "a suite without a policy decides nothing"
-        found = [outcome.run for outcome in self.outcomes()]
+        outcomes = list(self.outcomes())
+        found, named = [outcome.run for outcome in outcomes], [str(outcome.folder) for outcome in outcomes]
         # Once for all tests: each decision at an approved baseline is a look, and spends of its error.
         if self._decision is None:
             try:  # from where pytest was started, wherever a test has gone since
                 with contextlib.chdir(runs.here), Servers(runs.settings) as servers:
                     self._decision = gate_runs(
-                        policy, found, runs.baseline, servers, candidate=runs.candidate, first=True
+                        policy, found, runs.baseline, servers, candidate=runs.candidate, first=named
                     )
             except (EvalqError, OSError) as error:
                 raise Problem(f"evalq: {error}") from error
@@ -144,6 +145,12 @@ class SuiteTest(pytest.Item):
             say = pytest.skip if told == "skip" else pytest.xfail
             say(visible(f"undecided: {why}"))
         _fail(why if decided == "NO-GO" else f"undecided: {why}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **more: Any) -> Any:
+        """What is undecided has a reason and no traceback: pytest takes a sixth of a second for each."""
+        if isinstance(excinfo.value, pytest.xfail.Exception):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, *args, **more)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """By suite and name."""

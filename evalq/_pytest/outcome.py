@@ -33,12 +33,12 @@ def pass_measure(measures: Iterable[Measure]) -> Measure | None:
 
 
 class Outcome:
-    """One run, held to a policy's demands on single cases."""
+    """One run, in `folder`, held to a policy's demands on single cases."""
 
     def __init__(self, folder: Path, policy: Policy | None) -> None:
         """Raises UsageError for a run whose cases nobody can tell, WireError."""
         self.run = _run(RunFolder.existing(folder))
-        self._folder = folder
+        self.folder = folder
         self._measure = pass_measure(self.run.cases.measures)
         self._places = {case: place for place, case in enumerate(self.run.cases.ids)}
         self._demanded = _demanded(policy, self.run) if policy else {}
@@ -79,7 +79,7 @@ class Outcome:
         if unlisted:
             told.append(f"{len(unlisted)} case(s) were not there when tests were collected ({unlisted[0]})")
         if told:
-            raise Problem(f"{', '.join(told)}: {self._folder}/report.md says why")
+            raise Problem(f"{', '.join(told)}: {self.folder}/report.md says why")
         return "GO", ""
 
 

@@ -87,14 +87,15 @@ def gate_suite(
     assert suite.policy is not None, "a suite without a policy is no gate"
     output = invocation.output
     with errors_written("gate", suite.outputs), invocation.servers() as servers:
-        runs = candidates_of([str(folder.path) for folder in done], servers)
+        named = [str(folder.path) for folder in done]
+        runs = candidates_of(named, servers)
         baseline = against.baseline or suite.baseline
         if against.confirm and is_approved(baseline, servers):
             folders = {folder.info().run: folder for folder in done}
             asking = Asking(folders, invocation.backend(), reporter, against.base_target)
             decision = confirm_runs(suite.policy, runs, baseline, servers, asking, against.candidate)
         else:
-            decision = gate_runs(suite.policy, runs, baseline, servers, candidate=against.candidate, first=True)
+            decision = gate_runs(suite.policy, runs, baseline, servers, candidate=against.candidate, first=named)
     for path in suite.outputs:
         write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive, matrices=matrices)
     if output.fmt in ("markdown", "yaml") and not output.json_lines:

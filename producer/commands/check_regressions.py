@@ -36,7 +36,8 @@ def _check_regressions(
     with errors_written("check-regressions", outputs), invocation.servers() as servers:
         runs = candidates_of([results], servers)
         policy = _policy(runs, margin)
-        decision = gate_runs(policy, runs, base or baseline, servers, candidate=candidate, first=base is None)
+        named = [results] if base is None else []
+        decision = gate_runs(policy, runs, base or baseline, servers, candidate=candidate, first=named)
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 

@@ -10,6 +10,7 @@ import click
 
 from evalq.evalcore.errors import EvalqError, Incomplete
 from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
@@ -30,7 +31,7 @@ def _list(invocation: Invocation, as_json: bool) -> None:
     rows = folders()
     if not as_json:  # before a server is asked, which may be slow
         for folder, info in rows:
-            click.echo(_row(folder, info))
+            click.echo(_line(_row(folder, info)))
     with invocation.servers() as servers:
         away = list(_away({info.run for _, info in rows}, servers))
         named = servers.named
@@ -38,7 +39,7 @@ def _list(invocation: Invocation, as_json: bool) -> None:
         click.echo(canonical_json([*(folder.facts() for folder, _ in rows), *(facts for _, facts in away)]))
         return
     for told, facts in away:
-        click.echo(f"{facts['run']:<28} {told}")
+        click.echo(_line(f"{facts['run']:<28} {told}"))
     if not rows and not away:
         click.echo(f"there is no run in ./{RUNS}" + (", and none in the ledger" if named else ""), err=True)
 
@@ -53,6 +54,11 @@ def _away(known: Collection[str], servers: Servers) -> Iterator[tuple[str, dict[
         if (found := _in_ledger(run, servers)) is not None:
             told, state, facts = found
             yield told, {"run": run, "state": state, **facts}
+
+
+def _line(text: str) -> str:
+    """``text`` as the one line of a run, whatever its suite is called."""
+    return visible(" ".join(text.splitlines()))
 
 
 def _row(folder: RunFolder, info: RunInfo) -> str:

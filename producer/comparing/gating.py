@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.docket import Docket, noted
 from evalq.producer.comparing.history import pasts_of
 from evalq.producer.comparing.operands import alike, operand, partner
+from evalq.producer.invocation.finding import folders
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
@@ -87,7 +89,7 @@ def gate_runs(
     servers: Servers,
     *,
     candidate: str = "",
-    first: bool = False,
+    first: Sequence[str] = (),
 ) -> Decision:
     """Decide on ``candidates``, compared with ``baseline``, or with what it names where it is not empty.
 
@@ -119,12 +121,17 @@ def is_approved(baseline: str | RunCases, servers: Servers) -> bool:
 
 
 def matched(
-    policy: Policy, candidates: Sequence[RunCases], baseline: str | RunCases, servers: Servers, *, first: bool = False
+    policy: Policy,
+    candidates: Sequence[RunCases],
+    baseline: str | RunCases,
+    servers: Servers,
+    *,
+    first: Sequence[str] = (),
 ) -> Matched:
     """Which approved run each of ``candidates`` is compared with.
 
-    ``first``: they may be the first of their kind; what is to be compared is inconclusive where nothing is approved.
-    Raises UsageError for that otherwise.
+    ``first`` is what they were named by where they may be the first of their kind: what is to be compared is
+    inconclusive then where nothing is approved. Raises UsageError for that otherwise.
     """
     partners: dict[str, RunCases] = {}
     by_name: list[RunCases] = []
@@ -143,11 +150,20 @@ def matched(
         except UsageError as error:
             if not first:
                 raise
-            runs = " ".join(run.run for run in candidates)
+            runs = shlex.join(_approvable(candidates, first, servers))
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
     # Only where a quarantine asks for it: the history of all runs has to be read for that.
     pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
     return Matched(policy, candidates, partners, name, lacking, pasts, bool(by_name))
+
+
+def _approvable(candidates: Sequence[RunCases], named: Sequence[str], servers: Servers) -> list[str]:
+    """What another command finds ``candidates`` by: their ids, or what they were ``named`` by where those serve nobody,
+    since their folders are not in ./evalq-runs and there is no ledger.
+    """
+    ids = [run.run for run in candidates]
+    here = {info.run for _, info in folders()}
+    return ids if servers.named or here.issuperset(ids) else list(named)
 
 
 def _today() -> str:

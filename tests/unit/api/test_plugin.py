@@ -58,6 +58,14 @@ def test_every_case_is_a_test_with_its_own_result(pytester: pytest.Pytester) -> 
     session_here(pytester).assert_outcomes(passed=4, failed=2, skipped=1)
 
 
+def test_what_is_undecided_has_no_traceback(pytester: pytest.Pytester) -> None:
+    """Its reason is all there is to say; writing twenty frames of pytest for each of many cases took minutes."""
+    suite = _suite(pytester, [("few", True)] * 2, DEMAND)
+    ran = session_here(pytester, "--evalq", str(suite), "--xfail-tb")
+    ran.stdout.fnmatch_lines(["*undecided: 2 of 2 answers pass*"])
+    ran.stdout.no_fnmatch_line("*.py:*")
+
+
 def test_a_case_in_quarantine_is_skipped_while_its_history_proves_it_flaky(pytester: pytest.Pytester) -> None:
     """Beside one that is named there and always failed, which counts; the policy's own test says both."""
     history = [("shaky", at % 4 > 0) for at in range(60)] + [("broken", False)] * 90

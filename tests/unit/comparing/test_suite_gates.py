@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -75,13 +76,20 @@ def test_a_policy_in_a_file_of_its_own_counts_from_the_suite(approved: Path, run
     assert run("--baseline", "main").code == 0
 
 
-def test_the_first_run_of_all_is_inconclusive_and_says_how_to_approve_it(here: Path, run: Command) -> None:
-    """Nothing is approved yet: no GO, no error before the runs, and the command that approves them."""
+@pytest.mark.parametrize("out", ["", "out", "my out"])
+def test_the_first_run_of_all_is_inconclusive_and_says_how_to_approve_it(
+    here: Path, run: Command, command: Command, out: str
+) -> None:
+    """Nothing is approved yet: no GO, no error before the runs, and the command that approves them, whatever --out."""
     transcripts(here / "t.jsonl", [True] * 80)
     suite(here, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy={"gates": [DROP]}, baseline="main")
-    done = run("--out", "out")
+    more = ["--out", out] if out else []
+    done = run(*more)
     assert (done.code, decided(done)) == (4, "INCONCLUSIVE")
-    assert "evalq baseline set main verification-" in json.loads(done.stdout)["decision"]["checks"][0]["reason"]
+    said = json.loads(done.stdout)["decision"]["checks"][0]["reason"].partition("evalq ")[2]
+    assert said.startswith("baseline set main " + (shlex.quote(f"{out}/verification") if out else "verification-"))
+    approved = command(*shlex.split(said))
+    assert approved.code == 0, approved.stderr
 
 
 def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run: Command, command: Command) -> None:
