@@ -63,11 +63,12 @@ def evaluate(
     Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; InfrastructureErrors, such as
     BrokerUnreachable, WorkersLost or StorageError, for the machinery; Interrupted for Ctrl-C: see `resume`.
     """
-    _at_least_one(limit=limit, chunk_size=chunk_size, workers=workers)
+    _at_least_one(limit=limit, chunk_size=chunk_size)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
-        kept = Asked("", suite, tags=tags or {})
-        return _in_memory(_chosen(evaluator), inputs, params, options, kept, chunk_size, limit)
+        return _in_memory(
+            _chosen(evaluator), inputs, params, options, Asked("", suite, tags=tags or {}), chunk_size, limit
+        )
     from evalq.producer.folder.job import Job
 
     # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
@@ -122,7 +123,6 @@ def sweep(
     """
     from evalq.producer.sweeps.sweep import Sweep
 
-    _at_least_one(workers=workers)
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
     live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse)
@@ -185,6 +185,7 @@ class _Ready:
     ) -> None:
         from evalq.producer.runs.backend import Backend
 
+        _at_least_one(workers=workers)
         self.evaluator = _chosen(evaluator)
         _refuse_unregistered(self.evaluator)
         self._settings = settings

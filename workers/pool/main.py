@@ -61,10 +61,7 @@ def run_worker(
     REMAP_SIGTERM=SIGQUIT must stand in the environment before this module is imported: billiard reads it then.
     Evaluators in ``preload`` are loaded before the pool forks. Unless ``quiet``, it says when it is ready.
     """
-    # Celery warns of root because of pickled messages; this application takes JSON only.
-    warnings.simplefilter("ignore", SecurityWarning)
-    # And of a default to come, whenever it loses its server; `evalq.workers.broker.app` sets it.
-    warnings.simplefilter("ignore", CPendingDeprecationWarning)
+    _ignore_warnings()
     name = unique_name()
     log_to_stderr(loglevel)
     for handler in logging.getLogger().handlers:
@@ -104,6 +101,13 @@ def run_worker(
         worker.max_concurrency = settings.processes
         worker.start()
         return int(worker.exitcode or 0)
+
+
+def _ignore_warnings() -> None:
+    # Celery warns of root because of pickled messages; this application takes JSON only.
+    warnings.simplefilter("ignore", SecurityWarning)
+    # And of a default to come, whenever it loses its server; `evalq.workers.broker.app` sets it.
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
 
 
 def _flush(**_: Any) -> None:
