@@ -44,7 +44,9 @@ class _Stop:
 
     def wait(self, seconds: float) -> None:
         """Until then, or until a signal."""
-        select.select([self._read], [], [], seconds)
+        poll = select.poll()  # select takes no file above number 1023
+        poll.register(self._read, select.POLLIN)
+        poll.poll(max(0.0, seconds) * 1000)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:

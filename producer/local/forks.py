@@ -7,6 +7,7 @@ signal handlers. Each ends when its socket does, and on Linux with this process,
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -15,7 +16,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from evalq.evalcore.errors import InfrastructureError
@@ -64,10 +65,10 @@ class Fork:
         left = memoryview(_LENGTH.pack(len(order)) + order)
         while left:
             # It may be writing an answer longer than the socket takes, and reads nothing before somebody reads that.
-            readable, writable, _ = select.select([self], [self], [])
-            if readable:
+            ready = _ready([self], select.POLLIN | select.POLLOUT)[0][1]
+            if ready & ~select.POLLOUT:
                 self.take_in()
-            if writable:
+            if ready & select.POLLOUT:
                 left = left[self._sent(left) :]
 
     @property
@@ -156,10 +157,10 @@ class Forks:
         """(number, answer) of what has been answered, after at most so many seconds. Raises ForkLost."""
         waiting, until = [fork for fork in self._forks if fork.orders], time.monotonic() + seconds
         while waiting and not any(fork.answered for fork in waiting):
-            readable = select.select(waiting, [], [], max(0.0, until - time.monotonic()))[0]
+            readable = _ready(waiting, select.POLLIN, max(0.0, until - time.monotonic()))
             # One that is stopped in the middle of an answer says no more: only what is there is read, and nothing is
             # waited for.
-            for fork in readable:
+            for fork, _ in readable:
                 fork.take_in()
             if not readable:
                 break
@@ -207,6 +208,19 @@ def _live(line: socket.socket, answer: Callable[[bytes], bytes], begin: Callable
         code = 0
     finally:
         os._exit(code)
+
+
+def _ready(forks: Sequence[Fork], events: int, seconds: float | None = None) -> list[tuple[Fork, int]]:
+    """Those that are ready for some of ``events``, or ended, with what they are ready for; waits so long for the first.
+
+    Not by select, which takes no file above number 1023: a program that calls evalq may have more open.
+    """
+    poll, by_number = select.poll(), {fork.fileno(): fork for fork in forks}
+    for number in by_number:
+        poll.register(number, events)
+    # Rounded up: a wait of less than a millisecond is none, and whoever asks would ask again and again.
+    found = poll.poll(None if seconds is None else math.ceil(seconds * 1000))
+    return [(by_number[number], ready) for number, ready in found]
 
 
 def _flush() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from evalq.evalcore.errors import UsageError
+from evalq.evalcore.errors import Cancelled, Incomplete, UsageError
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import Job
 from evalq.producer.runs.publisher import InputBytes, Publisher
@@ -53,10 +53,24 @@ class HandOver:
             self._patiently(self._registration.establish)
             # To its end: workers publish what is planned, and plan nothing.
             while not plan.sealed:
-                self._patiently(lambda: plan.extend(ahead=_ALL))
+                self._patiently(self._plan)
+            while not self._patiently(self._hand_out):
+                self._patiently(self._registration.establish)
+
+    def _hand_out(self) -> bool:
+        """Publish and see to the input; False where the server has lost the run since it was told the last of it."""
+        try:
             # Before the input is judged: only a worker that takes a chunk shows whether it can read it.
-            self._patiently(self._publisher.publish)
-            self._patiently(self._leave_input)
+            self._publisher.publish()
+            return self._leave_input()
+        except Cancelled:
+            raise
+        except Incomplete:
+            return False
+
+    def _plan(self) -> bool:
+        """A step of the plan; where the server has lost the run meanwhile, or some of its plan, tell it all again."""
+        return self._registration.plan.extend(ahead=_ALL) or self._registration.establish()
 
     def detach(self) -> None:
         """Leave the run to the workers, with what finalising it needs."""

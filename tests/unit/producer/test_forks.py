@@ -76,6 +76,26 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+def test_a_program_with_many_open_files_has_them_too() -> None:
+    """Numbers above 1023, which select does not take."""
+    script = """
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+from evalq.producer.attending.follow import _Stop
+from evalq.producer.local.forks import forked
+with forked(2, lambda order: order * 3_000_000, lambda: None) as forks:
+    for number in range(4):
+        forks.order(number, b"x")
+    found = {}
+    while forks.busy:
+        found.update(forks.answers(10.0))
+assert found == dict.fromkeys(range(4), b"x" * 3_000_000)
+_Stop().wait(0.01)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
 def test_nothing_to_wait_for_is_not_waited_for() -> None:
     """Without an order there is no answer, at once."""
     with forks(1, bytes) as found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,30 @@ def test_the_lock_of_the_workers_reconciler_ends(stage: Stage) -> None:
     assert may_tend(client, "w2", 600.0)
     assert not may_tend(client, "w1", 600.0)
     assert client.pttl(SHARED.reconciler) <= 600_000
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["in the middle of its plan", "behind its plan"])
+def test_a_server_that_forgets_a_run_that_is_being_left_is_told_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    """It is empty while --detach tells it the plan: what workers are left with is the whole plan, and this ends."""
+    job = stage.job("one", chunk_size=10)
+    run = stage.driver(job, "host-a 11 aa")
+    plan, emptied, asked = run.driver.registration.plan, list[int](), count()
+    extend = plan.extend
+
+    def forgetting(ahead: int) -> bool:
+        done = extend(ahead)
+        if not emptied and (plan.sealed or not last):
+            stage.server.client.flushall()
+            emptied.append(len(job.manifest.chunks))
+        assert next(asked) < 1000, "it is told in vain, again and again"
+        return done
+
+    monkeypatch.setattr(plan, "extend", forgetting)
+    monkeypatch.setattr("evalq.producer.runs.hand_over.EVIDENCE_SECONDS", 0.1)
+    stage.launch(run)
+    run.driver.hand_over.detach()
+    assert emptied
+    progress = stage.ledger.look(job.run).progress
+    assert (progress.sealed, progress.chunks) == (True, len(job.manifest.chunks))
