@@ -66,9 +66,8 @@ def evaluate(
     _at_least_one(limit=limit, chunk_size=chunk_size)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
-        return _in_memory(
-            _chosen(evaluator), inputs, params, options, Asked("", suite, tags=tags or {}), chunk_size, limit
-        )
+        kept = Asked("", suite, tags=tags or {})
+        return _in_memory(_chosen(evaluator), inputs, params, options, kept, chunk_size, limit)
     from evalq.producer.folder.job import Job
 
     # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
