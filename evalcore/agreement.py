@@ -90,6 +90,7 @@ def kappa(tables: Sequence[Table], cases: int, alpha: float = ALPHA) -> Estimate
 
 def _kappa(shares: Sequence[float]) -> float | None:
     agreed, expected, _, _ = _margins(shares)
+    # All in one cell: chance alone agrees as often, so that nothing beyond it can be seen.
     return None if expected >= 1.0 else (agreed - expected) / (1.0 - expected)
 
 

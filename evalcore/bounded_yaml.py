@@ -93,6 +93,7 @@ def _check_keys(node: yaml.MappingNode) -> None:
     """Raise ComposerError for a key that occurs twice: the value that stands first would be dropped in silence."""
     seen: set[tuple[str, str]] = set()
     for key, _ in node.value:
+        # A merge key is none of the mapping's own: each brings in what it names, and hides nothing.
         if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
             if (key.tag, key.value) in seen:
                 raise _fault(f"the key {key.value!r} occurs twice", key)

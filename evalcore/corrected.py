@@ -95,6 +95,7 @@ def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> Corrected | No
         return None
     whole = math.fsum(rate.weight for rate in rates)
     alone = math.fsum(rate.weight * rate.value for rate in rates) / whole
+    # A single labelled case says nothing of how cases differ, by which the correction is judged.
     if len(rates) == 1 < len(counted):
         return Corrected(alone, by_labels, alone, by_labels)
     value, interval = _stratified(counted, alpha)

@@ -54,6 +54,7 @@ __all__ = [
     "WorkersLost",
 ]
 
+# SPEC, section 2: the first 20 faulty lines, and their count.
 SHOWN_FAULTS = 20
 
 
@@ -172,6 +173,7 @@ class Finished(Driven):
 
     def __init__(self, run: str, server: str = "") -> None:
         report = f"evalq report {shlex.quote(run)} {server}".rstrip()
+        # Past Driven's own words: nobody drives it any more, so that there is nothing to watch.
         InfrastructureError.__init__(self, f"run {run} was finished by another command; see it: {report}")
         self.run = run
         self.by = ""

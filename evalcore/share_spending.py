@@ -102,6 +102,7 @@ def rate_limits(share: float, of: int, alpha: float = ALPHA) -> RateLimits:
     for n in range(1, of + 1):
         upper.step()
         room, count = alpha * spent(n, of) - upper.gone, upper.end  # beyond it nothing is left to cross
+        # Never across the threshold itself: such a limit would call a case by less than was wanted of it.
         while count - 1 > share * n and (more := upper.at(count - 1)) <= room:
             room -= more
             count -= 1

@@ -23,6 +23,7 @@ The others that evalcore imports only check what a producer was given (pydantic 
 that are compared by digest (zstandard).
 """
 _PACKAGES = ("evalcore", "workers")
+# Texts and tables, too: an answer depends on the prompts of judges and on word lists as much as on code.
 _KINDS = (".py", ".c", ".h", ".lua", ".yaml", ".json", ".md")
 _DIGITS = 12
 

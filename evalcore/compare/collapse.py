@@ -31,6 +31,7 @@ def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPH
     """
     before = dict(zip(base.ids, base.labels, strict=True)) if base.labels else {}
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
+    # A single answer agrees with nothing: such a case has no test, and takes no share of the error.
     both = [case for case in now if case in before and sum(before[case].values()) > 1 and sum(now[case].values()) > 1]
     suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & set(both))
     # So that the smallest p that can be drawn still counts after Holm's factor, as far as the most draws reach.
@@ -54,6 +55,7 @@ def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draw
     counts = [now.get(label, 0) for label in labels]
     together = [count + before.get(label, 0) for count, label in zip(counts, labels, strict=True)]
     bound = _bound(together, counts)
+    # Draws cannot show less than this, and a late look may ask for less: there the bound, though cautious, decides.
     if bound <= 1 / (draws + 1):
         return bound
     ours, pooled = np.array(counts), np.array(together)

@@ -105,6 +105,7 @@ def compare(
         margin=margin,
         verdict=verdict,
         observed=observed,
+        # Where nothing is missing the two are one, so that a gate reads both in any case.
         worst=worst if worst is not None else observed,
         missing=pairs.missing,
         alone=pairs.alone[:_LISTED],
@@ -116,6 +117,7 @@ def compare(
         wins=wins[:_LISTED],
         lost=len(losses),
         won=len(wins),
+        # Fisher's test counts passes: of a single case's scores there is no exact one.
         named=named_cases(pairs, turned=measure.better == "lower") if measure.kind == "pass" else [],
         collapsed=newly_collapsed(base, cand),
         by_cases=by_cases,
@@ -127,6 +129,7 @@ def estimate(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Estimate:
     change, turned = change_in(pairs, measure)
     low, high = change.interval(alpha)
     p_worse, p_better = p_values(pairs, measure, change)
+    # Not at ``alpha``: it is shown beside, and what a look may spend is spent on these cases.
     case_low, case_high = _by_cases(pairs, turned)
     return Estimate(
         cases=len(pairs.ids),
@@ -180,15 +183,18 @@ def p_values(pairs: Pairs, measure: Measure, change: Change) -> tuple[float, flo
         base, cand = (pairs.base, pairs.cand) if measure.better == "higher" else _failures(pairs)
         return permutation_p(base, cand)
     variance, freedom, answers = change.spread
+    # One case with one answer a side: nothing tells a change from chance.
     if freedom <= 0:
         return 1.0, 1.0
     # Without any spread the change is judged as if one loss and one win had been seen, too.
     scale = math.sqrt(variance) or math.sqrt(2) * change.width / answers
     t = change.delta / scale
+    # The same smallest p-value as for passes, so that Holm orders gates of either kind alike.
     return max(ERROR, t_tail(-t, freedom)), max(ERROR, t_tail(t, freedom))
 
 
 def _failures(pairs: Pairs) -> tuple[Side, Side]:
+    # The exact test asks for few passes, and few failures are what is wanted here; of 0 and 1 sum and squares are one.
     return tuple(Side(s.answers, s.answers - s.total, s.answers - s.total) for s in (pairs.base, pairs.cand))  # type: ignore[return-value]  # two of them
 
 

@@ -47,6 +47,7 @@ class CaseCounter:
             found = self._measures.collapsed(report), self._measures.stopped(report), self._measures.judged(report)
         except Exception as error:
             raise self._wrong(error) from error
+        # Labels that people gave afterwards ask nothing else of an agent: a labelled run stays comparable.
         asked = {name: value for name, value in report["params"].items() if name not in self._measures.beside}
         return RunCases(
             run=run,

@@ -16,6 +16,7 @@ __all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "Quarantined", "overall
 
 Decided = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
+# Undecided is neither: 2, 3 and 5 are those of errors, so that CI can tell a gate from a fault (see `errors`).
 EXIT_CODES: dict[Decided, int] = {"GO": 0, "NO-GO": 1, "INCONCLUSIVE": 4}
 
 
@@ -94,6 +95,7 @@ def overall(checks: Sequence[Check], alpha: float = ALPHA) -> tuple[Decided, tup
     make a false alarm likelier than one: a check that fails it becomes INCONCLUSIVE. What is no matter of chance (a
     number without an interval, answers that are missing) fails for certain.
     """
+    # GATE 6: advisory and supporting demands are shown, take no share of the error, and never block.
     critical = [check for check in checks if check.tier == "critical"]
     by_chance = sorted(
         (check for check in critical if check.p_worse is not None), key=lambda check: check.p_worse or 0.0

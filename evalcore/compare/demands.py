@@ -53,6 +53,7 @@ def level_in(run: CaseSummary, measure: Measure, worst: bool = False) -> Level |
 
 def _within(level: Level, bound: float, errors: Errors, *, least: bool) -> Decided:
     low, high = level.interval(errors.go)
+    # At the bound is within it: a demand of at least .8 is kept by what is surely .8.
     if low >= bound if least else high <= bound:
         return "GO"
     return "NO-GO" if (level.p_below(bound) if least else level.p_above(bound)) <= errors.no_go else "INCONCLUSIVE"
@@ -69,6 +70,7 @@ def compared(
         if observed is None or worst is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer in both runs")
             continue
+        # Each by its own base: at the worst the baseline has its missing answers as its best ones.
         margins = [margin_of(gate, name, each.base) for each in (observed, worst)]
         check = Check(
             gate.metric,
@@ -93,6 +95,7 @@ def margin_of(gate: Gate, name: str, base: float) -> float:
 
 
 def _dropped(found: Estimate, margin: float, alpha: float) -> Decided:
+    # GATE 6: GO first, so that a fall that is sure, and smaller than allowed, stops nothing.
     if found.low > -margin:
         return "GO"
     return "NO-GO" if found.p_worse <= alpha else "INCONCLUSIVE"
@@ -100,6 +103,7 @@ def _dropped(found: Estimate, margin: float, alpha: float) -> Decided:
 
 def _agreed(check: Check, at_worst: Decided) -> Check:
     """The check, where what is missing cannot change it."""
+    # GATE, The question: a gate decides at the observed and at the worst; where they differ nobody knows.
     if check.decided == at_worst:
         return check
     reason = f"{check.reason}; it would be {at_worst} if what is missing counted against it"
@@ -117,6 +121,7 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
         raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
     if gate.equals is not None:
         yield _equal(gate, value)
+    # A bool is an int to Python, and no number to whoever wrote the bound.
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     limits: list[tuple[str, float, bool]] = []
     limits += [(f"at least {_number(gate.min)}", gate.min, True)] if gate.min is not None else []

@@ -133,6 +133,7 @@ def count(chain: Chain, run: RunCases) -> Chain:
         chain,
         runs=chain.runs + 1,
         whole=whole,
+        # Only now: a run that stood in its own reference would look less surprising than it is.
         pool=added(pool, new),
         watched=watched,
         known=[*chain.known, (run.run, run.report)][-_KNOWN:],
@@ -141,17 +142,20 @@ def count(chain: Chain, run: RunCases) -> Chain:
 
 def _watched(before: Watched, pool: CaseSummary, measure: Measure, new: CaseSummary, run: str) -> Watched:
     pairs = pairs_of(pool, new, measure) if measure.name in pool.columns else None
+    # No case to compare is no evidence either way: the detector stands still.
     if pairs is None or not pairs.ids:
         return before
     p = surprise(pairs, measure)
     sign = 1.0 if measure.better == "higher" else -1.0
     change = sign * float((pairs.cand.mean - pairs.base.mean).mean()) / measure.width
     information, remaining = _design(pairs)
+    # That of the first comparison, for good: a stake that is carried on must keep the unit that it was made in.
     first = before.information or information
     answers = float(sum(pool.columns[measure.name].count))
     stakes = bet(before.stakes, p, remaining * math.sqrt(information / first), answers)
     e = worth(stakes)
     since = before.since or (run if e >= PAGED else "")
+    # All stakes go, not the page alone: those that won by the drop would page again by what is over.
     if since and e < CLEARED:
         return Watched([], first, 0.0, p, change)
     return Watched(stakes, first, e, p, change, since)
@@ -193,6 +197,7 @@ def worth(stakes: list[Stake]) -> float:
 
 
 def _worth(stake: Stake) -> float:
+    # A mean of fair bets is a fair bet, whichever shift comes true; the best of them would be none.
     return sum(map(math.exp, stake.logs)) / len(SHIFTS)
 
 

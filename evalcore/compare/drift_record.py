@@ -69,6 +69,7 @@ class DriftState(msgspec.Struct, frozen=True, kw_only=True):
 
 def key_of(run: RunCases) -> str:
     """Which chain of its suite ``run`` belongs to: runs of one specification, version of the evaluator, and name."""
+    # By version, too: other code may judge the same answers otherwise, which would look like drift.
     return canonical_json([run.specification, run.version, run.name]).decode()
 
 
@@ -90,6 +91,7 @@ def counted(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
         # The reference itself was answered anew, and nothing has been compared with it yet.
         if record.now.kind == "first":
             return msgspec.structs.replace(record, now=begin(run), sampled=_sampled(record.sampled, run))
+    # A run that is counted has its own sample in the record: only of a new one does a shared answer say anything.
     if run.run == record.now.reference or (run.run not in known and _cached(record, run)):
         return record
     return _after(record, record.now, run)
@@ -103,6 +105,7 @@ def _after(record: DriftRecord, before: Chain, run: RunCases) -> DriftRecord:
 
 
 def _cached(record: DriftRecord, run: RunCases) -> bool:
+    # By lineage too: answers that were taken over need not be among the few that are sampled.
     if run.lineage is not None and not dict(record.now.known).keys().isdisjoint(run.lineage.akin):
         return True
     return run.usage is not None and not set(run.usage.sample).isdisjoint(record.sampled)
@@ -125,6 +128,7 @@ def approved(record: DriftRecord | None, run: RunCases) -> DriftRecord:
         return record
     # A run that was counted before, and is resumed or tried again later, is none that came after the approved one.
     chain.known += [each for each in old.known if each[0] != run.run]
+    # The samples stay: what a cache gave before an approval is no fresh answer after it.
     return DriftRecord(name=run.name, run=record.run, now=chain, sampled=_sampled(record.sampled, run))
 
 

@@ -71,6 +71,7 @@ def decide(
             checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
         own = _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
         checks += on_trust(own, gate.path, policy, run, partner)
+    # Last: only by now is it known which demands rest on judges, and whether any that decides is left.
     checks += nothing_decides(policy, checks)
     # All of them together, since they share one error.
     decided, counted = overall(checks, errors.no_go)
@@ -116,6 +117,7 @@ def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
 
 def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]:
     """What any two runs have to have in common before their numbers are compared, and what not."""
+    # GATE 8: cached or reused answers are never fresh evidence, neither of a change nor of none.
     if common := shared(run, partner):
         reason = f"{common}: they are no evidence of a change, nor of none; gate a run of its own answers"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason)
@@ -150,6 +152,7 @@ def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: 
         return
     metric = f"{run.called}.collapse"
     if policy.collapse == "none":
+        # Without a p-value: the run's own verdict is by an interval already, so that Holm has nothing to weigh.
         yield _collapsed(metric, "no collapsed case", run, list(run.cases.collapsed), "NO-GO")
     elif partner is not None:
         yield _newly_collapsed(metric, run, partner, errors)
@@ -170,6 +173,7 @@ def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Erro
     if not sure and (suspects := sorted(case for p, case in surprises if p <= ALPHA)):
         check = _collapsed(metric, _NONE_NEW, run, suspects, "INCONCLUSIVE")
         check = msgspec.structs.replace(check, reason=f"{check.reason}, not surprising enough for this look")
+    # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm with the gates.
     if errors.collapse is not None:
         return check
     return msgspec.structs.replace(check, p_worse=surprises[0][0] if surprises else 1.0)

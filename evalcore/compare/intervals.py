@@ -59,6 +59,7 @@ class Change(NamedTuple):
         t = self.spread.t(alpha)
         if math.isinf(t):
             return -h, h
+        # GATE 4: the loss and the win that are added lie h from 0 each, which is where 2 h^2 comes from.
         centre = self.delta * n / (n + 2)
         half = t * math.sqrt(n * n * variance + 2 * h * h) / (n + 2)
         ends = [centre - half, centre + half, *_score_ends(self.delta, h, t * t / n)]
@@ -103,6 +104,7 @@ class Level(NamedTuple):
     def _within(self, t: float) -> tuple[float, float]:
         h, (variance, _, n) = self.width, self.spread
         x = self.mean - self.low
+        # The worst and the best answer that are added lie h/2 from the middle each: h^2/2 together.
         centre = (n * x + h) / (n + 2)
         half = t * math.sqrt(n * n * variance + h * h / 2) / (n + 2)
         wilson_centre = (x + t * t * h / (2 * n)) / (1 + t * t / n)
@@ -179,6 +181,7 @@ def _within(parts: list[tuple[NDArray[float64], NDArray[int64]]], cases: int, an
     total = sum(float(terms.sum()) for terms, _ in parts)
     spread = sum(float((terms * terms / (count - 1)).sum()) for terms, count in parts)
     every = sum(float((count - 1).sum()) for _, count in parts)
+    # GATE 3: without any spread as many degrees as there were answers that could have shown one.
     return _Spread(total / cases**2, total * total / spread if spread > 0 else every, answers)
 
 

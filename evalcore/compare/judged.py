@@ -52,6 +52,7 @@ def why_advisory(path: str, policy: Policy, run: RunCases, partner: RunCases | N
 
 def nothing_decides(policy: Policy, checks: Sequence[Check]) -> Iterator[Check]:
     """INCONCLUSIVE where all that the policy holds critical rests on judges: nothing would be left to say no."""
+    # Only what its author holds critical: that answers are missing says no without any judge, and says nothing else.
     metrics = {gate.metric for gate in policy.gates if gate.tier == "critical"}
     own = [check for check in checks if check.metric in metrics]
     if own and not any(check.tier == "critical" for check in own):

@@ -91,6 +91,7 @@ def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
 
     Defaults are left out, so that a count outlives a version of evalq that knows a key more.
     """
+    # By what they found, not by their ids: approving the same run again must not begin the count anew.
     runs = sorted([run.called, run.target, run.specification, run.report] for run in approved)
     return digest(
         canonical_json(
@@ -112,4 +113,5 @@ def candidate_digest(candidates: Iterable[RunCases]) -> str:
 
 def looks_at(candidates: Iterable[RunCases]) -> int:
     """How many looks these are, by how often they were extended."""
+    # They are decided together, so the one that was seen most often tells how often.
     return max((run.looks for run in candidates), default=1)

@@ -21,6 +21,7 @@ def named_cases(pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA) -> 
     is Holm's. With one answer a side nobody can be named. ``turned``: where a pass is what is not wanted.
     """
     rows: list[_Row] = []
+    # Where a pass is not wanted getting worse is a rise: from candidate to base that is a fall.
     sides = (pairs.base, pairs.cand) if not turned else (pairs.cand, pairs.base)
     counts = zip(
         pairs.ids,

@@ -104,5 +104,6 @@ def _lost(base: CaseSummary, cand: CaseSummary, name: str) -> int:
 def _side(sums: dict[str, _Sums], ids: list[str]) -> Side:
     import numpy as np
 
+    # In shape also without any case, where numpy would make no columns.
     rows = np.array([sums[case] for case in ids], dtype=float).reshape(len(ids), 3)
     return Side(rows[:, 0].astype(np.int64), rows[:, 1].copy(), rows[:, 2].copy())

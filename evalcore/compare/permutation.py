@@ -92,6 +92,7 @@ def _sum_of(r_b: int, r_c: int, counts: Counter[int]) -> _Sum:
     mean = sum(float(np.arange(len(f.weights)) @ f.weights) * counts[m] for m, f in each.items())
     half = math.ceil(math.sqrt(_TAIL * spread)) + 1
     begin = max(0, math.floor(mean) - half)
+    # A power of two, for the transform. What lies beyond it wraps around, and is less than `ERROR` by Hoeffding.
     size = 1 << max(1, (min(reach, 2 * half) + 1).bit_length())
     product = np.ones(size // 2 + 1, dtype=complex)
     for m, found in each.items():
@@ -118,8 +119,10 @@ def _together(sums: dict[tuple[int, int], _Sum], seen: Counter[tuple[int, int]])
     spread = sum(by[repeats] ** 2 * found.spread for repeats, found in sums.items())
     reach = sum(by[repeats] * (len(found.weights) - 1) for repeats, found in sums.items())
     width = min(reach, 2 * math.sqrt(_TAIL * spread))
+    # Room at the end: rounding may carry each group one point on.
     step = width / (_GRID - 4 * len(sums)) if width else 1.0
     mean = sum(by[r] * float(np.arange(len(f.weights)) @ f.weights) for r, f in sums.items()) / step
+    # Where all sums fit nothing wraps around, and there is nothing to centre.
     begin = 0 if width == reach else math.floor(mean) - _GRID // 2
     product = np.ones(_GRID // 2 + 1, dtype=complex)
     for repeats, found in sums.items():

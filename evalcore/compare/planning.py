@@ -170,6 +170,7 @@ class _Simulation:
 
     def _following(self, at: int, share: float, too_few: int, enough: int | None) -> int:
         # A power of 80 % takes a change of t + .84 standard errors, which fall with the root of the repeats.
+        # Shares of 0 and 1 have no quantile, and a few hundred draws do not tell them from half a percent.
         z = NormalDist().inv_cdf(min(0.995, max(0.005, share)))
         factor = ((1.96 + 0.8416) / max(0.3, 1.96 + z)) ** 2
         guess = max(1, math.ceil(at * min(16.0, factor)))
@@ -202,12 +203,14 @@ class _Simulation:
                 good = _likely(rng, base, turned)
             lower = _lowered(good, drop)
             cand = _passes(rng, 1 - lower if turned else lower, repeats)
+        # Without names: what decides here goes by the numbers alone.
         return Pairs([""] * len(cand.answers), base, cand, [], [], 0)
 
 
 def _likely(rng: Generator, base: Side, turned: bool) -> NDArray[float64]:
     """Rates that cases with these answers may have: a draw from their posterior, around the mean over cases."""
     good = base.answers - base.total if turned else base.total
+    # Half a pass and half a failure more (Jeffreys): a baseline without any failure does not rule them out.
     mean = (float(good.sum()) + 0.5) / (float(base.answers.sum()) + 1)
     return rng.beta(good + _VARIETY * mean, base.answers - good + _VARIETY * (1 - mean))
 

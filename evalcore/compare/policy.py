@@ -20,6 +20,7 @@ _BOUNDS = ("min", "max", "max_drop", "max_relative_drop", "equals", "per_case")
 
 
 def _finite(value: float) -> float:
+    # NaN is neither below nor above anything: how a comparison is written would decide a demand by it.
     if not math.isfinite(value):
         raise PydanticCustomError("finite", "a finite number is needed")
     return value
@@ -31,6 +32,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 def _day(value: str) -> str:
     try:
+        # In one form, as days are compared as texts: 20301231 is a day as well, and sorts behind all of 2030.
         return date.fromisoformat(value).isoformat()
     except ValueError:
         raise PydanticCustomError("day", "a day is needed, such as 2030-12-31") from None

@@ -21,6 +21,7 @@ def bare(run: CaseSummary) -> CaseSummary:
 def alike(pool: CaseSummary, run: CaseSummary) -> bool:
     """Whether they are of the same cases, mostly: recorded work has new ones every day."""
     known = set(pool.ids)
+    # By the measure with the most of them, since an optional one has a value for some records only.
     answers = [max(each) for each in zip(*(run.columns[one.name].count for one in run.measures), strict=True)]
     shared = sum(count for case, count in zip(run.ids, answers, strict=True) if case in known)
     return bool(shared >= _ALIKE * sum(answers))

@@ -153,6 +153,7 @@ def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) 
     for entry in entries:
         if entry.aside and entry.run == run.called:
             (passed, answers), now = entry.history, (entry.answers, entry.passed)
+            # The history is the base: few passes now, given all of them, are a fall.
             tested.append((fisher(answers, passed, *now)[0], entry))
     if not tested:
         return
@@ -175,6 +176,7 @@ def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) 
         "NO-GO" if worse else "GO",
         reason,
         len(worse),
+        # Holm's first step, since the check as a whole is as surprising as its first case is among all.
         p_worse=min(1.0, lowest * len(tested)),
         cases=tuple(entry.case for entry in worse),
     )

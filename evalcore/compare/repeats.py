@@ -88,6 +88,7 @@ def enough_for(demand: CaseDemand, rate: float, cases: int, power: float = 0.8) 
     None where that is no more than the demand itself, or takes more than `_MOST`.
     """
     least = max(demand.k, provable(demand) or _MOST + 1)
+    # No number of answers proves more than is true.
     if rate <= demand.share or least > _MOST:
         return None
     answers = least
@@ -209,6 +210,7 @@ def _reasons(
 
 def enough_repeats(check: Check, run: CaseSummary, measure: Measure, minimum: int) -> Check:
     """The check, where every case that was answered has ``minimum`` answers."""
+    # A case without any answer is missing, which is held against a run elsewhere.
     counts = [count for count in run.columns[measure.name].count if count]
     few = sum(count < minimum for count in counts)
     if not few:

@@ -23,4 +23,5 @@ def shared(run: RunCases, other: RunCases) -> str:
 
 
 def _line(run: RunCases) -> set[str]:
+    # Itself, too: a run that others took answers from has them in common with these, and names none of them.
     return {run.run, *(run.lineage.akin if run.lineage is not None else ())}

@@ -68,6 +68,7 @@ def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
                 column.total[at] += total
                 column.squares[at] += squares
     unattributed = first.unattributed + second.unattributed
+    # Asked alike is judged alike, so either side's word will do.
     return CaseSummary(measures, ids, missing, columns, unattributed, judged=first.judged)
 
 

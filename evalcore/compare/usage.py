@@ -65,6 +65,7 @@ def usage_of(outputs: Path) -> Usage:
 
 def _number(line: _Line) -> int:
     """Of an answer: another for each that was given, the same for one that was taken from a cache."""
+    # By latencies: two calls hardly ever take the very same time, and a cached answer keeps that of its own call.
     told = f"{line.case}\0{line.repeat}\0{[attempt.latency_seconds for attempt in line.attempts]}"
     return int.from_bytes(blake2b(told.encode(errors="surrogatepass"), digest_size=6).digest())
 

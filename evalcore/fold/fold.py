@@ -89,6 +89,7 @@ class Fold:
         for given, result in zip(inputs, results, strict=True):
             listed = result.tally.listed
             faults += [{"where": given.where(line), "reason": reason} for line, reason in listed.first]
+            # Counted beyond the first ones: a report must not grow with what is wrong in its inputs.
             if listed.total > len(listed.first):
                 faults.append({"where": result.name, "reason": f"{listed.total - len(listed.first)} more, not listed"})
             total.merge(result.tally)
@@ -96,6 +97,7 @@ class Fold:
             "schema": REPORT_SCHEMA,
             "evaluator": evaluator.name,
             "evaluator_version": evaluator.version,
+            # SPEC, Result keys: only what changes the answer. How a run was cut, or where, leaves no mark.
             "params": self._params.model_dump(mode="json"),
             "inputs": [
                 {"name": given.name, "sha256": given.sha256, "records": result.tally.total}

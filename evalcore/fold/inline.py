@@ -59,6 +59,7 @@ def evaluate_files(
     checked = validate(chosen.Params, asked.params, "params")
     sources = discover(asked.inputs, format_suffixes(chosen.records.format), chosen.gathering.endings)
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
+        # All of them stay until the end: settling an input may read the whole of it again.
         sources = [spool(source, Path(scratch), chosen.gathering.line) for source in sources]
         fold = Fold(chosen, checked, len(sources))
         summaries: list[InputSummary] = []
@@ -89,6 +90,7 @@ def request_of(
 ) -> Request:
     """What the command would ask for, given these. Raises UsageError for an option that the evaluator does not have."""
     known = {option.name: option for option in evaluator.command.options}
+    # Refused, as the command line would: an option that is misspelt and ignored would answer another question.
     unknown = sorted(set(options) - set(known))
     if unknown:
         named = ", ".join(sorted(known)) or "none"

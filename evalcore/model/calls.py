@@ -119,6 +119,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a recorded output is not what evalq writes: {error}") from error
         told = {name: getattr(line, name) for name in _Line.__struct_fields__ if name != "stop"}
+        # A line does not have the number of its call: it is of one sweep only, and any run may take the line over.
         return cls(call=0, **told)
 
     @classmethod

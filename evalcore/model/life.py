@@ -102,5 +102,6 @@ def next_step(state: RunState, run: PurePath | str) -> str:
     return NEXT[state].format(run=run)
 
 
+# At import: a state that is added and forgotten in a table would fail only where a run first gets there.
 for _table in (MOVES, MEANING, NEXT):
     assert _table.keys() == set(get_args(RunState)), "each state has its line in every table"

@@ -78,6 +78,7 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     def __post_init__(self) -> None:
         """A worker takes memory for what a chunk says it is long: never for more than one could be."""
+        # Twice: behind what makes a chunk, a record as long as any may be can end it.
         if not 0 <= self.end - self.start <= 2 * MAX_RECORD_BYTES:
             raise ValueError("a chunk of that length is never planned")
         if self.members and len(self.members) != self.records:

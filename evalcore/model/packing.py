@@ -8,6 +8,7 @@ from evalq.evalcore.errors import WireError
 
 __all__ = ["pack", "unpack"]
 
+# Level -5 saves .1 µs a row, and makes answers 1.8 times as long in the ledger (docs/decisions/0021).
 _LEVEL = 1
 
 

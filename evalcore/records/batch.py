@@ -78,6 +78,7 @@ class Batch(msgspec.Struct, frozen=True):
         """Records ``first`` to ``last`` (exclusive) by themselves; ``ends`` are those of this batch."""
         start = ends[first - 1] if first else 0
         stop = ends[last - 1] if last else 0
+        # Counted, not taken from the records: a row of a CSV may have several lines.
         skipped = self.data.count(b"\n", 0, start)
         part = Batch(self.source, self.first_line + skipped, self.data[start:stop], self.columns)
         if not self.members:
@@ -102,6 +103,7 @@ class Batch(msgspec.Struct, frozen=True):
 def _parse(text: str, first_line: int) -> Iterator[tuple[int, list[str]]]:
     # The module's limit of 128 KiB a field is below what an agent's JSON may hold.
     csv.field_size_limit(MAX_RECORD_BYTES)
+    # Strict: else a quote in a wrong place is read past, and the fields are others than were written.
     reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
     before = 0
     for row in reader:

@@ -92,6 +92,7 @@ class Cutter:
                 if not first or first.strip():
                     return read_columns(first, self._name, required, line) if first else ()
         except InputError as error:
+            # Only once it failed: what can be read as CSV is one, whatever it begins with.
             kind = kind_of(head)
             if kind is None:
                 raise

@@ -94,6 +94,7 @@ def leaf_digest(data: Buffer) -> str:
 @lru_cache(maxsize=_KEYS)
 def _drawn(key: str) -> _Secrets:
     known = bytes.fromhex(checked_key(key))
+    # Named, so that nothing else that is ever drawn from a run's key has the same bytes.
     drawn = hashlib.shake_256(b"evalq chunk digest, 1" + known).digest(_MULTIPLIERS + _KEY_BYTES)
     return _Secrets(drawn[:_MULTIPLIERS], drawn[_MULTIPLIERS:])
 

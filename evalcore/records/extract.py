@@ -44,6 +44,7 @@ def _found(text: str) -> tuple[str, Any]:
         fault = error
     found: list[tuple[str, Any]] = []
     for kind, block in _fenced(text):
+        # By the other names, too, though JSON alone is read: comments in it are then told as the fault.
         if kind.lower() in ("", "json", "jsonc", "json5"):
             try:
                 found.append((block.strip(), _decode(block)))
@@ -76,6 +77,7 @@ def _fenced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _decode(text: str) -> Any:
+    # Half a surrogate is for the decoder to refuse, as any other text that is no JSON.
     data = text.encode(errors="surrogatepass")
     if deeper_than(MAX_DEPTH, data):
         raise NoJson(f"nested deeper than {MAX_DEPTH} levels")

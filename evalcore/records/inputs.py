@@ -71,6 +71,7 @@ def _expand(item: str, suffixes: Sequence[str], gathers: Sequence[str]) -> list[
         return [Source("stdin", item, item)]
     if os.path.isdir(item):
         return _in_folder(item, suffixes, gathers)
+    # Before any glob: a file's own name may have a star or brackets in it.
     if os.path.exists(item):
         if not os.path.isfile(item):
             raise InputError("no input", [(item, "not a plain file (a pipe or a device); - reads standard input")])

@@ -6,6 +6,7 @@ __all__ = ["HEAD_BYTES", "encoding_of", "kind_of"]
 
 HEAD_BYTES = 4096
 
+# Looked through in this order: UTF-32's mark begins with that of UTF-16.
 _ENCODINGS = {
     b"\xff\xfe\0\0": "UTF-32: save the file as UTF-8",
     b"\0\0\xfe\xff": "UTF-32: save the file as UTF-8",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 __all__ = ["case_of_name", "readings"]
 
+# Fifteen digits at most, so that every repeat is below 2^53, where a record's own has to be.
 _NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 
 

@@ -92,6 +92,7 @@ def typed(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
+        # msgspec has the place of a fault in its message only.
         message, _, path = str(error).partition(" - at `")
         path = path.rstrip("`") or "$"
         if missing := message.partition("missing required field `")[2]:

@@ -95,6 +95,7 @@ def _swiftly(native: ModuleType, block: Buffer) -> tuple[array[int], array[int]]
     packed_newlines, packed_ends, bad, opens = native.record_ends(block)
     newlines.frombytes(packed_newlines)
     ends.frombytes(packed_ends)
+    # Only in whole records: a quote behind them may be judged by what the next block brings.
     if ends and 0 <= bad < ends[-1]:
         raise QuoteFault(bad, _OPENING if opens else _CLOSING)
     return newlines, ends
@@ -151,6 +152,7 @@ def quickly(block: Buffer, fmt: Format) -> tuple[NDArray[int64], NDArray[int64]]
 def _check_quotes(data: NDArray[uint8], quotes: NDArray[int64]) -> None:
     """Raise QuoteFault at the first opening or closing quote with an illegal neighbour."""
     opening, closing = quotes[0::2], quotes[1::2]
+    # A byte stands behind each closing quote: at the least the newline that ends its record.
     before, after = data[opening - 1], data[closing + 1]
     # At 0 the byte before is the block's last one, which says nothing: there the block begins a record.
     opens = (before == _QUOTE) | (before == _COMMA) | (before == _NEWLINE) | (opening == 0)
