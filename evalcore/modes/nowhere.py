@@ -55,5 +55,6 @@ def collapse_nowhere(cases: Iterable[CaseCounts]) -> dict[str, Json]:
     if collapsed:
         answer = "fails"
     else:
+        # Of no case at all nothing holds.
         answer = "holds" if known and all(case.surely_diverse for case in known) else "inconclusive"
     return {"verdict": answer, "cases": len(known), "collapsed": collapsed, "alpha": ALPHA, "correction": "Holm"}

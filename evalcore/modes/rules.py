@@ -30,6 +30,7 @@ class ShareRule:
 
 def _fixed_verdict(m: int, n: int, share: float) -> Verdict:
     """Which side of ``share`` the interval lies on, without looking for its ends."""
+    # Below, not at most: the interval begins with the least share whose p-value reaches ALPHA (SPEC, section 1).
     if mode_share_p_value(m, n, share) < ALPHA:
         return "collapsed"
     return "diverse" if at_most(m, n, share) < ALPHA else "inconclusive"

@@ -119,6 +119,7 @@ def _nearest(name: str) -> str:
     from rapidfuzz import process  # only a mistake needs it
     from rapidfuzz.distance import DamerauLevenshtein
 
+    # Cut: distances take time with both lengths, and what is longer is none of them anyway.
     found = process.extractOne(
         name[:40], [*known_kinds(), *COMPOSED], scorer=DamerauLevenshtein.distance, score_cutoff=2
     )
@@ -155,6 +156,7 @@ def _composed(name: str, kind: str, negated: bool, written: Mapping[str, Any], d
         except BadCheck as error:
             path = join(name, index)
             raise BadCheck(str(error), f"{path}.{error.path}" if error.path else path) from None
+    # Of those that decide: a count beyond them could never be reached.
     count, most = written.get("count", 1), sum(part.weight > 0 for part in parts) or len(parts)
     if type(count) is not int or not 1 <= count <= most:
         raise BadCheck(f"must be a whole number from 1 to {most}, the number of its checks that have a weight", "count")

@@ -98,6 +98,7 @@ def decide(demands: Sequence[Demand]) -> dict[str, Json]:
 
 def _failed(demands: Sequence[Demand]) -> list[str]:
     """The cases that fail with all of them tested together, in the order of how surely they do."""
+    # A case without answers has no p-value, and must not make it harder for the others to be seen to fail.
     known = sorted((demand.p_fails, demand.case) for demand in demands if demand.answers)
     found: dict[str, None] = {}
     for rank, (p, case) in enumerate(known):
@@ -126,6 +127,7 @@ def _level(m: int, n: int, share: float, of: int, *, above: bool) -> float:
     level = ALPHA
     if not beyond(level):
         return 1.0
+    # By halves: limits are worked out anew for each level, in time with the square of the cap.
     while level > _SMALLEST and beyond(level / 2):
         level /= 2
     return level

@@ -13,6 +13,7 @@ def passes(verdicts: Sequence[Verdict], least: float | None) -> tuple[str, float
     """(passed or failed, score, why it failed) where all checks that count were computed."""
     counted = [verdict for verdict in verdicts if verdict.passed is not None]
     score = mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
+    # A check of weight 0 is shown, and never decides (docs/decisions/0019).
     failed = [verdict for verdict in counted if not verdict.passed and verdict.weight]
     if least is None:
         fine, why = not failed, ""

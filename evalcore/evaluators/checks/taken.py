@@ -44,7 +44,9 @@ def usage_of(record: dict[str, Any]) -> Usage:
         where = f"attempts[{index}]"
         if not isinstance(attempt, dict):
             raise Misplaced(f"{where}: {kind_of(attempt)} where an object is wanted")
+        # Of the last one: the attempts before it gave no output.
         last = _amount(attempt, "latency_seconds", f"{where}.")
+        # Of all: what failed is paid for, too.
         costs.append(_amount(attempt, "cost", f"{where}."))
         prompts.append(_count(attempt, "prompt_tokens", f"{where}."))
         completions.append(_count(attempt, "completion_tokens", f"{where}."))

@@ -60,6 +60,7 @@ class AgentState(Merging, array_like=True, gc=False):
             if later.rows:
                 self._become(later)
             return
+        # Rows of one turn on both sides keep their order: a stable sort would leave them so as well.
         if not (self.ordered and later.ordered and self.last_turn <= later.first_turn):
             self._forget(self.rows + later.rows)
             return
@@ -118,6 +119,7 @@ class AgentState(Merging, array_like=True, gc=False):
             return
         if self.last_value is None:
             self.first_value = later.first_value
+        # The fall across the cut, which is in neither part.
         elif (drop := self.last_value - later.first_value) > 0:
             self._add([drop])
         self.last_value = later.last_value

@@ -93,6 +93,7 @@ def _seconds(value: Any) -> float | None:
     """Seconds as a number; a string, boolean, negative, NaN or infinite value is none."""
     if type(value) is float:
         return value if 0 <= value < math.inf else None
+    # A larger one may be beyond all floats.
     if type(value) is int and 0 <= value < 1 << 1000:
         return float(value)
     return None

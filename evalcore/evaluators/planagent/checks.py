@@ -120,6 +120,7 @@ def points_by_passes(count: int, bands: Sequence[RatioBand], any_pass: int) -> t
 
 def parse_checks(text: str, numbering: re.Pattern[str], forms: Sequence[tuple[Kind, re.Pattern[str]]]) -> list[Check]:
     """The checks of an expected result, in its order: each line, after its number, in the first form that fits."""
+    # SPEC, section 4: how many checks the header line says there are is not trusted, so that no form reads it.
     checks = []
     for line in text.splitlines():
         number = numbering.match(line)

@@ -25,6 +25,7 @@ def is_error(value: Any) -> bool:
         return bool(value.strip())
     if isinstance(value, (list, dict)):
         return bool(value)
+    # A number is one, 0 included: SPEC, section 4, lists all that says there is none.
     return value is not None and value is not False
 
 
@@ -44,6 +45,7 @@ class ErrorTexts:
 
     def find(self, column: str, answer: Answer | None) -> str | None:
         """The text of the column's error, else of the answer's, cut to MAX_TEXT; None where there is none."""
+        # The column first: it is there also where no answer can be read.
         if column and (text := shortened(column, MAX_TEXT)) and text.casefold() not in self._no_error:
             return text
         error = None if answer is None else answer.error

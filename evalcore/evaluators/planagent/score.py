@@ -123,6 +123,7 @@ class Chunk:
 
     def _judge(self, checklist: Checklist, raw: str, answer: Answer | None, error: str, out: RecordLine) -> int | None:
         """The passed checks, or None and the line's reason where the row is 0 without judging."""
+        # SPEC, section 4, in its order: of several reasons for 0 the first is told and counted, and no other.
         if self.has_error(error, answer, out):
             return None
         if answer is None:

@@ -67,6 +67,7 @@ def _look(top: Path, expected: _Expected) -> GoalPath:
         real = _inside(top, expected.path)
         kind = real.stat().st_mode
         if stat.S_ISDIR(kind):
+            # A folder has no text, so that what has to match does not.
             return GoalPath(expected.path, True, any(real.iterdir()), None if expected.pattern is None else False)
         if not stat.S_ISREG(kind):
             raise _Out("neither a file nor a folder")

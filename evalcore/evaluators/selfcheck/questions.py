@@ -44,6 +44,7 @@ def _requirements_met(evidence: Evidence) -> bool:
 
 
 def _no_assumptions(evidence: Evidence) -> bool:
+    # SPEC, section 3: none listed is a yes here; whether that is believed is for other questions.
     return all(item["verified"] for item in evidence.assumptions or ())
 
 
@@ -124,6 +125,7 @@ def evidence_text(question: str, evidence: Evidence) -> str:
         case "no_assumptions":
             return _json(evidence.assumptions)
         case "evidence_exists":
+            # By truth, as the specification's code writes it, though an empty output counts as given elsewhere.
             tests = "true" if evidence.testOutput else "false"
             return f"Tests: {tests}, Code: {len(evidence.codeChanges or ())} files"
         case _:

@@ -49,6 +49,7 @@ class DangerSignal(Params):
 
 
 def _unsure(kind: str, words: str) -> DangerSignal:
+    # SPEC, section 3: as written, without word boundaries, so that "improbably" is a match.
     return DangerSignal(pattern=words, severity="warning", message=f'{kind} 표현 감지: "{words}"')
 
 

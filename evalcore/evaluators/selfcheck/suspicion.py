@@ -143,6 +143,7 @@ def _impossible(output: str) -> bool:
     counted: dict[str, int] = {}
     for match in re.finditer(_COUNTED, output, re.IGNORECASE):
         counted[match["what"].lower()] = int(match["count"])  # the last line that says so is the summary
+    # The most that any line collected: the output may be of several runs.
     return bool(told and counted) and sum(counted.values()) > max(told)
 
 

@@ -153,6 +153,7 @@ class Scorer:
 
     def _tool(self, scan: Scan, text: str) -> tuple[float, str]:
         weights, needed = self._scoring.tool, self._scoring.keywords_needed
+        # SPEC, section 5: without an edit there was nothing to read back, without a deployment nothing to check.
         edits, deploys = self._edits.count(scan), self._deploys.count(scan)
         reads = self._reads.count(scan) if edits else 0
         health = self._health.count(scan) if deploys else 0
@@ -179,6 +180,7 @@ class Scorer:
     def _assertions(self, scan: Scan, claims: list[str]) -> tuple[float, str]:
         missing = [f"no {name}" for name, probe in self._evidence if not probe.found(scan)]
         missing += ["unsubstantiated claims"] if claims else []
+        # That nothing is claimed without support is one more piece of evidence (SPEC, section 5).
         of = len(self._evidence) + 1
         return (of - len(missing)) / of, ", ".join(missing)
 

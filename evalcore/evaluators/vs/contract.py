@@ -102,6 +102,7 @@ def contract_faults(output: dict[str, Any], most: int = 100) -> list[ContractFau
         # Nearly all outputs keep it: msgspec tells so in one call, and only the others are walked through.
         msgspec.convert(output, _TYPED)
     except msgspec.ValidationError:
+        # Some only: a list of a million broken items must not make as many lines of a report.
         return list(islice(_explain(output, OUTPUT, ""), most))
     return []
 
@@ -136,6 +137,7 @@ def _explain(value: Any, shape: Shape, path: str) -> Iterator[ContractFault]:
     if shape.kind == "an integer" and type(value) is int:
         found = "an integer"
     if shape.kind not in ("", found):
+        # The one fault of what is below it, too: nothing there can be held against a shape.
         yield ContractFault(path, f"{found} where {shape.kind} is wanted")
         return
     if shape.within and not shape.within[0] <= value <= shape.within[1]:

@@ -74,6 +74,7 @@ def unmet(check: Check, output: dict[str, Any]) -> Unmet | None:
 
 def _taken(check: Check, output: dict[str, Any]) -> Any:
     found = _found(check, output)
+    # SPEC, section 1: at any of its places, since agents keep alternatives in different ones.
     if check.take == "non_empty":
         return any(found)
     return next(found, _ABSENT)

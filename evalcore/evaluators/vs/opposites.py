@@ -21,6 +21,7 @@ _OPPOSING = (
     ("over", "under"),
     ("pre", "post"),
 )
+# Non-linear and nonlinear are one word: the hyphen goes, so that it alone never tells options apart.
 _HYPHEN = re.compile(rf"\b({'|'.join([*_NEGATING, *(prefix for pair in _OPPOSING for prefix in pair)])})-(?=\w)")
 
 
@@ -37,6 +38,7 @@ def opposed(one: str, other: str) -> bool:
 def _facts(option: str) -> tuple[list[str], list[str], Counter[str], Counter[str]]:
     """An option's digits and Roman numerals in order, its negating words, and all other words."""
     words = _WORD.findall(_HYPHEN.sub(r"\1", option))
+    # A word such as mix is a numeral by this, too. It keeps options apart, which is the side on which to err.
     romans = [word for word in words if _ROMAN.fullmatch(word)]
     negations = Counter(word for word in words if word in _NEGATIONS)
     return _DIGIT.findall(option), romans, negations, Counter(word for word in words if word not in _NEGATIONS)
@@ -44,6 +46,7 @@ def _facts(option: str) -> tuple[list[str], list[str], Counter[str], Counter[str
 
 def _opposite(word: str, other: str) -> bool:
     short, long = sorted((word, other), key=len)
+    # Only before a whole word of the other option: index and image begin so as well, and negate nothing.
     if any(long == prefix + short for prefix in _NEGATING):
         return True
     for prefix, opposite in _OPPOSING:

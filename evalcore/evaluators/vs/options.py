@@ -22,6 +22,7 @@ def identity(option: str) -> str:
     """What stands for ``option`` in counts: itself, or where it is very long its beginning, length and SHA-256."""
     if len(option) <= LONGEST:
         return option
+    # A digest: two long options that begin alike must not be counted as one.
     mark = hashlib.sha256(option.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{option[: LONGEST // 2]}… ({len(option)} characters, sha256 {mark})"
 
@@ -55,11 +56,13 @@ def fuzzy_counts(normal: Mapping[str, int], similarity: float, most: int) -> Cou
     (1 minus the insertions and deletions between them over their joint length) and not `opposed`, or else stands for a
     new kind; so the order of the runs cannot matter.
     """
+    # Each option is compared with every kind, which takes time with their square.
     if len(normal) > most:
         return None
     kinds: Counter[str] = Counter()
     for option in sorted(normal):
         scorer = Indel.normalized_similarity
+        # All that are alike enough: the one most like it may be its opposite, and the next its kind.
         alike = process.extract(option, list(kinds), scorer=scorer, score_cutoff=similarity, limit=None)
         kind = next((kind for kind, _, _ in alike if not opposed(option, kind)), option)
         kinds[kind] += normal[option]

@@ -146,6 +146,7 @@ class Judge:
         if "case" not in record and isinstance(record.get("named"), str):
             return self._named(record["named"])
         case, repeat = record.get("case"), record.get("repeat")
+        # By type: a bool is an int to Python, and no repeat to whoever recorded it.
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
             return None, None, f"case: {found(record, 'case')} where the id of a case is wanted"

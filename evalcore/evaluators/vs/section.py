@@ -28,6 +28,7 @@ def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dic
     cases = [(case, state.cases.get(case.id, CaseState())) for case in params.selected()]
     passed = sum(counted.passed for _, counted in cases)
     failed = sum(counted.failed for _, counted in cases)
+    # SPEC, section 1: a case that nobody answered is a test with status ERROR, and never passes in silence.
     unrecorded = sum(not counted.runs for _, counted in cases)
     errors = sum(result.tally.errors for result in results) + unrecorded
     collapse = [_collapse_entry(case, counted, params) for case, counted in cases]
@@ -108,6 +109,7 @@ def _issues(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsPar
         by_agent.setdefault(case.agent, []).append(counted)
     for agent, states in by_agent.items():
         spread = _mean_spread(states) if level.t_scores else None
+        # As decimals: .7 - .4 is not below .3 (SPEC, section 1).
         if spread is not None and is_below(spread, params.min_t_score_spread):
             yield {"agent": agent, "issue": LOW_SPREAD, "tests": sum(state.spreads for state in states)}
         kinds: Counter[str] = Counter()

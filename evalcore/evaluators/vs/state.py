@@ -126,6 +126,7 @@ class Gatherer:
             case.passed += 1
         else:
             case.failed += 1
+        # A kind counts once a test: an output that makes one mistake in ten places is one test with it.
         for kind, check in {finding.kind: finding.check for finding in test.findings}.items():
             kinds = case.issues.setdefault(check, {})
             kinds[kind] = kinds.get(kind, 0) + 1

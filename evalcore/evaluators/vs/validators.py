@@ -185,6 +185,7 @@ def _scores(t_scores: object) -> list[float]:
         if not isinstance(entry, dict):
             raise _Unreadable(f"{path}[{index}] is {kind_of(entry)}, not an object")
         score = entry.get("score")
+        # A boolean passes, as in the specification's code, which takes it for 0 or 1: it is the contract's fault.
         if not isinstance(score, int | float):
             found = f"{kind_of(score)}, not a number" if "score" in entry else "missing"
             raise _Unreadable(f"{path}[{index}].score is {found}")
@@ -223,6 +224,7 @@ def check_self_critique(output: object, rule: CritiqueRule) -> CritiqueResult:
             "has_strengths": _length(critique, "strengths", path) >= rule.strengths,
             "has_weaknesses": weaknesses >= rule.weaknesses,
             "has_improvements": _length(critique, "improvement_suggestions", path) >= rule.improvement_suggestions,
+            # SPEC, section 1: the key will do, even with nothing under it, and so will a weakness.
             "has_alternatives": "alternative_perspectives" in critique
             or weaknesses >= rule.weaknesses_for_alternatives,
         }

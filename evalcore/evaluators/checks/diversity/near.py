@@ -167,6 +167,7 @@ class Kinds:
             if root == own:
                 continue
             shared, either = _overlap(mine, inside, _opened(self._sketches[other]))
+            # Rounded: in floats .55 of 100 is a little more than 55, which 55 would not reach.
             if shared and shared >= round(self._alike * either, 9):
                 self._kind[own] = root
                 self._size[root] += self._size.pop(own)

@@ -72,6 +72,7 @@ def _plain(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
     counts = []
     for case, counted in cases:
         passed, failed = counted.plain or (0, 0)
+        # Where nothing is fallible all checks are plain ones.
         if not any(judged_of(case)):
             passed, failed = counted.passed, counted.failed
         counts.append((case, passed, failed))

@@ -44,6 +44,7 @@ def _is_json(value: bool | None, options: Any) -> Made:
         if not isinstance(answer.output, str):
             return holds(True, kind_of(answer.output))
         try:
+            # Without JSON's own white space: any other around it is no JSON.
             return holds(True, kind_of(decode(answer.output.strip(" \t\n\r").encode("utf-8", "surrogatepass"))))
         except Malformed as error:
             return holds(False, f"{error}: {answer.output}")

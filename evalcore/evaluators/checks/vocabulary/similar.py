@@ -81,6 +81,7 @@ def token_f1(text: str, wanted: str) -> float:
 
 
 def _squad(text: str) -> list[str]:
+    # In the order of SQuAD's own script: articles are looked for once punctuation is gone.
     return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
 
 

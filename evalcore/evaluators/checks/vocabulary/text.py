@@ -138,6 +138,7 @@ def _regex(value: str, options: RegexOptions) -> Made:
         found = pattern.search(answer.encoded)
         if found is None:
             return holds(False, answer.text)
+        # Cut by bytes, which may end within a character.
         return holds(True, quoted(found.group()[:_SHOWN].decode(errors="ignore")))
 
     return Made(value, run)

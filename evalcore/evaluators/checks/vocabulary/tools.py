@@ -117,6 +117,7 @@ def _all_there(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool)
 
 
 def _in_order(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:
+    # One for all: a call serves once, and the first that fits leaves the most for those behind it.
     left = iter(calls)
     return all(any(_fits(call, each, exact) for call in left) for each in wanted)
 
