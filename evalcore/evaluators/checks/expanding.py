@@ -167,9 +167,11 @@ class _Reader:
                 at = under.at("checks", index)
                 before = len(self._faults.found)
                 filled = self._filled(written, values, at)
+                # Only where all of it could be filled: a placeholder that is left would be told as a second fault.
                 check = self._check(filled, expected, at) if len(self._faults.found) == before else None
                 if check is not None:
                     found.append(check)
+        # Only where nobody wrote any: an empty list is no wish for equality, and is told as a fault below.
         if not found and not any("checks" in layer for layer, _ in layers) and expected is not msgspec.UNSET:
             found = [{"equals": expected}]
         if not found and not self._faults.found:
@@ -279,6 +281,7 @@ def _spelled(written: Any, expected: Any) -> dict[str, Any]:
 def _topmost(layers: Sequence[tuple[Mapping[str, Any], Place]], key: str) -> tuple[Any, Place]:
     """What the highest layer has under ``key``, and where."""
     for layer, place in reversed(layers):
+        # Null is what nobody wrote, so that the layer below it holds.
         if layer.get(key) is not None:
             return layer[key], place.at(key)
     return None, layers[-1][1].at(key)

@@ -163,6 +163,7 @@ class Pairs(Merging, array_like=True):
 
 def _emptied(rows: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
     while rows:
+        # One by one: rows that stay there until all are moved would take their room twice.
         yield rows.popitem()
 
 

@@ -109,6 +109,8 @@ class Case(Params):
 class TScoreRule(Params):
     """Scores above ``modal_above`` are modal; a diverse set has one below ``diverse_below``."""
 
+    # SPEC, section 1, as are the counts below, the evenness and how many options are told of; the rest of CollapseRule
+    # is evalq's.
     modal_above: Finite = 0.8
     diverse_below: Finite = 0.6
 

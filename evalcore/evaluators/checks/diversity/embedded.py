@@ -49,6 +49,7 @@ def embedding_of(record: Mapping[str, Any], text: bytes) -> Embedding | None:
         found = msgspec.convert(given, Embedding)
     except msgspec.ValidationError as error:
         raise Misplaced(f"embedding: {error}") from None
+    # An answer that was changed since has the vector of another text, which says nothing of this one.
     if found.text != text.hex() or found.error:
         return None
     if not any(found.vector):

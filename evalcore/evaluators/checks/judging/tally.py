@@ -84,6 +84,7 @@ def _tally(votes: list[tuple[Vote, Asked]]) -> JudgeTally:
             made.unreadable += not _is_read(vote, asked)
         if not vote.attempts:
             continue
+        # Of the last attempt alone, since those before it gave no reply; all of them were paid for.
         latency.append(vote.attempts[-1].latency_seconds)
         cost += [sum(known)] if (known := [each.cost for each in vote.attempts if each.cost is not None]) else []
         counts = [n for each in vote.attempts for n in (each.prompt_tokens, each.completion_tokens) if n is not None]

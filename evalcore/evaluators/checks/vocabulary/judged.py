@@ -63,6 +63,7 @@ def _asked(
         raise BadCheck("must be odd, so that there is a majority", "votes")
     if options.prompt:
         task = _own(task, options.prompt)
+    # Not by who judges, nor how often: replies that are recorded stay of use where only these change.
     told = canonical_json([name, value, options.prompt, sorted(texts.items())])
     two = "second" in task.needs
 
@@ -219,6 +220,7 @@ def _prefer(value: str | bool, options: PreferOptions) -> Made:
     def run(answer: Answer) -> Finding:
         ballot = _ballot(answer, asked)
         won = [_winner(votes, asked.votes, order) for order, votes in enumerate(ballot.orders)]
+        # A verdict that turns with the order is one on the order.
         if won[0] != won[1]:
             told, score = f"a tie: seen first {_WINNERS[won[0]]}, seen second {_WINNERS[won[1]]}", _HALF
         else:

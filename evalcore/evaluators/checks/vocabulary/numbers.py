@@ -57,6 +57,8 @@ def _number(value: int | float, options: NumberOptions) -> Made:
         found = list(numbers_in(answer.text))
         if options.which == "any":
             return holds(any(each in within for each in found), _shown(found) or f"no number: {answer.text}")
+        # Unlike for any of them: of a first or a last number, where there is none, nothing is true
+        # (docs/decisions/0019).
         if not found:
             raise Unfit(f"no number: {answer.text}")
         if options.which == "only" and len(found) > 1:
