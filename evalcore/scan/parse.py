@@ -97,6 +97,7 @@ class _Reader:
         least, most, items = given
         inner = self.sequence(items, flags)
         endless = most == _constants.MAXREPEAT
+        # Engines differ in what such a repetition matches, and here all have to match the same.
         if endless and width(inner)[0] == 0:
             raise PatternRefused("an endless repetition of what can be empty")
         return Repeat(inner, int(least), None if endless else int(most), lazy)

@@ -172,5 +172,6 @@ def _call(value: Any, index: int) -> ToolCall:
         try:
             arguments = extract(arguments) if arguments.strip() else {}
         except NoJson:
+            # As text: none of the arguments that are wanted is then there, and the finding shows what came.
             arguments = shorten(arguments)
     return ToolCall(name, arguments)

@@ -145,6 +145,7 @@ def _included(
     """The cases of a file that an entry names; what else stands in the entry lies under each of them."""
     faults.unknown(entry, ("file", "template", *LAYER_KEYS), place)
     name = entry["file"]
+    # A cases file may be anybody's, as in a pull request: it must not have files read that lie elsewhere.
     if not _inside(Path(place.file).parent, name) or Path(name).suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
         faults.add(place.at("file"), "must name a .jsonl or .csv file next to this one, or below it")
         return
@@ -232,6 +233,7 @@ def _fill(case: dict[str, Any], name: str, text: str, place: Place, faults: Faul
         try:
             case[name] = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
+            # An input that begins with a bracket may well be text; what the other columns hold may not.
             if name != "input":
                 faults.add(place.at(name), f"not JSON: {error}")
             case[name] = text

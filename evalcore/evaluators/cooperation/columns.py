@@ -86,6 +86,7 @@ class Gatherer:
         agents = map(self._names.__getitem__, [event.agent for event in events])
         kinds = map(self._kinds.__getitem__, [event.decision for event in events])
         part = _part([event.turn for event in events], agents, kinds, amounts)
+        # As they came: a float may not hold these, and drops between them have to be exact.
         for row in np.flatnonzero(np.abs(part[3]) >= EXACT).tolist():
             self._large[self._rows + row] = amounts[row]
         self._parts.append(part)

@@ -48,6 +48,7 @@ def read_columns(batch: Batch, rules: Rules) -> tuple[Columns, list[tuple[int, s
         bad += faults
         refusals += 1
         if decoder is not None:
+            # After so many blocks that needed another way, a further try is most likely paid for in vain.
             decoder = decoder.widened(events) if refusals < _MOST_REFUSALS else None
     return rows.columns(), bad
 

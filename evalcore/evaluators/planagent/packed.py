@@ -60,6 +60,7 @@ def unpack_rows(packed: bytes) -> Iterator[tuple[str, int, int]]:
 
 def kept_name(round_: str) -> str:
     """The name of a round as a packed row has it."""
+    # A character takes four bytes at most, so that nothing of such a name can have been cut.
     return round_ if len(round_) <= _MOST // 4 else unpack_rest(pack_rest(round_, UNSCORED))[0]
 
 

@@ -26,6 +26,7 @@ ALSO_FOUND = 5
 def round_order(name: str) -> tuple[list[tuple[int, int, str]], str]:
     """A sorting key that puts "2/1" before "10/1": runs of digits count as numbers, of any length."""
     parts = [
+        # By length, then by digits: int() refuses numbers of some thousand digits.
         (0, len(part.lstrip("0")), part.lstrip("0")) if at % 2 else (1, 0, part)
         for at, part in enumerate(_DIGITS.split(name))
     ]
@@ -65,6 +66,7 @@ def _round_means(stats: RoundStats) -> _Means:
     total = _weighted(stats.scores)
     return _Means(
         heuristic=_mean(total, scored),
+        # Ours out and the LLM's in, over the rows that have both: sums are all that a state keeps of them.
         llm_when_present=_mean(total - stats.llm_ours + _exact(stats.llm_score), scored),
         score_zero=_mean(TOP_SCORE * (scored - stats.scores[0]), scored),
         error_or_empty=_mean(TOP_SCORE * (scored - stats.forced), scored),

@@ -102,6 +102,7 @@ def _own(
         if place is None:
             astray.append(why)
             continue
+        # Of a line and a file that disagree neither is taken: which of them is right nobody here can tell.
         if labels.setdefault(place, passed) is not passed:
             theirs = "true" if labels[place] else "false"
             raise Misplaced(f"labels, {shorten(name)}: {str(passed).lower()} here, and {theirs} in --labels")
@@ -120,6 +121,7 @@ def _plain(given: Given, verdicts: Sequence[Verdict]) -> bool | None:
 
 
 def _people(given: Given, verdicts: Sequence[Verdict], labels: Mapping[int, bool]) -> bool | None:
+    # All or none: an output of which one verdict is still the judge's is not as people have it.
     if any(judged and index not in labels for index, judged in enumerate(given.judged)):
         return None
     own = [
