@@ -73,6 +73,11 @@ def recorded(folder: Path) -> int:
     return sum(line.startswith('{"call"') for log in logs for line in log.splitlines())
 
 
+def held(agent: Agent, folder: Path, enough: int) -> bool:
+    """Four calls in flight that get no answer, as more than ``enough`` came, and all that was answered is recorded."""
+    return agent.at_once == 4 and recorded(folder) == asked(agent) - 4 > enough - 4
+
+
 def replayed(folder: Path, run: str = "run", **environment: str) -> None:
     """The recorded judgements give the report again, in this process, to the byte; nobody is asked."""
     done = evalq("checks", "cases.yaml", "--outputs", f"{run}/judged.jsonl", "--inline", "--format", "none", "--out",
@@ -117,12 +122,7 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(tmp_path: Pa
     enough = VERDICTS // 2
     service.ready = lambda: asked(service) <= enough
     running = start_evalq(*LIVE, "--calls", "4", cwd=tmp_path)
-
-    def held() -> bool:
-        """Four calls in flight that get no answer, and all that was answered is in the folder."""
-        return service.at_once == 4 and recorded(tmp_path / "run") == asked(service) - 4 > enough - 4
-
-    wait_until(held, "judges are asked")
+    wait_until(lambda: held(service, tmp_path / "run", enough), "judges are asked")
     killed_with_all(running)
     service.ready = lambda: True
     assert info(tmp_path / "run")["state"] == "calling"
@@ -289,7 +289,7 @@ def test_replies_of_a_cancelled_run_are_paid_for(tmp_path: Path, service: Agent)
     enough = VERDICTS // 2
     service.ready = lambda: asked(service) <= enough
     running = start_evalq(*LIVE, "--calls", "4", cwd=tmp_path)
-    wait_until(lambda: recorded(tmp_path / "run") == asked(service) - 4 > enough - 4, "judges are asked")
+    wait_until(lambda: held(service, tmp_path / "run", enough), "judges are asked")
     had, cancel = recorded(tmp_path / "run"), evalq("cancel", "run", cwd=tmp_path)
     assert cancel.returncode == 0, cancel.stderr
     assert (running.wait(60), info(tmp_path / "run")["state"]) == (3, "cancelled")
