@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.integration.preloaded import Beside
+from tests.integration.preloaded import Beside, share
 
 SHARE = 5
 """What part of its examples a test is tried on by `--hypothesis-profile=quick`: one of so many."""
@@ -42,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
     if config.getoption("--hypothesis-profile", None) == "quick":
         hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        share()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -5,6 +5,8 @@ standard streams and session of its own, ended by signals and by its exit code a
 interpreter starts cannot be had that way: `startable` says when a real one is needed, and tests that look at command
 lines, memory or the moment of starting ask for one (`harness.new_interpreters`, or `harness.EVALQ`).
 
+Where several processes run tests (`share`), a server imports for all of them: each gets a fork of it for its own.
+
 `tests.integration.forked` is what such a process does.
 """
 
@@ -16,6 +18,7 @@ import os
 import pkgutil
 import select
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -124,19 +127,9 @@ class Beside(Preloaded):
 class _Server:
     """The side that asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: socket.socket) -> None:
         self._asks = threading.Lock()
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.preloaded", str(theirs.fileno())],
-                cwd=TOP,
-                env=_STARTED_WITH | {"OPENBLAS_NUM_THREADS": "1"} | AT_IMPORT,  # no threads at a fork
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the tests
-            )
+        self._line = line
 
     def ask(self, what: dict[str, Any], streams: Sequence[int] = ()) -> list[int]:
         with self._asks:
@@ -150,9 +143,45 @@ class _Server:
 @cache
 def server(kind: str) -> _Server:
     """The server of a kind. Each has a hash seed of its own: answers of unlike kinds are alike for better reasons."""
-    return _Server()
+    name = os.environ.get(_SHARED)
+    if name is None:
+        return _Server(_start(""))
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.connect(f"\0{name}-{kind}")
+    return _Server(line)
 
 
+def share() -> None:
+    """For the processes that this one starts from here on, which run the tests: import once for all of them."""
+    name = f"evalq-preloaded-{os.getpid()}"
+    _open.extend(_start(f"{name}-{kind}") for kind in ("worker", "command"))
+    os.environ[_SHARED] = name
+
+
+_SHARED = "PRELOADED_FOR_TESTS"
+_open: list[socket.socket] = []
+"""Shared servers end when these are closed, with the process that started them."""
+
+
+def _start(shared_as: str) -> socket.socket:
+    """Start a server: one that serves the other end of what is returned or, given a name, whoever calls it by that."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.preloaded", str(theirs.fileno()), shared_as],
+            cwd=TOP,
+            env=_STARTED_WITH | {"OPENBLAS_NUM_THREADS": "1"} | AT_IMPORT,  # no threads at a fork
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the tests
+        )
+    if shared_as:
+        ours.recv(1)  # it can be called from here on
+    return ours
+
+
+@cache
 def _import_everything() -> None:
     import evalq
 
@@ -165,6 +194,8 @@ def _import_everything() -> None:
     version: Any = import_module("evalq.evalcore.version")
     version._folders = cache(version._folders)
     version._folders()
+    gc.collect()
+    gc.freeze()  # collections in a forked process do not touch, and so copy, what all of them share
 
 
 def _serve(line: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
@@ -182,16 +213,40 @@ def _serve(line: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
             os.close(stream)
 
 
-def main(number: str) -> None:
+def _shared_out(until: socket.socket, name: str) -> socket.socket:
+    """In a process of its own for each that calls, the line to the caller; this one ends when ``until`` is closed."""
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    door.bind(f"\0{name}")
+    door.listen()
+    until.send(b"1")
+    while True:
+        ready, _, _ = select.select([door, until], [], [])
+        if until in ready:
+            os._exit(0)
+        line, _ = door.accept()
+        caller = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if caller != os.getuid():  # whoever calls can have commands run as this user
+            line.close()
+            continue
+        _import_everything()  # once somebody calls: of many runs of tests nobody ever does
+        if not os.fork():
+            door.close()
+            until.close()
+            return line
+        line.close()
+
+
+def main(number: str, name: str) -> None:
     """Import, and serve until the other side closes; in a forked process run its command and end as it ends."""
-    _import_everything()
-    gc.collect()
-    gc.freeze()  # collections in a forked process do not touch, and so copy, what all of them share
     line = socket.socket(fileno=int(number))
+    if name:
+        line = _shared_out(line, name)
+    else:
+        _import_everything()
     forked = _serve(line)
     if forked is not None:
         live(*forked, line)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
