@@ -9,6 +9,7 @@ test is forked from one that has imported it: `tests.integration.preloaded`.
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 from typing import Any
 
@@ -34,6 +35,8 @@ class Fewer(settings):
         super().__init__(*given, **named)
 
 
+PLAIN = "-p no:deepeval -p no:asyncio"
+os.environ["PYTEST_ADDOPTS"] = f"{os.environ.get('PYTEST_ADDOPTS', '')} {PLAIN}"  # plug-ins that take seconds to import
 subprocess.Popen = Beside  # type: ignore[misc]  # a Popen itself, for whatever else is started
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib import metadata
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalq.evalcore.errors import ConfigError, UnknownEvaluator
@@ -36,6 +37,18 @@ CHECKS = "evalq.checks"
 _named: dict[str, str] = {}
 _KEPT: list[Callable[[], None]] = []
 T = TypeVar("T")
+
+
+@cache
+def _installed() -> Any:  # two types by the version of Python, both with `select`
+    # To ask reads a file of each package that is installed, whatever the group: once is enough.
+    return metadata.entry_points()
+
+
+def entry_points(group: str) -> EntryPoints:
+    """What installed packages register in a group; nothing is imported."""
+    found: EntryPoints = _installed().select(group=group)
+    return found
 
 
 @cache

@@ -42,6 +42,7 @@ def test_the_suite_is_evaluated_beside_this_test():
 def here(pytester: pytest.Pytester, server: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a session whose suites go to the server."""
     monkeypatch.setenv("EVALQ_BROKER", server.url)
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(PLAIN))  # for the processes that xdist starts
     pytester.makepyfile(test_beside=BESIDE)
     return pytester.path
 
