@@ -75,6 +75,7 @@ class _Lazy(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            # click does so for options, and not for commands.
             if near := get_close_matches(args[0], self.list_commands(ctx)):
                 error.message = f"{error.message.rstrip('.')}; is it {' or '.join(near)}?"
             raise
@@ -133,6 +134,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         _refuse_bytes(sys.argv[1:] if argv is None else argv)
         with beginning():
+            # In standalone mode click would end with 1 at Ctrl-C, which is a policy's answer.
             result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
     except EvalqError as error:
         click.echo(f"evalq: {visible(str(error))}", err=True)
@@ -142,6 +144,7 @@ def main(argv: list[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        # What shells tell of a program that Ctrl-C ended.
         return 130
     except _Unread:
         # The interpreter shall not try to write the rest at its end.
@@ -156,6 +159,7 @@ def _name_variable(error: click.ClickException) -> None:
     """A value that nobody gave on the command line is told with the variable that it comes from."""
     if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
         return
+    # Else its user looks for an option that is nowhere in the job's commands.
     source = error.ctx.get_parameter_source(error.param.name or "")
     if source is click.core.ParameterSource.ENVIRONMENT:
         error.param_hint = f"{error.param.opts[0]}, by the variable {error.param.envvar}"
@@ -188,6 +192,7 @@ def _failed(error: Exception) -> int:
     """Say what no command has put into words; 3, since 1 is a policy's answer."""
     from evalq.workers.servers.errors import SERVER_ERRORS, explained
 
+    # ConnectionError and TimeoutError are errors of files, too: these name one, and a socket's do not.
     server = isinstance(error, SERVER_ERRORS) and getattr(error, "filename", None) is None
     if server:
         told = explained(error, "a server that this command needs")

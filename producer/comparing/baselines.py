@@ -22,6 +22,7 @@ __all__ = ["FOLDER", "Baselines"]
 
 FOLDER = Path("evalq-baselines")
 """Small enough to be committed: what is approved is then reviewed as any other change."""
+# A name becomes a folder's: it must not lead anywhere else.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -39,6 +40,7 @@ class Baselines:
         Raises UsageError, WireError for a run that cannot be one, OSError.
         """
         _check(name)
+        # A file of cases may be anybody's: what no run can hold would end each later gate, far from its cause.
         if fault := fault_of(run):
             raise WireError(f"{run.run} does not hold a run's cases: {fault}")
         place, data = place_of(run), msgspec.json.encode(run)

@@ -36,6 +36,7 @@ def _earlier(run: RunCases, servers: Servers) -> Iterator[RunCases]:
         for folder, info in folders()
         if (info.evaluator, info.target, info.state) == (run.evaluator, run.target, "done") and info.run != run.run
     ]
+    # Cut before reading: cases of a run are large, and a folder may hold thousands of runs.
     for folder in alike[-MOST:]:
         with contextlib.suppress(EvalqError, OSError):
             found = cases_of(folder)
@@ -51,6 +52,7 @@ def _in_ledger(run: RunCases, servers: Servers, seen: set[str]) -> Iterator[RunC
 
     reports = Reports(servers.runs, servers.settings)
     for entry in servers.history.entries(HistoryKey(run.evaluator, run.suite, run.target), MOST):
+        # A run of both places counts once: twice the answers would prove more than there is.
         if entry.run in seen | {run.run}:
             continue
         with contextlib.suppress(EvalqError):

@@ -44,6 +44,7 @@ def looks_of(servers: Servers) -> Looks:
     return servers.looks if servers.named else _FileLooks(_LOOKS)
 
 
+# Bounded: errors are divided by these numbers, and whoever edits the file could make one of them 0.
 _Number = Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
 
 

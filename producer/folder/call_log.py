@@ -76,6 +76,7 @@ class Recorded:
     @property
     def ended(self) -> int:
         """Attempts that ended, recorded or told of by those who made them."""
+        # The greater: tallies know of attempts that brought no output, but are written down without a sync.
         return max(self.attempts, sum(int(tally.split()[1]) for tally in self.tallies.values()))
 
     @property
@@ -210,6 +211,7 @@ class Recorded:
             if self._given[call]:
                 self.reused[self._givers[self._given[call] - 1]] -= 1
                 self._given[call] = 0
+            # `paid` and `attempts` stay: an output that is asked for anew was paid for all the same.
             self._earlier.setdefault(call, []).append(self._places[call] - 1)
             self._places[call] = 0
             self._failed.pop(call, None)

@@ -54,6 +54,7 @@ def resumable_by(folder: RunFolder) -> str:
     """
     try:
         with open_input(folder.path / MANIFEST) as stream:
+            # The first line alone: a long plan behind it takes time, and damage there says nothing of who began it.
             header = _lines.decode(stream.readline()).header
     except (OSError, ValueError, RecursionError):
         return ""

@@ -21,6 +21,7 @@ _YOUNG_SECONDS = 60.0
 
 def private_name(path: Path) -> Path:
     """A name beside ``path`` that nobody else uses or looks at."""
+    # Six bytes: the twelve digits by which `is_private` knows such a name.
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
 
 
@@ -96,6 +97,8 @@ def _make_parents(path: Path, made: list[Path]) -> None:
         try:
             path.mkdir()
             made.append(path)
+        # Another process may make the same parents, which is as good. A dead link never becomes a folder: whoever
+        # took it for one would try again for ever.
         except FileExistsError:
             if path.is_symlink() and not path.exists():
                 raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere is in the way", str(path)) from None
@@ -105,12 +108,14 @@ def remove_empty(made: list[Path]) -> None:
     """Remove folders that this process made, unless somebody else uses them by now."""
     with contextlib.suppress(OSError):
         while made:
+            # The folder alone, never what is in it: another process may have put a run there.
             made[-1].rmdir()
             made.pop()
 
 
 def sync_folder(path: Path) -> None:
     """What was made in a folder is there after a crash of the machine."""
+    # A synced file may still be lost with its name, which is written in the folder.
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

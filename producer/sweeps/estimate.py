@@ -41,6 +41,7 @@ def _about_outputs(
 ) -> Iterator[str]:
     """What asking further targets takes, where every output has all that is asked about."""
     asks = Counter({group: questions * live.repeat for group, questions in stage.asks().items()})
+    # Outputs that are there already may lack what is asked about: their own questions are counted.
     if not live.target:
         asks.clear()
         for line in recorded_lines(evaluator, request):

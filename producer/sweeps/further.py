@@ -235,6 +235,7 @@ class FurtherCalls:
 
 def further_sweeps(folder: RunFolder) -> list[FurtherSweep]:
     """Those that were begun in a run's folder. Raises WireError for damaged files."""
+    # By number alone: what a swap leaves under its other names is no sweep.
     places = [path.parent for path in sorted((folder.path / FURTHER).glob(f"*/{HEAD}")) if path.parent.name.isdigit()]
     return [FurtherSweep(folder, read_head(place, HEAD), files=place) for place in places]
 
@@ -292,4 +293,5 @@ def _told_apart(*texts: str) -> str:
 
 def _key(question: Question) -> bytes:
     told = f"{question.target}\0{question.repeats}\0{question.prompt.case}"
+    # Twelve bytes for a question of any length: all of them are in memory at once.
     return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=12).digest()

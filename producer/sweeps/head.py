@@ -47,6 +47,7 @@ def read_head(folder: Path, name: str) -> SweepHead:
 
 def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
     """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
+    # Before the digests, to which files that are not seen from here are changed ones.
     away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
     if away and head.cwd not in ("", str(Path.cwd())):
         raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")

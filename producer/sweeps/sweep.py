@@ -85,6 +85,7 @@ class Sweep:
                 write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
             else:
                 gather(evaluator, request, folder, asked.unpack_bytes)
+            # run.json after all else, since it makes a run of the folder.
             folder.write(HEAD, head.to_wire())
             folder.note(
                 run=header.run,
@@ -141,6 +142,7 @@ class Sweep:
         It is of the suite "NAME-confirm". Raises what `start` raises; RunExistsError for one of the same key.
         """
         budgets = {"max_calls": self.live.max_calls, "max_cost": self.live.max_cost}
+        # To the last repeat: answers that end when they look well would flatter one side.
         live = msgspec.structs.replace(self.live.asking(target, self.live.repeat), stop="", **budgets)
         suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
         asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
