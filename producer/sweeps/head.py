@@ -15,7 +15,18 @@ from evalq.producer.sweeps.identity import expectations
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SweepHeader
 
-__all__ = ["SweepHead", "read_head", "refuse_changed"]
+__all__ = ["Before", "SweepHead", "read_head", "refuse_changed"]
+
+
+class Before(msgspec.Struct, frozen=True):
+    """What a run did for sweeps whose place another one took: attempts, those of them that came to nothing that
+    anybody told, outputs that were not taken over although they were paid for, and what all of it cost.
+    """
+
+    attempts: int = 0
+    lost: int = 0
+    repaid: int = 0
+    cost: float = 0.0
 
 
 class SweepHead(msgspec.Struct, frozen=True):
@@ -26,6 +37,7 @@ class SweepHead(msgspec.Struct, frozen=True):
     asked: RunOptions
     request: Request
     cwd: str = ""
+    before: Before = Before()
 
     def to_wire(self) -> bytes:
         """What the file holds."""

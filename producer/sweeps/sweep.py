@@ -52,6 +52,7 @@ class Sweep:
         self.further_left = False
         """Further targets failed at questions, or have not been asked all of them."""
         self.header = head.header
+        self.before = head.before
         self.live = head.live
         self._asked = head.asked
         self._cwd = head.cwd
@@ -167,7 +168,7 @@ class Sweep:
         given = (("max_calls", max_calls), ("max_cost", max_cost))
         if chosen := {name: value for name, value in given if value is not None}:
             self.live = msgspec.structs.replace(self.live, **chosen)
-            head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd)
+            head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd, self.before)
             write_atomic(self.files / HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:
