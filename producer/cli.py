@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import click
@@ -105,11 +104,14 @@ def _first_line(module: str) -> str:
     """The first line of a module's docstring, without importing it."""
     try:
         spec = find_spec(module)
-    except ImportError:
-        spec = None
-    if spec is None or spec.origin is None:
+        if spec is None or spec.origin is None:
+            return "(cannot be imported)"
+        source = getattr(spec.loader, "get_source", lambda _: None)(module)
+        tree = ast.parse(source or "")  # there is none of what is compiled
+    # What find_spec imports on its way, the packages above the module, may raise anything.
+    except Exception:
         return "(cannot be imported)"
-    return (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    return (ast.get_docstring(tree) or "").partition("\n")[0]
 
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
