@@ -39,12 +39,19 @@ def asked_of(
         "limit": str(asked.limit or ""),
         "chunk size": str(asked.chunk_size or ""),
         "stop": live.stop,
-        "max calls": f"{live.max_calls:g}" if live.max_calls else "",
-        "max cost": f"{live.max_cost:g}" if live.max_cost else "",
+        "max calls": _told(live.max_calls),
+        "max cost": _told(live.max_cost),
         "extends": live.extends,
         SETTINGS: live.config,
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def _told(budget: float) -> str:
+    """All of its digits; empty for none."""
+    # Six digits where these are all: ids of runs that were begun depend on this text.
+    short = f"{budget:g}" if budget else ""
+    return repr(budget) if short and float(short) != budget else short
 
 
 def once_id(once: str, header: SweepHeader) -> str:
