@@ -43,19 +43,20 @@ def clean_up(parent: Path, name: str = "", *, dry_run: bool = False) -> list[Pat
         with contextlib.suppress(OSError):
             if not (path / LOCK).exists() and time.time() - path.stat().st_mtime < _YOUNG_SECONDS:
                 continue  # its maker may be about to lock it
-            if not dry_run:
-                _remove(path)
-            removed.append(path)
+            if dry_run or _remove(path):
+                removed.append(path)
     return removed
 
 
-def _remove(path: Path) -> None:
-    """Under its lock, so that nobody begins to use it meanwhile."""
+def _remove(path: Path) -> bool:
+    """Under its lock, so that nobody begins to use it meanwhile; False where somebody did before."""
     # A process that is slow to begin may come back to a folder that looks left: who has the lock decides.
     lock = RunLock.take(path / LOCK)
-    if lock is not None:
-        shutil.rmtree(path)
-        lock.release()
+    if lock is None:
+        return False
+    shutil.rmtree(path)
+    lock.release()
+    return True
 
 
 def make_locked(path: Path, made: list[Path]) -> RunLock | None:
