@@ -144,7 +144,7 @@ _OUTRO = """
 
 A case is set aside while all of this holds: its history proves it flaky, which is that the commoner of pass and failure
 has a share below .95; none of its answers is missing; its day has not passed. The history is the baseline's answers and
-those of earlier runs of the baseline's target, in `./evalq-runs` and, for `keep_days`, in the ledger (the last 100 of
+those of earlier runs of its suite and target, in `./evalq-runs` and, for `keep_days`, in the ledger (the last 100 of
 either), that have the same evaluator, parameters and digest of the target's settings; answers that came from a cache
 count once. Of recorded outputs, whose target nobody knows, it is the baseline alone. The digest does not see what
 changes behind a URL: where another version of an agent answers there, its answers are mixed with those of the last one.

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import click
@@ -75,6 +74,7 @@ class _Lazy(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            # click does so for options, and not for commands.
             if near := get_close_matches(args[0], self.list_commands(ctx)):
                 error.message = f"{error.message.rstrip('.')}; is it {' or '.join(near)}?"
             raise
@@ -104,11 +104,14 @@ def _first_line(module: str) -> str:
     """The first line of a module's docstring, without importing it."""
     try:
         spec = find_spec(module)
-    except ImportError:
-        spec = None
-    if spec is None or spec.origin is None:
+        if spec is None or spec.origin is None:
+            return "(cannot be imported)"
+        source = getattr(spec.loader, "get_source", lambda _: None)(module)
+        tree = ast.parse(source or "")  # there is none of what is compiled
+    # What find_spec imports on its way, the packages above the module, may raise anything.
+    except Exception:
         return "(cannot be imported)"
-    return (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    return (ast.get_docstring(tree) or "").partition("\n")[0]
 
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -133,6 +136,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         _refuse_bytes(sys.argv[1:] if argv is None else argv)
         with beginning():
+            # In standalone mode click would end with 1 at Ctrl-C, which is a policy's answer.
             result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
     except EvalqError as error:
         click.echo(f"evalq: {visible(str(error))}", err=True)
@@ -142,6 +146,7 @@ def main(argv: list[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        # What shells tell of a program that Ctrl-C ended.
         return 130
     except _Unread:
         # The interpreter shall not try to write the rest at its end.
@@ -156,6 +161,7 @@ def _name_variable(error: click.ClickException) -> None:
     """A value that nobody gave on the command line is told with the variable that it comes from."""
     if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
         return
+    # Else its user looks for an option that is nowhere in the job's commands.
     source = error.ctx.get_parameter_source(error.param.name or "")
     if source is click.core.ParameterSource.ENVIRONMENT:
         error.param_hint = f"{error.param.opts[0]}, by the variable {error.param.envvar}"
@@ -188,6 +194,7 @@ def _failed(error: Exception) -> int:
     """Say what no command has put into words; 3, since 1 is a policy's answer."""
     from evalq.workers.servers.errors import SERVER_ERRORS, explained
 
+    # ConnectionError and TimeoutError are errors of files, too: these name one, and a socket's do not.
     server = isinstance(error, SERVER_ERRORS) and getattr(error, "filename", None) is None
     if server:
         told = explained(error, "a server that this command needs")

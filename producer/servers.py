@@ -46,6 +46,7 @@ class Servers:
     @cached_property
     def client(self) -> redis.Redis:
         """The one connection. Raises BrokerUnreachable, ServerRefused and ConfigError."""
+        # Not at import, here and below: a command that needs no server must not pay for its client.
         from evalq.workers.servers.connections import connect
 
         return connect(self.settings.ledger_url, self.settings)
@@ -112,6 +113,7 @@ class Servers:
 
     def close(self) -> None:
         """Let go of what was opened."""
+        # By what was made: asking for the property would connect in order to close.
         if "watch" in self.__dict__:
             self.watch.close()
         if "client" in self.__dict__:

@@ -22,8 +22,9 @@ __all__ = ["FOLDER", "Baselines"]
 
 FOLDER = Path("evalq-baselines")
 """Small enough to be committed: what is approved is then reviewed as any other change."""
+# A name becomes a folder's: it must not lead anywhere else.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._:+-]+")
 
 
 class Baselines:
@@ -39,6 +40,7 @@ class Baselines:
         Raises UsageError, WireError for a run that cannot be one, OSError.
         """
         _check(name)
+        # A file of cases may be anybody's: what no run can hold would end each later gate, far from its cause.
         if fault := fault_of(run):
             raise WireError(f"{run.run} does not hold a run's cases: {fault}")
         place, data = place_of(run), msgspec.json.encode(run)
@@ -57,10 +59,11 @@ class Baselines:
             for path in sorted((self._folder / name).glob("*.json")):
                 with open_input(path) as stream:  # no pipe and no device, which a link may lead to
                     found[path.stem] = decoded(stream.read(), str(path))
+            found = _by_place(found)
             if self._servers.named:
                 # After the files: what is approved on the server counts where both have it.
-                for place, data in self._servers.baselines.read(name).items():
-                    found[place] = decoded(data, f"the baseline {name} in the ledger")
+                there = self._servers.baselines.read(name).items()
+                found |= _by_place({at: decoded(data, f"the baseline {name} in the ledger") for at, data in there})
         return [found[place] for place in sorted(found)]
 
     def names(self) -> list[str]:
@@ -87,8 +90,15 @@ class Baselines:
 
 def place_of(run: RunCases) -> str:
     """Of what under a baseline's name ``run`` is the approved one: what it is called, and its target if it has one."""
-    target = _UNSAFE.sub("-", run.target)
+    # Names of choices hold colons (llama3:8b), which are no part of a file's name everywhere, and still tell two apart.
+    target = _UNSAFE.sub("-", run.target).replace(":", "~")
     return f"{run.called}@{target}" if target else run.called
+
+
+def _by_place(found: dict[str, RunCases]) -> dict[str, RunCases]:
+    """Under the places that they have now; what an earlier version kept elsewhere gives way to what is there."""
+    moved = {place_of(run): run for place, run in found.items() if place != place_of(run)}
+    return moved | {place: run for place, run in found.items() if place == place_of(run)}
 
 
 def _check(name: str) -> None:

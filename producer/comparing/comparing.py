@@ -21,6 +21,7 @@ def compare_runs(
     ``margin`` is a share of each measure's scale. Raises UsageError for runs of two evaluators, and for a measure that
     there is not, and for runs that have answers in common.
     """
+    # Of answers that both have no change would be found, whatever changed.
     if common := shared(cand, base):
         raise UsageError(f"{common}: they tell nothing of a change; compare runs that were asked apart")
     if base.evaluator != cand.evaluator:

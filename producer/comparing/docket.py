@@ -41,6 +41,7 @@ class Docket:
         self._place = baseline_digest(policy, partners.values())
         self._answers = answers_digest(candidates)
         self._candidate = _digest(candidate) if candidate else candidate_digest(candidates)
+        # Further answers of an extended run are paid for as looks, though nobody may have gated the first ones.
         self._least = looks_at(candidates)
 
     def look(self, kind: str = "") -> Look:
@@ -71,6 +72,7 @@ class Docket:
 
         ``unconfirmed`` are checks that stop it, surprising as they are, though no confirmation looks at them.
         """
+        # Surprises alone bind: what chance has no part in may be mended, and is then decided anew.
         why = _why([*surprising(decision), *unconfirmed], decision.candidates)
         stands = self._looks.settle(self._place, self._candidate, why)
         # A NO-GO of these answers says more than that there was one before.
@@ -88,6 +90,7 @@ def noted(decision: Decision, look: Look) -> Decision:
 
 def _digest(candidate: str) -> str:
     try:
+        # Arguments and variables may hold bytes that are no UTF-8, and come as lone surrogates.
         return digest(candidate.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
         raise UsageError(f"candidate: {candidate!r} is not text: name what is judged, such as a commit") from None

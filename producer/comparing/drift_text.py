@@ -40,6 +40,7 @@ def _measure(state: DriftState, measure: MeasureState) -> str:
 
 
 def _change(share: float) -> str:
+    # What would be shown as 0.0 is neither above nor below.
     points = abs(100 * share)
     if points < 0.05:
         return "level with"

@@ -53,6 +53,7 @@ def histories(servers: Servers, most: int) -> list[Told]:
 
 def _of_ledger(servers: Servers, most: int) -> Iterator[Told]:
     for place in servers.history.places():
+        # None asked for is not asked of the server, whose range to -1 is the whole list.
         entries = servers.history.entries(place, most) if most else []
         runs = [
             Ended(entry.run, datetime.fromtimestamp(entry.ended, UTC).isoformat(timespec="seconds"), entry.records)
@@ -89,6 +90,7 @@ def _order(one: tuple[RunFolder, RunInfo]) -> tuple[str, int, str]:
 
 
 def _cases(folder: RunFolder, run: Ended, most: int) -> list[RunCases]:
+    # A ledger keeps no cases of larger runs: both ways of counting are to find the same.
     return [cases_of(folder)] if run.records["total"] <= most else []
 
 
@@ -104,6 +106,7 @@ def _counted(runs: Sequence[RunCases], baselines: Sequence[RunCases]) -> list[Dr
     for run in runs:
         key = key_of(run)
         record = counted(chains.pop(key, (None, ""))[0], run)
+        # By the report, too: a run that was retried since then has answers that nobody approved.
         if any((base.run, base.report) == (run.run, run.report) for base in baselines):
             record = approved(record, run)
         if record is not None:

@@ -98,6 +98,7 @@ def gate_runs(
     ``first`` as for `matched`, which raises what this raises; and StorageError where looks cannot be counted.
     """
     found = matched(policy, candidates, baseline, servers, first=first)
+    # Looks are counted by what was approved: without that there is nothing to count them by.
     if not found.partners or not found.approved:
         return _uncounted(found)
     docket = Docket(policy, candidates, found.partners, servers, candidate)
@@ -145,6 +146,7 @@ def matched(
             known = [run for run in candidates if any(alike(run, each) for each in approved)]
             partners |= {run.called: partner(run, approved, name) for run in known}
             for run in candidates:
+                # Bounds need no partner: a candidate without one is refused only where a gate would compare it.
                 if run not in known and compared & {run.called, run.evaluator}:
                     partner(run, approved, name)  # there is none: it says so
         except UsageError as error:

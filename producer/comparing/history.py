@@ -27,15 +27,19 @@ def pasts_of(candidates: Sequence[RunCases], partners: Mapping[str, RunCases], s
 
 
 def _earlier(run: RunCases, servers: Servers) -> Iterator[RunCases]:
-    """Finished runs of its evaluator and target; recorded outputs have none. What cannot be read is none, either."""
+    """Finished runs of its evaluator, suite and target; recorded outputs have none, and nor has what cannot be read."""
     if not run.target:
         return
     seen: set[str] = set()
+    # Of its suite, as in the ledger: a confirmation asks because something looked like a drop, so that its answers
+    # would make a case look flakier than it is.
+    wanted = (run.evaluator, run.suite, run.target, "done")
     alike = [
         folder
         for folder, info in folders()
-        if (info.evaluator, info.target, info.state) == (run.evaluator, run.target, "done") and info.run != run.run
+        if (info.evaluator, info.suite, info.target, info.state) == wanted and info.run != run.run
     ]
+    # Cut before reading: cases of a run are large, and a folder may hold thousands of runs.
     for folder in alike[-MOST:]:
         with contextlib.suppress(EvalqError, OSError):
             found = cases_of(folder)
@@ -51,6 +55,7 @@ def _in_ledger(run: RunCases, servers: Servers, seen: set[str]) -> Iterator[RunC
 
     reports = Reports(servers.runs, servers.settings)
     for entry in servers.history.entries(HistoryKey(run.evaluator, run.suite, run.target), MOST):
+        # A run of both places counts once: twice the answers would prove more than there is.
         if entry.run in seen | {run.run}:
             continue
         with contextlib.suppress(EvalqError):

@@ -44,6 +44,7 @@ def looks_of(servers: Servers) -> Looks:
     return servers.looks if servers.named else _FileLooks(_LOOKS)
 
 
+# Bounded: errors are divided by these numbers, and whoever edits the file could make one of them 0.
 _Number = Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
 
 
@@ -90,7 +91,8 @@ class _FileLooks:
         with self._counted(baseline) as count:
             known = count.candidates.setdefault(candidate, _Candidate())
             # The first reason stays, whatever later answers say.
-            known.stands = known.stands or stopped
+            # A reason may quote a name that is no UTF-8, and such text has no JSON: its bytes stay readable.
+            known.stands = known.stands or stopped.encode(errors="backslashreplace").decode()
             return known.stands
 
     @contextmanager

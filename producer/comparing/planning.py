@@ -80,6 +80,7 @@ def outlook(
     bases = operand(baseline, servers) if baseline else []
     alpha = ALPHA
     if baseline and is_approved(baseline, servers):
+        # Each run once, as for a gate: the digest by which looks are counted has to be the same.
         meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
         # Planning looks at nothing: it counts no look, and tells of the next one.
         alpha = Look(looks_of(servers).count(baseline_digest(policy, meant.values())) + 1).errors.no_go
@@ -137,6 +138,7 @@ def _plan(gate: Gate, measure: Measure, base: RunCases | None, cand: RunCases | 
 
 
 def _side(run: RunCases, measure: Measure) -> Side:
+    # Paired with itself, so that its answers are taken as a comparison takes them.
     return pairs_of(run.cases, run.cases, measure).base
 
 
@@ -146,6 +148,7 @@ def _typical(side: Side) -> int:
 
 
 def _warnings(policy: Policy, bases: Iterable[RunCases], asked: Asked) -> Iterator[str]:
+    # Before anything is paid for: no answer can mend what the plan itself rules out.
     if 0 < asked.repeats < policy.minimum_repeats:
         yield (
             f"{asked.repeats} answer(s) a case are planned, and the policy wants {policy.minimum_repeats}: what counts "

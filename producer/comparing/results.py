@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import UsageError
+from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import RUNS
@@ -46,13 +47,20 @@ def _shown(path: Path, data: Any) -> list[RunCases] | None:
         return None
     for place in _places(path):
         folder = RunFolder.existing(place.parent)
+        if _shows(folder, data):
+            return [cases_of(folder)]
+    return None
+
+
+def _shows(folder: RunFolder, data: dict[str, Any]) -> bool:
+    # Any run may lie nearby: one that is damaged, or of an evaluator that is not installed here, is not the one.
+    with contextlib.suppress(EvalqError, OSError, KeyError):
         report = folder.report()
         # Cheap to compare; the document is made only where the counts agree.
         if report["records"] == data["records"]:
             shown = registry.get(report["evaluator"]).views.document(report, folder.info().started)
-            if canonical_line(shown) == canonical_line(data):
-                return [cases_of(folder)]
-    return None
+            return canonical_line(shown) == canonical_line(data)
+    return False
 
 
 def _places(path: Path) -> Iterator[Path]:

@@ -27,6 +27,7 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison])
     for comparison in found:
         lines += [*_comparison(comparison), ""]
     lines += [*_common(base, cand)]
+    # Over the whole, and last: names of runs and cases are anybody's, and a terminal would obey them.
     return visible("\n".join(lines).rstrip() + "\n")
 
 
@@ -172,4 +173,5 @@ class Shown:
 
     def answers(self, mean: float, count: int) -> str:
         """What a case was answered."""
+        # A mean of passes is a quotient, and its product with the count a whole number but for rounding.
         return f"{round(mean * count)} of {count} passed" if self._passes else f"{mean:.3f} ({count})"

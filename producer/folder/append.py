@@ -31,11 +31,11 @@ class AppendedFile:
         Raises OSError, with the file as it was: what a full disk took of a piece is taken back, and so is a piece
         during which the process was interrupted.
         """
-        if self._out is None:
-            self._out = open_appending(self.path)
-            self._out.truncate(self.end)
         rest = memoryview(piece)
         try:
+            if self._out is None:
+                self._out = open_appending(self.path)
+                self._out.truncate(self.end)
             while rest:
                 rest = rest[self._out.write(rest) :]
             if sync:
@@ -47,12 +47,11 @@ class AppendedFile:
             raise
 
     def _take_back(self) -> None:
-        assert self._out is not None
-        try:
-            self._out.truncate(self.end)
-        except OSError:
-            with contextlib.suppress(OSError):
-                self.close()  # the next piece begins with it
+        # Let go of in any case, so that the next piece begins with cutting: a second Ctrl-C may end this cut, too.
+        out, self._out = self._out, None
+        if out is not None:
+            with contextlib.suppress(OSError), out:
+                out.truncate(self.end)
 
     def sync(self) -> None:
         """All that was added is on disk when this returns. Raises OSError."""

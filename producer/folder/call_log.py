@@ -43,7 +43,9 @@ class Recorded:
         self._places = array("q", bytes(8 * total))  # where each call's line begins, plus 1; 0: none
         self._earlier: dict[int, list[int]] = {}
         self._failed: dict[int, str] = {}
-        self._free: dict[int, str] = {}
+        self._free: dict[int, str] = {}  # what the piece that is being read takes over, less what came of it
+        self._taken: list[int] = []  # what came of it
+        self._piece = 0  # where it begins
         self._givers: list[str] = [""]
         self._given = array("H", bytes(2 * total))  # of whom each output was taken: its place in _givers, plus 1
         self._in: BinaryIO | None = None
@@ -61,7 +63,7 @@ class Recorded:
         for line in whole_lines(path) if path.exists() else ():
             self._note(line, end)
             end += len(line)
-        self._file.end = end
+        self._file.end = self._undone() if self._free else end
 
     @property
     def errors(self) -> int:
@@ -76,6 +78,7 @@ class Recorded:
     @property
     def ended(self) -> int:
         """Attempts that ended, recorded or told of by those who made them."""
+        # The greater: tallies know of attempts that brought no output, but are written down without a sync.
         return max(self.attempts, sum(int(tally.split()[1]) for tally in self.tallies.values()))
 
     @property
@@ -86,6 +89,11 @@ class Recorded:
             found[holder] = max(0, attempts - since)
             since -= attempts - found[holder]
         return {holder: attempts for holder, attempts in found.items() if attempts}
+
+    @property
+    def cost(self) -> float:
+        """What all attempts cost, as far as is known: at least that of what is recorded."""
+        return max(self.spending.total, sum(float(tally.split()[3]) for tally in self.tallies.values()))
 
     @property
     def lost(self) -> int:
@@ -111,6 +119,10 @@ class Recorded:
     def has(self, call: int) -> bool:
         """Whether a call is recorded."""
         return self._places[call] > 0
+
+    def given(self, call: int) -> bool:
+        """Whether what is recorded of a call was paid for by another sweep."""
+        return self._given[call] > 0
 
     def calls(self) -> list[int]:
         """All that are recorded."""
@@ -166,8 +178,21 @@ class Recorded:
             self._note(line, place)
             place += len(line)
 
+    def _undone(self) -> int:
+        """Forget a takeover that a process was killed in the middle of; returns where it begins.
+
+        All of it is taken again. With its first line left there, a call of it that is made and paid for would look
+        as if it were free.
+        """
+        for call in self._taken:
+            self._forget(call)
+        self._free.clear()
+        return self._piece
+
     def _note(self, line: bytes, place: int) -> None:
         try:
+            if self._free and line.startswith((_AGAIN, _BEGUN, _CACHED)):
+                self._free.clear()  # outputs stand right behind the line that gives them: the rest never came
             if line.startswith(_AGAIN):
                 for call in msgspec.json.decode(line, type=dict[str, list[int]])["again"]:
                     self._drop(call)
@@ -180,16 +205,18 @@ class Recorded:
                 return
             if line.startswith(_CACHED):
                 taken = msgspec.json.decode(line, type=_Cached)
-                self._free.update(dict.fromkeys(taken.cached, taken.of))
+                self._free, self._taken, self._piece = dict.fromkeys(taken.cached, taken.of), [], place
                 return
             output = Output.from_wire(line)
+            giver = self._free.pop(output.call, None)
+            if giver is None:
+                self._free.clear()
             if self.has(output.call):
                 return  # kept once more by a process that was interrupted before it had noted the first
             self._places[output.call] = place + 1
         except (WireError, msgspec.DecodeError, KeyError, IndexError) as error:
             raise WireError(f"{self._path} is damaged at byte {place}: {error}") from error
         self.count += 1
-        giver = self._free.pop(output.call, None)
         if giver is not None:
             self._take(output.call, giver)
         else:
@@ -203,17 +230,25 @@ class Recorded:
         if giver not in self._givers:
             self._givers.append(giver)
         self._given[call] = self._givers.index(giver) + 1
+        if self._free:
+            self._taken.append(call)
+        else:
+            self._taken.clear()  # the piece is whole
         self.reused[giver] += 1
 
     def _drop(self, call: int) -> None:
-        if self._places[call]:
-            if self._given[call]:
-                self.reused[self._givers[self._given[call] - 1]] -= 1
-                self._given[call] = 0
-            self._earlier.setdefault(call, []).append(self._places[call] - 1)
-            self._places[call] = 0
-            self._failed.pop(call, None)
-            self.count -= 1
+        if place := self._places[call]:
+            # `paid` and `attempts` stay: an output that is asked for anew was paid for all the same.
+            self._forget(call)
+            self._earlier.setdefault(call, []).append(place - 1)
+
+    def _forget(self, call: int) -> None:
+        if self._given[call]:
+            self.reused[self._givers[self._given[call] - 1]] -= 1
+            self._given[call] = 0
+        self._places[call] = 0
+        self._failed.pop(call, None)
+        self.count -= 1
 
     def _read(self, place: int) -> Output:
         if self._in is None:

@@ -57,11 +57,13 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
     """The typed part of the ``facts`` that the file at ``path`` holds. Raises WireError where they are not a run's."""
+    # Before the fields: those of a newer form would be told as damage, and what helps is another evalq.
     schema = facts.get("schema", 1)
     if isinstance(schema, int) and schema > SCHEMA:
         raise WireError(f"{path} has form {schema}, and this evalq reads up to {SCHEMA}: use the evalq that wrote it")
     try:
         return msgspec.convert(facts, RunInfo)
+    # JSON that is nested too deep is damage as any other, and no traceback.
     except (msgspec.ValidationError, RecursionError) as error:
         raise WireError(f"{path} is damaged: {error}") from error
 

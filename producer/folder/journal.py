@@ -17,6 +17,7 @@ from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["Journal", "Kept", "answers", "counted"]
 
+# Number, length and digest, before each answer: who counts or looks for answers then reads none of them.
 _FRAME = struct.Struct(">QQ64s")
 
 
@@ -119,6 +120,7 @@ def counted(path: Path, start: int = 0) -> tuple[int, int]:
         stream.seek(start)
         while len(head := stream.read(_FRAME.size)) == _FRAME.size:
             length = _FRAME.unpack(head)[1]
+            # Seeking goes past the end without an error: a torn answer would be counted as whole.
             if length > size - stream.tell():
                 break
             count, end = count + 1, stream.seek(length, os.SEEK_CUR)

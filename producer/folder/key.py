@@ -28,6 +28,7 @@ def read_key(folder: RunFolder) -> str:
     """The key that a run's chunks were planned with. Raises WireError that says what to do where there is none."""
     path = folder.path / KEY
     try:
+        # Through no link: who may write in the folder could have another file of the user's taken for the key.
         with open_unlinked(path) as stream:
             return checked_key(stream.read(_MOST_BYTES).decode("ascii").strip())
     except PermissionError as error:

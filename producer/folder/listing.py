@@ -18,10 +18,14 @@ def run_folders(parent: Path, warn: Callable[[str], None]) -> list[tuple[RunFold
     """The runs whose folders lie in ``parent``, the latest begun last; what cannot be read is told and passed over."""
     found = []
     for path in parent.glob("*/" + INFO):
+        # A folder that is being made has its run.json before it has its name.
         if is_private(path.parent.name) or not path.is_file():
             continue
         try:
-            found.append((path.stat().st_ctime, path.parent, RunFolder(path.parent).info()))
+            info = RunFolder(path.parent).info()
+            # By what a run says itself: its file is written anew with each note, and by whoever copies it. That file
+            # tells only runs apart that were begun within a second.
+            found.append(((info.started, path.stat().st_ctime_ns, path.parent), info))
         except (EvalqError, OSError) as error:
             warn(f"warning: {path.parent} is passed over: {error}")
-    return [(RunFolder(path), info) for _, path, info in sorted(found, key=lambda each: each[:2])]
+    return [(RunFolder(key[-1]), info) for key, info in sorted(found, key=lambda each: each[0])]

@@ -54,6 +54,7 @@ def resumable_by(folder: RunFolder) -> str:
     """
     try:
         with open_input(folder.path / MANIFEST) as stream:
+            # The first line alone: a long plan behind it takes time, and damage there says nothing of who began it.
             header = _lines.decode(stream.readline()).header
     except (OSError, ValueError, RecursionError):
         return ""
@@ -98,14 +99,14 @@ class Manifest:
                 raise WireError("it has no whole line")
             header, end = _only(_lines.decode(first).header), len(first)
             for line in lines:
-                self._take(_lines.decode(line), len(header.inputs), end, len(line))
+                self._take(_lines.decode(line), len(header.inputs), end)
                 end += len(line)
         except (OSError, ValueError, RecursionError, WireError) as error:
             raise WireError(f"{self.path} is damaged: {error}; start the run anew") from error
         self._file.end = end
         return header
 
-    def _take(self, line: _Line, inputs: int, start: int, length: int) -> None:
+    def _take(self, line: _Line, inputs: int, start: int) -> None:
         """One line behind the header's. Raises WireError for one that does not follow those before it."""
         if self.seal is not None or line.header is not None:
             raise WireError("a line behind its end, or a second header")
@@ -115,7 +116,7 @@ class Manifest:
             if line.chunk.seq != len(self.chunks) or not self._input <= line.chunk.input < inputs:
                 raise WireError(f"chunk {line.chunk.seq} is out of order, or of no input")
             self._input = line.chunk.input
-            self._chunks.add(line.chunk, start, length)
+            self._chunks.add(line.chunk, start)
         if self.seal is not None and (self.seal.chunks, len(self.seal.sha256)) != (len(self.chunks), inputs):
             raise WireError(f"it ends after {len(self.chunks)} chunks, where {self.seal.chunks} were planned")
 
@@ -125,7 +126,7 @@ class Manifest:
         # The file first: pages are read from it as soon as they are full.
         self._append(b"".join(lines))
         for chunk, line in zip(chunks, lines, strict=True):
-            self._chunks.add(chunk, end, len(line))
+            self._chunks.add(chunk, end)
             end += len(line)
 
     def close(self, seal: Seal) -> None:

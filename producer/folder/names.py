@@ -63,6 +63,7 @@ def remove_unfinished(folder: Path) -> None:
     """Remove what an unfinished run wrote, but its lock; run.json goes first, so that no half of a run is left."""
     (folder / INFO).unlink(missing_ok=True)
     for path in list(folder.iterdir()):
+        # A link goes as a file does: what it leads to is somebody else's.
         if path.is_dir() and not path.is_symlink() and is_unfinished(path.name):
             shutil.rmtree(path)
         elif path.name != LOCK and is_unfinished(path.name):

@@ -29,18 +29,16 @@ class PlannedChunks(Sequence[Chunk]):
         self._path = path
         self._read = read
         self._starts = array("Q")  # where the first line of each page begins
-        self._end = 0
         self._last: list[Chunk] = []
         self._count = 0
         self._pages: dict[int, list[Chunk]] = {}
 
-    def add(self, chunk: Chunk, start: int, length: int) -> None:
-        """The next chunk; its line is ``length`` bytes from byte ``start`` on, right behind those of its page."""
+    def add(self, chunk: Chunk, start: int) -> None:
+        """The next chunk; its line begins at byte ``start``, right behind those of its page."""
         if self._count % PAGE == 0:
             self._starts.append(start)
             self._last = []
         self._last.append(chunk)
-        self._end = start + length
         self._count += 1
 
     def __len__(self) -> int:

@@ -21,6 +21,7 @@ _YOUNG_SECONDS = 60.0
 
 def private_name(path: Path) -> Path:
     """A name beside ``path`` that nobody else uses or looks at."""
+    # Six bytes: the twelve digits by which `is_private` knows such a name.
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
 
 
@@ -42,19 +43,20 @@ def clean_up(parent: Path, name: str = "", *, dry_run: bool = False) -> list[Pat
         with contextlib.suppress(OSError):
             if not (path / LOCK).exists() and time.time() - path.stat().st_mtime < _YOUNG_SECONDS:
                 continue  # its maker may be about to lock it
-            if not dry_run:
-                _remove(path)
-            removed.append(path)
+            if dry_run or _remove(path):
+                removed.append(path)
     return removed
 
 
-def _remove(path: Path) -> None:
-    """Under its lock, so that nobody begins to use it meanwhile."""
+def _remove(path: Path) -> bool:
+    """Under its lock, so that nobody begins to use it meanwhile; False where somebody did before."""
     # A process that is slow to begin may come back to a folder that looks left: who has the lock decides.
     lock = RunLock.take(path / LOCK)
-    if lock is not None:
-        shutil.rmtree(path)
-        lock.release()
+    if lock is None:
+        return False
+    shutil.rmtree(path)
+    lock.release()
+    return True
 
 
 def make_locked(path: Path, made: list[Path]) -> RunLock | None:
@@ -96,6 +98,8 @@ def _make_parents(path: Path, made: list[Path]) -> None:
         try:
             path.mkdir()
             made.append(path)
+        # Another process may make the same parents, which is as good. A dead link never becomes a folder: whoever
+        # took it for one would try again for ever.
         except FileExistsError:
             if path.is_symlink() and not path.exists():
                 raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere is in the way", str(path)) from None
@@ -105,12 +109,14 @@ def remove_empty(made: list[Path]) -> None:
     """Remove folders that this process made, unless somebody else uses them by now."""
     with contextlib.suppress(OSError):
         while made:
+            # The folder alone, never what is in it: another process may have put a run there.
             made[-1].rmdir()
             made.pop()
 
 
 def sync_folder(path: Path) -> None:
     """What was made in a folder is there after a crash of the machine."""
+    # A synced file may still be lost with its name, which is written in the folder.
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -35,9 +35,13 @@ def ask_further(
         further = FurtherCalls(sweep, stage, sweep.given[0].limit, settle)
         sweeps = further.prepare()
     for each in sweeps:
+        calls, cost = calls + each.before.attempts, cost + each.before.cost
         if not _allowed(each, sweep, calls, cost):
-            reporter.say(f"the budget is spent: {each.header.target!r} is not asked {each.header.total:,} times")
-            left = True
+            open_calls = each.header.total - each.recorded.count
+            if open_calls:
+                reporter.say(f"the budget is spent: {each.header.target!r} is not asked {open_calls:,} times")
+            # One that has all its replies lacks nothing, and takes nothing.
+            left = left or bool(open_calls or each.recorded.errors)
             continue
         reporter.say(f"asking {each.header.target!r} about the outputs: {each.header.total:,} calls")
         facts = Calling(each, *places, reporter, interrupts).make()
@@ -61,7 +65,7 @@ def _halting(sweep: Sweep, place: Backend) -> Iterator[None]:
 
 
 def _allowed(each: FurtherSweep, sweep: Sweep, calls: int, cost: float) -> bool:
-    """Give it what is left of the budgets; False where that is nothing, and some of its calls are still to be made."""
+    """Give it what is left of the budgets; False where that is nothing."""
     whole = sweep.live
     left_calls, left_cost = whole.max_calls - calls, whole.max_cost - cost
     if (whole.max_calls and left_calls <= 0) or (whole.max_cost and left_cost <= 0.0):

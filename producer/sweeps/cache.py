@@ -48,8 +48,8 @@ class Cache:
         # A range, then exactly those: one query for each prompt instead of one for each repeat.
         bounds = (min(repeats), max(repeats)) if repeats else (0, -1)
         with self._telling():
-            rows = self._db.execute(query, (target, config, prompt.digest, prompt.case, *bounds)).fetchall()
-        return {repeat: Output.from_wire(data) for repeat, data in rows if repeat in wanted}
+            rows = self._db.execute(query, (target, config, prompt.digest, prompt.case, *bounds))
+            return {repeat: Output.from_wire(data) for repeat, data in rows if repeat in wanted}
 
     def some(self, target: str, config: str, most: int) -> list[Output]:
         """Any outputs of a target under these settings, ``most`` at most. Raises WireError for a damaged entry."""

@@ -42,6 +42,7 @@ class Callers:
         if not self._url:
             return []
         callers = Heartbeats(connect(self._url, self._settings)).callers().values()
+        # Processes of other code never take calls of this one's sweeps.
         return [caller.targets for caller in callers if caller.code == code_version()]
 
     def facts(self, target: str, *, priced: bool = False) -> list[TargetFacts]:

@@ -59,6 +59,7 @@ class SweepDriver:
         of this id, Incomplete for a spent quota, a wrong key or a sweep that was ended elsewhere, Paused,
         BrokerUnreachable when the server stays away.
         """
+        # Before the sweep is established, which tells the ledger of the decided cases.
         self._stops.recall()
         drive(self, self._patience, self._calls.settings.look_seconds, watch)
         return self._facts()

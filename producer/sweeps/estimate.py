@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import UsageError
@@ -28,7 +30,11 @@ __all__ = ["estimate"]
 
 def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, settings: Settings) -> Iterator[str]:
     """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""
+    from evalq.workers.targets.variable import canonical_name  # brings what calls along, as in `_known`
+
     calls = live_calls(evaluator)
+    # As a sweep calls it: what was recorded and measured is under this name, in whatever order choices are written.
+    live = msgspec.structs.replace(live, target=canonical_name(live.target))
     stage = calls.further.begin(request) if calls.further is not None else None
     if live.target:
         yield from _for_outputs(list(prompts_of(evaluator, request, live)), live, settings)
@@ -40,7 +46,10 @@ def _about_outputs(
     evaluator: Evaluator[Any, Any], request: Request, stage: Stage, live: SweepOptions, settings: Settings
 ) -> Iterator[str]:
     """What asking further targets takes, where every output has all that is asked about."""
+    from evalq.workers.targets.variable import canonical_name
+
     asks = Counter({group: questions * live.repeat for group, questions in stage.asks().items()})
+    # Outputs that are there already may lack what is asked about: their own questions are counted.
     if not live.target:
         asks.clear()
         for line in recorded_lines(evaluator, request):
@@ -48,7 +57,7 @@ def _about_outputs(
     for (target, repeats), questions in sorted(asks.items()):
         votes = f" x {repeats} votes" if repeats > 1 else ""
         yield f"about the outputs: {questions:,} question(s){votes} to {target} = {questions * repeats:,} calls"
-        yield from _taking(target, questions * repeats, live, settings)
+        yield from _taking(canonical_name(target), questions * repeats, live, settings)
 
 
 def _taking(target: str, calls: int, live: SweepOptions, settings: Settings) -> Iterator[str]:
@@ -68,13 +77,8 @@ def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) 
         raise UsageError("there is nothing to ask: no case is left")
     facts, _ = _known(live.target, settings)
     total = len(prompts) * live.repeat
-    cached = 0
-    # Opening a cache would make its file, and an estimate leaves nothing behind.
-    if live.cache and facts is not None and Path(live.cache).exists():
-        with contextlib.closing(Cache(live.cache)) as cache:
-            repeats = range(live.repeat)
-            cached = sum(len(cache.find(live.target, facts.config, prompt, repeats)) for prompt in prompts)
-    taken = _reused(prompts, live, facts.config) if facts else 0
+    reused = _reused(prompts, live, facts.config) if facts else set[int]()
+    taken, cached = len(reused), _cached(prompts, live, facts.config, reused) if facts else 0
     calls = total - cached - taken
     most = min(calls, live.max_calls or calls)
     known = [f"{cached:,} of them cached"] if cached else []
@@ -87,11 +91,29 @@ def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) 
     yield from _taking(live.target, most, live, settings)
 
 
-def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> int:
-    """Outputs that earlier runs have of them. Raises UsageError where they are to be of other settings."""
+def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> set[int]:
+    """The calls that earlier runs have outputs of. Raises UsageError where they are to be of other settings."""
     if live.config not in ("", config):
         raise UsageError(f"target {live.target!r} has other settings now (digest {config}) than then ({live.config})")
-    return sum(len(some) for path in live.reuse for some in Giver(path).taken(prompts, live, config))
+    found: set[int] = set()
+    # As a sweep takes them, each call from the first that has it: what two runs have is not to be paid for once less.
+    for path in live.reuse:
+        for some in Giver(path).taken(prompts, live, config, found.__contains__):
+            found.update(output.call for output in some)
+    return found
+
+
+def _cached(prompts: Sequence[Prompt], live: SweepOptions, config: str, reused: Set[int]) -> int:
+    """How many calls a cache has outputs of that earlier runs have not."""
+    # Opening a cache would make its file, and an estimate leaves nothing behind.
+    if not live.cache or not Path(live.cache).exists():
+        return 0
+    count = 0
+    with contextlib.closing(Cache(live.cache)) as cache:
+        for number, prompt in enumerate(prompts):
+            wanted = [repeat for repeat in range(live.repeat) if repeat * len(prompts) + number not in reused]
+            count += len(cache.find(live.target, config, prompt, wanted))
+    return count
 
 
 def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means | None]:

@@ -38,6 +38,7 @@ class Extension(msgspec.Struct, frozen=True):
         extended so, RunExistsError where it was begun before, and what `Sweep.start` raises.
         """
         sweep, live = extension_of(folder, self)
+        # The same command is the same run: after a kill it resumes, and nobody pays for the repeats twice by accident.
         once = asked.once or f"extend {sweep.run}"
         suite, _, _ = sweep.given
         tags = {**suite.tags, **asked.tags}
@@ -81,6 +82,7 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
 def _finished(folder: RunFolder, *, same: bool) -> Sweep:
     """The sweep in ``folder``, which has its report. Raises UsageError."""
     info = folder.info()
+    # Of one that still goes, some answers are elsewhere, and would be paid for again.
     if info.state != "done":
         by = folder.driver()
         then = f"{by} drives it: wait for it with evalq watch {folder.named()}" if by else folder.next_step(info.state)

@@ -23,6 +23,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.names import FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, SETTLED
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.sweeps.carrying import carry_over
 from evalq.producer.sweeps.head import SweepHead, read_head
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
@@ -83,8 +84,10 @@ class FurtherSweep(Sweep):
 
     def note_calls(self, facts: Mapping[str, Json]) -> None:
         """Keep how its calls ended, in run.json under ``further``."""
+        # Of the run, not of this sweep alone: replies that it took over from the one before it are not free.
+        sums = {name: facts[name] + more for name, more in msgspec.to_builtins(self.before).items()}
         known: dict[str, Json] = self.folder.facts().get("further") or {}
-        self.folder.note(further={**known, self.files.name: facts})
+        self.folder.note(further={**known, self.files.name: {**facts, **sums}})
 
     def budget(self, calls: int, cost: float, cache: str) -> None:
         """What is left for it of the run's budgets (0: no bound), and the run's cache."""
@@ -200,9 +203,9 @@ class FurtherCalls:
             shutil.rmtree(new)
             return before
         head = SweepHead(header, SweepOptions(target, repeats), *self._sweep.given)
-        sweep = FurtherSweep(self._sweep.folder, head, files=new)
         if before is not None:
-            _carry_over(before, sweep)
+            sums = carry_over(before, FurtherSweep(self._sweep.folder, head, files=new))
+            head = msgspec.structs.replace(head, before=sums)
         write_atomic(new / SETTLED, msgspec.json.encode(settled, order="sorted") + b"\n")
         # Last of its files: a folder without a head is no sweep yet.
         write_atomic(new / HEAD, head.to_wire())
@@ -235,30 +238,9 @@ class FurtherCalls:
 
 def further_sweeps(folder: RunFolder) -> list[FurtherSweep]:
     """Those that were begun in a run's folder. Raises WireError for damaged files."""
+    # By number alone: what a swap leaves under its other names is no sweep.
     places = [path.parent for path in sorted((folder.path / FURTHER).glob(f"*/{HEAD}")) if path.parent.name.isdigit()]
     return [FurtherSweep(folder, read_head(place, HEAD), files=place) for place in places]
-
-
-def _carry_over(before: FurtherSweep, sweep: FurtherSweep) -> None:
-    """What ``before`` recorded of questions that ``sweep`` asks again, word for word, of the same target as it was."""
-    if (before.header.target, before.settings) != (sweep.header.target, sweep.settings):
-        return
-    known = {(prompt.case, prompt.digest): number for number, prompt in enumerate(_prompts(before.files))}
-    kept: list[Output] = []
-    for number, prompt in enumerate(_prompts(sweep.files)):
-        earlier = known.get((prompt.case, prompt.digest))
-        if earlier is None:
-            continue
-        for repeat in range(min(before.header.repeats, sweep.header.repeats)):
-            output = before.recorded.get(repeat * before.header.cases + earlier)
-            # A call that failed is made again; replies are paid for once.
-            if output is not None and not output.failed:
-                kept.append(msgspec.structs.replace(output, call=repeat * sweep.header.cases + number))
-        # In steps: a sync for each reply takes long, and all of them at once take memory.
-        if len(kept) >= _STEP:
-            sweep.recorded.add(kept, cached=True)
-            kept.clear()
-    sweep.recorded.add(kept, cached=True)
 
 
 def _replies(giver: RunFolder, stage: Stage, further: Further | None, target: str) -> Iterator[Output]:
@@ -292,4 +274,5 @@ def _told_apart(*texts: str) -> str:
 
 def _key(question: Question) -> bytes:
     told = f"{question.target}\0{question.repeats}\0{question.prompt.case}"
+    # Twelve bytes for a question of any length: all of them are in memory at once.
     return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=12).digest()

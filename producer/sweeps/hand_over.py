@@ -66,6 +66,7 @@ class SweepHandOver:
     def _leave(self) -> bool:
         sweep, began = self._sweep, server_seconds(self._calls.client)
         header = sweep.evaluation()
+        # What takes more than the outputs and the parameters has to be evaluated by whoever watches.
         if header is not None:
             facts = Detached(began, sweep.header.target, sweep.tags, sweep.folder.info().name)
             UnattendedSweeps(self._calls, self._calls.settings).leave(sweep.run, Left(header, facts))

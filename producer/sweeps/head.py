@@ -15,7 +15,18 @@ from evalq.producer.sweeps.identity import expectations
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SweepHeader
 
-__all__ = ["SweepHead", "read_head", "refuse_changed"]
+__all__ = ["Before", "SweepHead", "read_head", "refuse_changed"]
+
+
+class Before(msgspec.Struct, frozen=True):
+    """What a run did for sweeps whose place another one took: attempts, those of them that came to nothing that
+    anybody told, outputs that were not taken over although they were paid for, and what all of it cost.
+    """
+
+    attempts: int = 0
+    lost: int = 0
+    repaid: int = 0
+    cost: float = 0.0
 
 
 class SweepHead(msgspec.Struct, frozen=True):
@@ -26,6 +37,7 @@ class SweepHead(msgspec.Struct, frozen=True):
     asked: RunOptions
     request: Request
     cwd: str = ""
+    before: Before = Before()
 
     def to_wire(self) -> bytes:
         """What the file holds."""
@@ -47,6 +59,7 @@ def read_head(folder: Path, name: str) -> SweepHead:
 
 def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
     """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
+    # Before the digests, to which files that are not seen from here are changed ones.
     away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
     if away and head.cwd not in ("", str(Path.cwd())):
         raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")

@@ -31,18 +31,27 @@ def asked_of(
         "evaluator": f"{evaluator.name} {evaluator.version}",
         "parameters": digest(canonical_json(request.params))[:_SHOWN],
         "options": _options(evaluator, request),
+        # No part of any prompt, and the report depends on it.
         "expectations": expectations(request.inputs),
         "prompts": prompts,
+        # As with other runs: one key in two suites is two runs, each with a history of its own.
         "suite": asked.suite,
         "limit": str(asked.limit or ""),
         "chunk size": str(asked.chunk_size or ""),
         "stop": live.stop,
-        "max calls": f"{live.max_calls:g}" if live.max_calls else "",
-        "max cost": f"{live.max_cost:g}" if live.max_cost else "",
+        "max calls": _told(live.max_calls),
+        "max cost": _told(live.max_cost),
         "extends": live.extends,
         SETTINGS: live.config,
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def _told(budget: float) -> str:
+    """All of its digits; empty for none."""
+    # Six digits where these are all: ids of runs that were begun depend on this text.
+    short = f"{budget:g}" if budget else ""
+    return repr(budget) if short and float(short) != budget else short
 
 
 def once_id(once: str, header: SweepHeader) -> str:
@@ -56,6 +65,7 @@ def prompts_digest(prompts: Iterable[Prompt]) -> tuple[int, str]:
     whole, count = hashlib.sha256(), 0
     for prompt in prompts:
         count += 1
+        # In order: which case a call is of follows from its number.
         whole.update(f"{prompt.digest} {prompt.case}\0".encode(errors="surrogatepass"))
     return count, whole.hexdigest()[:_SHOWN]
 
@@ -82,6 +92,7 @@ def _content(path: str) -> list[list[str]]:
     for file in _files(path):
         try:
             with file.open("rb") as stream:
+                # Without its folder: the same files may lie elsewhere on another machine.
                 found.append([file.name, hashlib.file_digest(stream, "sha256").hexdigest()])
         except OSError as error:
             raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error

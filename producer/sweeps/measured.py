@@ -88,6 +88,7 @@ def keep_trial(target: str, config: str, calls: Iterable[Iterable[Attempt]]) -> 
 
 def mean(calls: Iterable[Iterable[Attempt]], source: str) -> Means | None:
     """Of calls whose attempts told tokens; None without any."""
+    # Calls that told no tokens are left out: counted as none they would make the estimate too low.
     told = [
         (sum(a.prompt_tokens or 0 for a in attempts), sum(a.completion_tokens or 0 for a in attempts))
         for attempts in map(tuple, calls)
@@ -100,6 +101,7 @@ def mean(calls: Iterable[Iterable[Attempt]], source: str) -> Means | None:
 
 
 def _recorded(target: str, config: str, cache: str) -> Iterator[tuple[str, Iterator[tuple[Attempt, ...]]]]:
+    # Both, since a run that has given outputs judged calls nobody for its own.
     files = [path for name in (OUTPUTS, JOINED) for path in RUNS.glob(f"*/{name}") if path.is_file()]
     for path in sorted(files, key=_age)[:_FOLDERS]:
         calls = (call for line in _lines(path) for call in line.calls())
@@ -111,6 +113,7 @@ def _recorded(target: str, config: str, cache: str) -> Iterator[tuple[str, Itera
 
 
 def _age(path: Path) -> float:
+    # It may be removed in between: then it comes last.
     with contextlib.suppress(OSError):
         return -path.stat().st_mtime
     return 0.0

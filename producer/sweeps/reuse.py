@@ -20,6 +20,7 @@ from evalq.producer.sweeps.options import SweepOptions
 
 __all__ = ["Giver", "lineage_of"]
 
+# Each step is synced: single outputs would take long, and all at once would take memory.
 _STEP = 500
 
 
@@ -51,6 +52,7 @@ class Giver:
         Of failures those alone that were the agent's, unless the sweep extends this very run: then it has them all.
         Raises WireError for a damaged file.
         """
+        # By the words, too: a case may have another question by now under the id of then.
         numbers = {(prompt.case, prompt.digest): number for number, prompt in enumerate(prompts)}
         step: list[Output] = []
         for output in self._read():
@@ -60,6 +62,7 @@ class Giver:
             call = output.repeat * len(prompts) + number
             if output.config != config:
                 self.otherwise += 1
+            # An extension takes failures, too: asked again alone they would have a chance that successes do not get.
             elif not has(call) and (live.extends == self.run or not _unanswered(output)):
                 step.append(msgspec.structs.replace(output, call=call))
             if len(step) == _STEP:

@@ -71,6 +71,7 @@ class Served:
         return alone
 
     def _callers(self) -> list[CallerFacts]:
+        # Processes of other code pass this sweep over, whatever they know of its target.
         return [one for one in self._heartbeats.callers().values() if one.code == self._header.code]
 
     def config(self) -> str | None:
@@ -87,6 +88,7 @@ class Served:
                 facts_of(caller.targets, target)  # raises why nothing of the kind may be chosen
             known = sorted({name for caller in callers for name in caller.targets})
             raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(known)})")
+        # A single one is enough: what it calls would be in no budget.
         unpriced = [caller for caller, facts in able if facts.price is None]
         if self._priced and unpriced:
             raise UsageError(f"--max-cost: target {target!r} has no price in the targets file of {unpriced[0].host}")

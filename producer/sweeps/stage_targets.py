@@ -79,6 +79,7 @@ def settle_targets(
 def _collect(before: FurtherSweep, ledger: SweepLedger) -> None:
     """What was paid for and its last driver did not live to collect: it decides whether there are replies."""
     header = before.header
+    # What lies in the ledger may be anybody's: only what fits a call is taken.
     outputs = [each for each in ledger.waiting(before.run) if each.call < header.total and each.target == header.target]
     before.recorded.add(outputs)
 
@@ -98,6 +99,7 @@ def _one_of(configs: Collection[str], target: str, before: Sequence[FurtherSweep
     those of its replies ``before``; ``parts`` are those of each setting now.
     """
     replied = [each for each in before if each.replies]
+    # Settings without a reply may change: a misspelt model has to be mended somehow.
     if not replied:
         if len(configs) > 1:
             raise UsageError(

@@ -52,6 +52,7 @@ class Sweep:
         self.further_left = False
         """Further targets failed at questions, or have not been asked all of them."""
         self.header = head.header
+        self.before = head.before
         self.live = head.live
         self._asked = head.asked
         self._cwd = head.cwd
@@ -85,6 +86,7 @@ class Sweep:
                 write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
             else:
                 gather(evaluator, request, folder, asked.unpack_bytes)
+            # run.json after all else, since it makes a run of the folder.
             folder.write(HEAD, head.to_wire())
             folder.note(
                 run=header.run,
@@ -141,6 +143,7 @@ class Sweep:
         It is of the suite "NAME-confirm". Raises what `start` raises; RunExistsError for one of the same key.
         """
         budgets = {"max_calls": self.live.max_calls, "max_cost": self.live.max_cost}
+        # To the last repeat: answers that end when they look well would flatter one side.
         live = msgspec.structs.replace(self.live.asking(target, self.live.repeat), stop="", **budgets)
         suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
         asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
@@ -165,7 +168,7 @@ class Sweep:
         given = (("max_calls", max_calls), ("max_cost", max_cost))
         if chosen := {name: value for name, value in given if value is not None}:
             self.live = msgspec.structs.replace(self.live, **chosen)
-            head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd)
+            head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd, self.before)
             write_atomic(self.files / HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:

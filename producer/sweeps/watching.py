@@ -67,6 +67,7 @@ def ledger_state(run: str, servers: Servers) -> RunState | Literal[""]:
     """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
     with contextlib.suppress(Incomplete):
         return cast("RunState", servers.runs.look(run).progress.state)
+    # Calls that are over are not yet a report: the run goes on.
     look = servers.sweeps.look(run)
     return "" if look is None else "open" if look.state in ("done", "spent") else cast("RunState", look.state)
 

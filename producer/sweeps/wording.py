@@ -38,6 +38,7 @@ def _worded(prompt: Prompt, wording: Wording) -> Prompt:
     if wording.system:
         others = [message for message in messages if message.get("role") != "system"]
         messages = [{"role": "system", "content": wording.system}, *others]
+    # The text as well: the digest by which answers are taken over is made of it.
     return msgspec.structs.replace(prompt, text=msgspec.json.encode(messages).decode(), messages=tuple(messages))
 
 

@@ -42,6 +42,8 @@ class Known:
     folder: RunFolder | None = None
     trouble: str = ""
     """Why nothing more is known of it."""
+    noted: int = 0
+    """When its folder was noted in last, in ns: it tells runs apart that were begun within a second, as in a list."""
 
 
 class Catalogue:
@@ -101,7 +103,7 @@ class Catalogue:
         self._read = {path: read for path in paths if (read := self._read.get(path)) is not None}
         here = {known.run for known in folders}
         away = [Known(run, run, started=self._ledger.created(run)) for run in self._ledger.runs() if run not in here]
-        ordered = sorted([*folders, *away], key=lambda each: (each.started, each.run), reverse=True)
+        ordered = sorted([*folders, *away], key=lambda each: (each.started, each.noted, each.run), reverse=True)
         return {known.key: known for known in _with_keys(ordered)}
 
     def _folders(self) -> list[Path]:
@@ -121,18 +123,18 @@ class Catalogue:
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
         before = self._read.get(path)
         if before is None or before[0] != stamp:
-            before = self._read[path] = (stamp, _read(path))
+            before = self._read[path] = (stamp, _read(path, found.st_ctime_ns))
         return before[1]
 
 
-def _read(path: Path) -> Known:
+def _read(path: Path, noted: int) -> Known:
     folder = RunFolder(path)
     try:
         info = folder.info()
     except (EvalqError, OSError) as error:
         return Known("", path.name, folder=folder, trouble=str(error))
     return Known(
-        "", info.run, info.evaluator, info.suite, info.target, info.state, info.started, info.tags, folder=folder
+        "", info.run, info.evaluator, info.suite, info.target, info.state, info.started, info.tags, folder, noted=noted
     )
 
 

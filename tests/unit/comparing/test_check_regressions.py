@@ -125,3 +125,19 @@ def test_what_an_evaluator_shows_in_place_of_its_report_will_do(here: Path, comm
     assert command("baseline", "set", "main", "results.json").code == 0
     checked = command("check-regressions", "results.json", "--margin", "0.2")
     assert checked.code == 0, checked
+
+
+def test_a_run_that_is_damaged_is_not_the_one_that_is_looked_for(here: Path, command: Command) -> None:
+    """Half a report, one of another form, and one of an evaluator that is not there lie nearer."""
+    with Path("outputs.jsonl").open("wb") as stream:
+        write_outputs(stream, sample_cases(), repeats=20, seed=1)
+    Path("golden.yaml").write_text(GOLDEN.read_text())
+    done = command("vs", "golden.yaml", "--outputs", "outputs.jsonl", "--inline", "-q", "--format", "json")
+    Path("results.json").write_text(done.stdout)
+    records = json.dumps(json.loads(done.stdout)["records"])
+    for name, report in (("0", "{half"), ("1", "{}"), ("2", f'{{"records": {records}, "evaluator": "gone"}}')):
+        Path(name).mkdir()
+        Path(name, "run.json").write_text("{}")
+        Path(name, "report.json").write_text(report)
+    checked = command("check-regressions", "results.json", "results.json", "--margin", "0.2")
+    assert checked.code == 0, checked

@@ -195,3 +195,11 @@ def test_a_garbled_baseline_in_the_ledger_is_said_by_name(server: Server, here: 
         Baselines(servers).known("garbled")
     assert "the baseline garbled in the ledger is damaged at 'verification'" in str(caught.value)
     assert "evalq baseline set garbled RUN" in str(caught.value)
+
+
+def test_a_reason_that_is_no_utf_8_stops_a_candidate_all_the_same(looks: Looks) -> None:
+    """As a name of a file may be, which a reason quotes."""
+    said = looks.settle("confirmed", "odd", "run x\udcff: worse")
+    assert said.startswith("run x")
+    assert looks.take("confirmed", "odd", "answers").stands == said
+    assert looks.settle("confirmed", "odd", "another reason") == said

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from string import ascii_letters, digits
 
+import msgspec
 import pytest
 
 from evalq.evalcore.errors import UsageError
@@ -117,3 +119,35 @@ def test_commands_list_and_forget(made: Made, here: Path, capsys: pytest.Capture
     assert main(["baseline", "forget", "main"]) == 2
     assert main(["baseline", "list"]) == 0
     assert "no baseline yet" in capsys.readouterr().err
+
+
+CHOSEN = ["t[model=a:b]", "t[model=a+b]", "t[model=a-b]", "t[model=a.b]"]
+
+
+def test_choices_of_other_names_are_other_baselines(made: Made, here: Path, server: Server) -> None:
+    """Approving the one does not replace the other, in files and in the ledger."""
+    run = cases_of(RunFolder.existing(made("run", [("a", True)])))
+    runs = [msgspec.structs.replace(run, run=f"r{number}", target=name) for number, name in enumerate(CHOSEN)]
+    for settings in (Settings(), Settings(broker=server.url)):
+        with Servers(settings) as servers:
+            baselines = Baselines(servers)
+            for each in runs:
+                baselines.approve("chosen", each)
+            assert sorted(baselines.known("chosen"), key=lambda each: each.run) == runs
+            assert [partner(each, baselines.known("chosen"), "chosen") for each in runs] == runs
+    assert all(set(path.stem) <= set(ascii_letters + digits + "._@~+-") for path in here.rglob("chosen/*.json"))
+
+
+def test_a_baseline_that_an_earlier_version_kept_elsewhere_stands_until_another_is_approved(
+    made: Made, here: Path, nobody: Servers
+) -> None:
+    """And then gives way to it; those without such names stay where they are."""
+    run = cases_of(RunFolder.existing(made("run", [("a", True)])))
+    old, new = (msgspec.structs.replace(run, run=name, target=CHOSEN[0]) for name in ("old", "new"))
+    other = msgspec.structs.replace(run, target=CHOSEN[2])
+    place = Baselines(nobody).approve("main", other)
+    assert place.name == "verification@t-model-a-b-.json"
+    Path("evalq-baselines/main/verification@t-model-a-b-.json").write_bytes(msgspec.json.encode(old))
+    assert Baselines(nobody).known("main") == [old]
+    Baselines(nobody).approve("main", new)
+    assert Baselines(nobody).known("main") == [new]

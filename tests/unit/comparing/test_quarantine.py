@@ -124,3 +124,13 @@ def test_a_day_needs_no_quotes_in_a_suite_either(here: Path) -> None:
         (here / "evalq.yaml").write_text(written)
         with pytest.raises(ConfigError, match=re.escape(said)):
             load_suite(here / "evalq.yaml")
+
+
+def test_what_a_confirmation_was_answered_is_no_history(here: Path, called: Called, command: Command) -> None:
+    """It was asked because something looked like a drop: runs of the suite alone tell how flaky a case is."""
+    (here / "policy.yaml").write_text(POLICY)
+    candidate = str(called("candidate", answered(17, 25), "c"))
+    for name, suite in (("first", "default"), ("confirmed", "default-confirm"), ("other", "nightly")):
+        RunFolder.existing(called(name, answered(17, 20), "c")).note(suite=suite)
+    done = command("gate", candidate, "--policy", "policy.yaml")
+    assert (done.code, "unknown: 17 of 20 answers passed in 1 earlier run(s)" in done.stdout) == (4, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,34 @@ def test_a_piece_that_a_full_disk_refuses_is_taken_back(tmp_path: Path, monkeypa
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
             file.append(b"two\n")
+    file.append(b"three\n")
+    file.close()
+    assert (tmp_path / "log").read_bytes() == b"one\nthree\n"
+
+
+class _Uncut(FileIO):
+    """One whose first cut does not come about."""
+
+    error: BaseException | None = None
+
+    def truncate(self, size: int | None = None) -> int:
+        error, _Uncut.error = _Uncut.error, None
+        if error is not None:
+            raise error
+        return super().truncate(size)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EIO, "no cut")])
+def test_a_torn_piece_that_could_not_be_cut_off_is_cut_off_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """The next piece never stands behind it, where every place counted from the end would be wrong."""
+    (tmp_path / "log").write_bytes(b"one\ntorn")
+    monkeypatch.setattr("evalq.producer.folder.append.open_appending", lambda path: _Uncut(path, "ab"))
+    file = AppendedFile(tmp_path / "log", len(b"one\n"))
+    _Uncut.error = error
+    with pytest.raises(type(error)):
+        file.append(b"two\n")
     file.append(b"three\n")
     file.close()
     assert (tmp_path / "log").read_bytes() == b"one\nthree\n"

@@ -18,9 +18,11 @@ from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.evalcore.records.inputs import Source
 from evalq.producer.folder.journal import Journal
+from evalq.producer.folder.lock import LOCK, RunLock
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.sources import open_source
+from evalq.producer.folder.staging import clean_up, private_name
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
 HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, (PlannedInput("i", "i", "i"),))
@@ -155,3 +157,19 @@ def test_too_many_open_files_are_no_damage_and_no_change_of_an_input(tmp_path: P
         ):
             pass
     assert not (tmp_path / "new").exists()
+
+
+def test_what_somebody_else_took_meanwhile_is_not_told_as_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at who holds a folder and its removal."""
+    left, taken = (private_name(tmp_path / name) for name in ("left", "taken"))
+    for path in (left, taken):
+        path.mkdir()
+        (path / LOCK).touch()
+    lock = RunLock.take(taken / LOCK)
+    assert lock is not None
+    monkeypatch.setattr("evalq.producer.folder.staging.holder", lambda path: "")
+    assert clean_up(tmp_path) == [left]
+    assert (left.exists(), taken.exists()) == (False, True)
+    lock.release()

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+from time import sleep
+from typing import Any
 
 import pytest
 
 from evalq.producer.cli import main
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.finding import find, folders
+from evalq.producer.servers import Servers
+from evalq.producer.viewing.catalogue import Catalogue
+from evalq.producer.viewing.ledger import Ledger
+from evalq.workers.settings import Settings
 from tests.unit.comparing.conftest import Made
 
 
@@ -21,3 +30,30 @@ def test_a_run_is_one_line_whatever_its_suite_is_called(made: Made, capsys: pyte
     lines = capsys.readouterr().out.split("\n")
     assert len(lines) == 3
     assert all(" night ly" in line and line.isprintable() for line in lines[:2])
+
+
+def test_the_latest_run_is_the_one_that_was_begun_last(here: Path) -> None:
+    """Whatever was noted of another one since, or copied: `evalq report` without a RUN means that one."""
+    for day, name in enumerate(("one", "three", "two"), start=1):
+        with RunFolder.begin(here / "evalq-runs" / name) as folder:
+            asked: dict[str, Any] = {"inputs": [], "params": {}, "options": {}}
+            started = f"2024-01-0{day}T00:00:00+00:00"
+            folder.note(run=name, evaluator="vs", state="open", epoch=0, started=started, request=asked)
+    RunFolder(here / "evalq-runs" / "one").note(epoch=1)
+    assert [info.run for _, info in folders()] == ["one", "three", "two"]
+    assert find(None).path.name == "two"
+    with Servers(Settings()) as servers:
+        assert [known.run for known in Catalogue([], Ledger(servers)).runs()] == ["two", "three", "one"]
+
+
+def test_runs_of_one_second_are_in_one_order_everywhere(here: Path) -> None:
+    """That in which they were noted in last."""
+    for name in ("b", "a", "c"):
+        with RunFolder.begin(here / "evalq-runs" / name) as folder:
+            asked: dict[str, Any] = {"inputs": [], "params": {}, "options": {}}
+            started = "2024-01-01T00:00:00+00:00"
+            folder.note(run=name, evaluator="vs", state="open", epoch=0, started=started, request=asked)
+        sleep(0.02)
+    assert [info.run for _, info in folders()] == ["b", "a", "c"]
+    with Servers(Settings()) as servers:
+        assert [known.run for known in Catalogue([], Ledger(servers)).runs()] == ["c", "a", "b"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from evalq.evalcore.model.calls import Attempt, Output
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.measured import Means, keep_trial, means_of
 
@@ -80,3 +82,16 @@ def test_what_is_damaged_counts_as_nothing(tmp_path: Path, monkeypatch: pytest.M
     Path("calls.sqlite").write_text("no database")
     assert means_of("t", "c", "calls.sqlite") == Means(1, 100, 10, "evalq-runs/half")
     assert means_of("t", "other", "calls.sqlite") is None
+
+
+def test_a_damaged_entry_of_a_cache_is_told_with_its_file(tmp_path: Path) -> None:
+    """Whichever way it is read."""
+    cache, prompt = Cache(tmp_path / "cache.sqlite"), Prompt("case", "a", "q")
+    cache.keep([msgspec.structs.replace(_output(0, PAID), prompt=prompt.digest)])
+    with sqlite3.connect(tmp_path / "cache.sqlite") as there:
+        there.execute("update outputs set output = ?", (b"{half",))
+    with pytest.raises(WireError, match=r"cache\.sqlite: "):
+        cache.find("t", "c", prompt, range(3))
+    with pytest.raises(WireError, match=r"cache\.sqlite: "):
+        cache.some("t", "c", 1)
+    cache.close()

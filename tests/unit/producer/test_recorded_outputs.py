@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as some
 
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.folder.call_log import Recorded
@@ -74,3 +78,60 @@ def test_an_output_that_was_kept_twice_counts_once(tmp_path: Path) -> None:
     known = Recorded(path, TOTAL)
     assert (known.count, known.paid, known.attempts, known.spending.total) == (2, 2, 4, 1.5)
     assert known.get(1) == _output(1)
+
+
+@given(
+    pieces=some.lists(some.tuples(some.sampled_from(["", "giver", None]), some.integers(1, 3)), min_size=1, max_size=4),
+    cut=some.floats(0, 1),
+)
+def test_a_call_that_is_paid_after_a_kill_is_never_taken_for_a_free_one(
+    pieces: list[tuple[str | None, int]], cut: float
+) -> None:
+    """Wherever the kill cuts the file: what was taken over in one piece is there as a whole or not at all."""
+    with TemporaryDirectory() as folder:
+        path, sizes, calls = Path(folder) / "calls.jsonl", [0], iter(range(12))
+        before = Recorded(path, 12)
+        for giver, count in pieces:
+            outputs = [_output(call) for call in islice(calls, count)]
+            before.add(outputs, cached=giver is not None, of=giver or "")
+            sizes.append(path.stat().st_size)
+        data = path.read_bytes()
+        path.write_bytes(data[: int(cut * len(data))])
+        killed = Recorded(path, 12)
+        # A paid output counts alone; of others all stand that were there before their piece was cut.
+        whole = sum(size <= cut * len(data) for size in sizes[1:])
+        free = sum(count for giver, count in pieces[:whole] if giver is not None)
+        assert sum(killed.reused.values()) == killed.count - killed.paid == free
+        missing = [call for call in range(12) if not killed.has(call)]
+        paid = killed.paid + len(missing)
+        killed.add([_output(call) for call in missing])
+        for known in (killed, Recorded(path, 12)):
+            assert (known.count, known.paid, known.attempts) == (12, paid, 2 * paid)
+            assert (known.spending.total, sum(known.reused.values())) == (0.75 * paid, free)
+            assert [known.get(call) for call in range(12)] == [_output(call) for call in range(12)]
+
+
+def test_what_a_torn_takeover_of_before_left_open_is_paid_for(tmp_path: Path) -> None:
+    """Also where more was added behind it: outputs stand right behind the line that gives them."""
+    path = tmp_path / "calls.jsonl"
+    Recorded(path, TOTAL).add([_output(0), _output(1)], cached=True, of="giver")
+    torn = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
+    for behind in (_output(2), _output(3)):
+        torn += msgspec.json.encode(behind) + b"\n"
+    path.write_bytes(torn)
+    known = Recorded(path, TOTAL)
+    (lost,) = {0, 1} - set(known.calls())
+    known.add([_output(lost)])
+    for each in (known, Recorded(path, TOTAL)):
+        assert (each.paid, each.reused, each.given(lost), each.given(1 - lost)) == (3, {"giver": 1}, False, True)
+
+
+def test_a_takeover_that_was_kept_twice_leaves_nothing_free(tmp_path: Path) -> None:
+    """Ctrl-C before it was noted, and the same taken over once more; an output that is made anew later is paid for."""
+    path = tmp_path / "calls.jsonl"
+    Recorded(path, TOTAL).add([_output(0)], cached=True, of="giver")
+    path.write_bytes(path.read_bytes() * 2)
+    known = Recorded(path, TOTAL)
+    known.drop([0])
+    known.add([_output(0)])
+    assert [(each.paid, +each.reused) for each in (known, Recorded(path, TOTAL))] == [(1, {})] * 2

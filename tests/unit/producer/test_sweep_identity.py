@@ -109,3 +109,23 @@ def test_prompts_that_changed_in_the_folder_are_not_offered(folder: Path) -> Non
         driver = SweepDriver(sweep, SweepLedger(server.client, settings), settings, Patience(settings))
         with pytest.raises(WireError, match="its prompts are not those it was begun with"):
             driver.hand_over.launch()
+
+
+CLOSE: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"max_calls": 1_234_567}, {"max_calls": 1_234_568}),
+    ({"max_cost": 100.0}, {"max_cost": 100.0001}),
+    ({"max_cost": 0.1234567}, {"max_cost": 0.1234568}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), CLOSE, ids=lambda budget: str(budget))
+def test_budgets_differ_in_any_digit(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> None:
+    """The second command is not to join the run of the first, which has another budget."""
+    assert _begun(folder, 1, **one).run != _begun(folder, 2, **other).run
+
+
+@pytest.mark.parametrize(("budget", "told"), [(5, "5"), (5.0, "5"), (0.25, "0.25"), (1_000_000, "1e+06"), (0, None)])
+def test_budgets_of_six_digits_are_told_as_ever(folder: Path, budget: float, told: str | None) -> None:
+    """Under the same --once key the runs of before are found again."""
+    kind = "max_calls" if isinstance(budget, int) else "max_cost"
+    assert _begun(folder, 1, **{kind: budget}).header.asked.get(kind.replace("_", " ")) == told
