@@ -28,15 +28,22 @@ def ask_further(
     ``places`` are where the calls are made, and what a user would name to resume them; ``used`` are attempts and cost
     of the calls for the outputs. Raises what making calls raises.
     """
-    calls, cost = used
     left = False
     with _halting(sweep, places[1]):
         settle = partial(settle_targets, sweep, places, reporter)
         further = FurtherCalls(sweep, stage, sweep.given[0].limit, settle)
         sweeps = further.prepare()
-    for each in sweeps:
-        calls, cost = calls + each.before.attempts, cost + each.before.cost
-        if not _allowed(each, sweep, calls, cost):
+    # One budget for all targets, and so what all took before any is asked: a resumed run may have stopped at each.
+    took = [_took(each) for each in sweeps]
+    for place, each in enumerate(sweeps):
+        of_others = [
+            used,
+            *((own.before.attempts, own.before.cost) for own in sweeps),
+            *took[:place],
+            *took[place + 1 :],
+        ]
+        calls, cost = sum(attempts for attempts, _ in of_others), sum(costs for _, costs in of_others)
+        if not _allowed(each, sweep, took[place], calls, cost):
             open_calls = each.header.total - each.recorded.count
             if open_calls:
                 reporter.say(f"the budget is spent: {each.header.target!r} is not asked {open_calls:,} times")
@@ -45,8 +52,7 @@ def ask_further(
             continue
         reporter.say(f"asking {each.header.target!r} about the outputs: {each.header.total:,} calls")
         facts = Calling(each, *places, reporter, interrupts).make()
-        # One budget for all targets: what one of them took, those after it do not have.
-        calls, cost = calls + int(facts["attempts"]), cost + float(facts["cost"])
+        took[place] = int(facts["attempts"]), float(facts["cost"])
         left = left or bool(each.spent or each.recorded.errors)
     sweep.further_left = left
     with _halting(sweep, places[1]):
@@ -64,11 +70,16 @@ def _halting(sweep: Sweep, place: Backend) -> Iterator[None]:
         raise error from None
 
 
-def _allowed(each: FurtherSweep, sweep: Sweep, calls: int, cost: float) -> bool:
-    """Give it what is left of the budgets; False where that is nothing."""
+def _took(each: FurtherSweep) -> tuple[int, float]:
+    """Attempts that were begun for it so far, as far as is known, and what they cost."""
+    return max(each.recorded.begun, each.recorded.ended), each.recorded.cost
+
+
+def _allowed(each: FurtherSweep, sweep: Sweep, own: tuple[int, float], calls: int, cost: float) -> bool:
+    """Give it what is left of the budgets beside what others took; False where that is no more than it took itself."""
     whole = sweep.live
     left_calls, left_cost = whole.max_calls - calls, whole.max_cost - cost
-    if (whole.max_calls and left_calls <= 0) or (whole.max_cost and left_cost <= 0.0):
+    if (whole.max_calls and left_calls <= own[0]) or (whole.max_cost and left_cost <= own[1]):
         return False
     each.budget(left_calls if whole.max_calls else 0, left_cost if whole.max_cost else 0.0, whole.cache)
     return True

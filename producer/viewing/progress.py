@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Standing", "Standings"]
 
 _GOING = frozenset({"open", "calling", "called", "retrying", "following", "detached"})
-_SEAL, _BEGUN = b'\n{"seal":', b'\n{"begun"'
+_SEAL, _ANSWER = b'\n{"seal":', b'\n{"call"'
+"""What begins a line of a manifest, and one of a call log that is an answer: others tell of attempts and of givers."""
 _BLOCK = 1 << 20
 _FILES = 256
 
@@ -63,7 +64,7 @@ class _Tail:
     end: int = 0
     lines: int = 0
     marked: dict[bytes, int] = field(default_factory=dict)
-    last: bytes = b""
+    last: bytes = b"\n"
 
 
 class Standings:
@@ -123,7 +124,7 @@ class Standings:
         with self._counting:
             records = self._counted(path / (RECORDS + ".partial")).lines
             plan = self._counted(path / MANIFEST, _SEAL)
-            calls = self._counted(path / CALLS, _BEGUN)
+            answers = self._counted(path / CALLS, _ANSWER).marked.get(_ANSWER, 0)
             answered = self._journal(path / JOURNAL)
             recorded, total = self._about(path / FURTHER)
             while len(self._tails) > _FILES:
@@ -134,7 +135,7 @@ class Standings:
         if chunks:
             facts.append(("Chunks", f"{answered:,} of {chunks:,}" + ("" if sealed else " so far")))
         else:
-            facts += [("Answers recorded", f"{calls.lines - calls.marked.get(_BEGUN, 0):,}")] if calls.lines else []
+            facts += [("Answers recorded", f"{answers:,}")] if answers else []
             facts += [("About the outputs", f"{recorded:,} of {total:,}")] if total else []
         return (answered / chunks if sealed and chunks else None), tuple(facts)
 
@@ -144,8 +145,7 @@ class Standings:
         for head in sorted(path.glob(f"[0-9]*/{HEAD}")):
             with contextlib.suppress(EvalqError):  # it may go at any moment
                 total += read_head(head.parent, HEAD).header.total
-                calls = self._counted(head.with_name(CALLS), _BEGUN)
-                recorded += calls.lines - calls.marked.get(_BEGUN, 0)
+                recorded += self._counted(head.with_name(CALLS), _ANSWER).marked.get(_ANSWER, 0)
         return recorded, total
 
     def _counted(self, path: Path, mark: bytes = b"") -> _Tail:

@@ -39,7 +39,7 @@ class Made:
         """As `Calling` does."""
         each, live = self._each, self._each.live
         self.budgets.append((live.max_calls, live.max_cost))
-        reply(each, live.max_calls or None)
+        reply(each, live.max_calls - each.recorded.attempts if live.max_calls else None)
         each.spent = each.recorded.count < each.header.total
         facts: dict[str, Json] = {
             "attempts": each.recorded.attempts, "lost": 0, "repaid": 0, "cost": each.recorded.spending.total,
@@ -87,8 +87,8 @@ def test_replies_that_are_taken_over_stay_paid(sweep: Sweep, made: Made) -> None
     counts = {name: (facts["attempts"], facts["cost"], facts["repaid"]) for name, facts in told.items()}
     # A third of what was answered about outputs that are no more, and what is asked about the new ones.
     assert counts == {"1": (10, 5.0, 2), "2": (15, 7.5, 3), "3": (5, 2.5, 1)}
-    # 6 before; then 4 of it and 9 before; then 6 of that and 3 before.
-    assert made.budgets == [(94, 97.0), (81, 90.5), (72, 86.0)]
+    # 18 before; then 4 of the first; then 6 of the second.
+    assert made.budgets == [(82, 91.0), (78, 89.0), (72, 86.0)]
     write(sweep, [*CHANGED[:3], ("b", 1, "later")])
     told = ask(sweep, made)
     assert {name: facts["attempts"] for name, facts in told.items()} == {"1": 12, "2": 18, "3": 6}
@@ -124,3 +124,16 @@ def test_a_judge_that_has_answered_all_lacks_nothing_where_the_budget_is_spent(s
     made.said.clear()
     ask(sweep, made, max_calls=5, used=(6, 0.0))
     assert (made.budgets, made.said, sweep.further_left) == ([], [], False)
+
+
+def test_a_resumed_judge_knows_what_others_took_before_it_stopped(sweep: Sweep, made: Made) -> None:
+    """Whichever is asked first: with a larger budget, all of them together take no more than that."""
+    _, second, third = calls_of(sweep).prepare()
+    reply(second, 5)
+    reply(third, 2)
+    ask(sweep, made, max_calls=10)
+    assert made.budgets == [(3, 0.0)]
+    assert sum(each.recorded.attempts for each in calls_of(sweep).prepare()) == 10
+    ask(sweep, made, max_calls=14)
+    assert made.budgets[1:] == [(7, 0.0), (6, 0.0)]  # 3 more of the first, and one of the second
+    assert sum(each.recorded.attempts for each in calls_of(sweep).prepare()) == 14

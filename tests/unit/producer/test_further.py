@@ -213,8 +213,8 @@ def test_a_sweep_that_cannot_be_resumed_has_its_outputs_written_down(
 
 
 def test_a_viewer_tells_of_both_stages(sweep: Sweep) -> None:
-    """By the folder alone: what is recorded of the calls about outputs, of so many."""
-    sweep.recorded.add([Output(0, "a", "", 0, "p", "chat", "c", msgspec.Raw(b"1"), attempts=(Attempt(),))])
+    """By the folder alone: what is recorded, paid for or taken over, and of the calls about outputs so many."""
+    sweep.recorded.add([Output(0, "a", "", 0, "p", "chat", "c", msgspec.Raw(b"1"), attempts=(Attempt(),))], cached=True)
     with Servers(Settings()) as servers:
         standings, known = Standings(Ledger(servers)), Known("run", sweep.run, folder=sweep.folder)
         assert standings.of(known).facts == (("Answers recorded", "1"),)
