@@ -76,7 +76,7 @@ def test_ten_gigabytes_in_ten_megabytes(tmp_path: Path, byte: bytes, said: str) 
 
 def test_a_zstandard_bomb(tmp_path: Path) -> None:
     """The same as .zst, a gigabyte in 100 KB."""
-    packer = zstandard.ZstdCompressor(level=9).compressobj()
+    packer = zstandard.ZstdCompressor(level=1).compressobj()
     with (tmp_path / "rows.csv.zst").open("wb") as out:
         for _ in range(16):
             out.write(packer.compress(b"\n" * (64 * MEBI)))
