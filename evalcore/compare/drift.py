@@ -50,8 +50,8 @@ CLEARED = 100.0
 SHIFTS = (0.5, 1.0, 2.0, 4.0)
 """By how many standard deviations of a run a change may lower it; bets on each are mixed equally."""
 _MOST_SCALE = 2.0
-"""A run that tells far more than the first one is bet on as if it told this much more. A p-value is at most seven
-deviations out, where a slope above eight never wins; and the fee of one above 37 is beyond the largest number."""
+"""A run whose deviations are a smaller part of the first one's is bet on as if they were a half of those. A p-value is
+at most seven deviations out, where steeper bets win least; and the fee of a slope above 37 is beyond any double."""
 _FLOOR = -1.0
 """A run that is better than by so many standard deviations costs no more: a later drop is then seen as soon."""
 MOST = 10 * PAGED
