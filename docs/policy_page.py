@@ -94,7 +94,7 @@ _KEYS: dict[str, dict[str, Key]] = {
             f"{_BONETT}; exact permutation within cases (of one answer each: McNemar), for scores Welch's t",
         ),
         "max_relative_drop": Key("share of the baseline", "the same, as a share of what the baseline has", _BONETT),
-        "equals": Key("-", "what it has to be, as it stands"),
+        "equals": Key("-", "what it has to be, as it stands; GO only if missing answers could not change it"),
         "per_case": Key("-", "what every single case has to keep; of pass/fail only"),
         "tier": Key("-", "`critical` blocks, `supporting` warns, `advisory` is shown"),
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import yaml
@@ -13,10 +13,12 @@ MAX_WRITTEN_OUT = 32 << 20
 """What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
 VALUE_WEIGHT = 32
 _MERGE = "tag:yaml.org,2002:merge"
+_EQUALS_SIGN = "tag:yaml.org,2002:value"
+"""A lone "=", which is made text only when the mapping is made."""
 
 
 def load(text: str) -> Any:
-    """The document in ``text``, plain data only, no key of a mapping twice.
+    """The document in ``text``, plain data only, no key of a mapping twice, however it is written.
 
     Raises yaml.YAMLError, RecursionError, ValueError.
     """
@@ -58,14 +60,15 @@ class _Loader(yaml.SafeLoader):
         """The document's root. Raises ComposerError for one that is too much once its aliases are written out."""
         root: yaml.Node | None = super().get_single_node()
         if root is not None:
-            _Measure().of(root)
+            _Measure(self.construct_object).of(root)
         return root
 
 
 class _Measure:
     """The size of nodes with their aliases written out; each is looked at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, construct: Callable[[yaml.Node], Any]) -> None:
+        self._construct = construct
         self._sizes: dict[int, int] = {}
 
     def of(self, node: yaml.Node) -> int:
@@ -81,7 +84,7 @@ class _Measure:
         if isinstance(node, yaml.SequenceNode):
             size += sum(self.of(item) for item in node.value)
         elif isinstance(node, yaml.MappingNode):
-            _check_keys(node)
+            _check_keys(node, self._construct)
             size += sum(self.of(key) + self.of(value) for key, value in node.value)
         if size > MAX_WRITTEN_OUT:
             raise _fault("too large once its aliases are written out (a million values, 32 MiB of text)", node)
@@ -89,15 +92,21 @@ class _Measure:
         return size
 
 
-def _check_keys(node: yaml.MappingNode) -> None:
+def _check_keys(node: yaml.MappingNode, construct: Callable[[yaml.Node], Any]) -> None:
     """Raise ComposerError for a key that occurs twice: the value that stands first would be dropped in silence."""
-    seen: set[tuple[str, str]] = set()
+    seen: dict[Hashable, str] = {}
     for key, _ in node.value:
         # A merge key is none of the mapping's own: each brings in what it names, and hides nothing.
-        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-            if (key.tag, key.value) in seen:
-                raise _fault(f"the key {key.value!r} occurs twice", key)
-            seen.add((key.tag, key.value))
+        if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+            continue
+        # By what it means, too, as the mapping will have it: "yes" and "true" are one key, and so are 1, 0x1 and 1.0.
+        meant = key.value if key.tag == _EQUALS_SIGN else construct(key)
+        # What can be no key at all is told where the mapping is made.
+        for name in ((key.tag, key.value), *([meant] if isinstance(meant, Hashable) else [])):
+            if name in seen:
+                first = "" if seen[name] == key.value else f", first as {seen[name]!r}"
+                raise _fault(f"the key {key.value!r} occurs twice{first}", key)
+            seen[name] = key.value
 
 
 def _fault(reason: str, node: yaml.Node) -> yaml.YAMLError:

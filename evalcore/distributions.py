@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = ["at_least", "at_most", "beta_cdf", "beta_fraction", "smallest", "student_t"]
+__all__ = ["at_least", "at_most", "beta_cdf", "beta_fraction", "lowest", "smallest", "student_t"]
 
 _NEAR_ONE = 4e-16  # about two units in the last place of 1: a step this near changes nothing more
 _NEVER_ZERO = 1e-300
 _HALVINGS = 100  # 2^-100 is 1e-30
+_THIRDS = 80  # (2/3)^80 is 1e-14
+_FARTHEST = 1e12
 
 
 def beta_fraction(a: float, b: float, x: float) -> float:
@@ -82,6 +84,25 @@ def smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
         else:
             low = middle
     return high
+
+
+def lowest(exponent: Callable[[float], float], step: float) -> float:
+    """The least value of a convex function over t >= 0, about; ``step`` is a t to begin with, above 0.
+
+    For bounds that hold at every t: one that is not quite the least still bounds.
+    """
+    top = step
+    # It is convex: once doubling falls no more, the least lies below the doubled one.
+    while exponent(2 * top) < exponent(top) and top < _FARTHEST:
+        top *= 2
+    low, high = 0.0, 2 * top
+    for _ in range(_THIRDS):
+        third = (high - low) / 3
+        if exponent(low + third) < exponent(high - third):
+            high -= third
+        else:
+            low += third
+    return exponent((low + high) / 2)
 
 
 @lru_cache(maxsize=4096)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from evalq.evalcore.compare.drawn import EXACT, between, ways
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.summary import CaseSummary
 
@@ -77,13 +79,13 @@ def _bound(pooled: Sequence[int], ours: Sequence[int]) -> float:
     """At most so likely is it to draw answers of ``pooled`` that agree as much as ``ours``.
 
     Of n answers with counts c, sum c(c-1) is at most n (max c - 1): so one label has to come at least so often. Each
-    label's count is hypergeometric, and the chances of all of them are added (Boole's inequality).
+    label's count is hypergeometric, and the chances of all of them are added (Boole's inequality): exactly up to
+    `EXACT` answers, and never too small beyond.
     """
     taken, total = sum(ours), sum(pooled)
     least = 1 + -(-sum(count * (count - 1) for count in ours) // taken)
-    ways = sum(
-        math.comb(count, c) * math.comb(total - count, taken - c)
-        for count in pooled
-        for c in range(least, min(count, taken) + 1)
-    )
-    return min(1.0, ways / math.comb(total, taken))
+    # Labels with as many answers have one chance: where there are thousands of them most came once or twice.
+    labels = Counter(pooled).items()
+    if total > EXACT:
+        return min(1.0, sum(many * between(taken, count, total, least)[1] for count, many in labels))
+    return min(1.0, sum(many * ways(taken, count, total, least) for count, many in labels) / math.comb(total, taken))

@@ -14,6 +14,7 @@ from evalq.evalcore.compare.pairs import Pairs, Side, pairs_of
 from evalq.evalcore.compare.permutation import ERROR, permutation_p
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.stats import is_below
 
 __all__ = ["Comparison", "Estimate", "Verdict", "change_in", "compare", "estimate", "p_values", "verdict_of"]
 
@@ -235,7 +236,8 @@ def _flips(pairs: Pairs, measure: Measure) -> tuple[list[Flip], list[Flip]]:
         strict=True,
     )
     for case, b, c, n_b, n_c in rows:
-        if b != c:
+        # As decimals: the means of three answers of .7 and of five are not one double.
+        if is_below(b, c) or is_below(c, b):
             changed.append((sign * (c - b), Flip(case, b, c, n_b, n_c)))
     # By name where two changed alike, so that equal runs are listed alike.
     losses = sorted(((d, flip) for d, flip in changed if d < 0), key=lambda each: (each[0], each[1].case))

@@ -18,6 +18,7 @@ from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.stats import is_below
 
 __all__ = ["compared", "held", "level_in", "margin_of", "plain"]
 
@@ -39,7 +40,8 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
         reason = f"{_number(level.mean)}, {_between(errors)} {_number(low)} and {_number(high)}"
         yield _agreed(Check(gate.metric, demand, gate.tier, observed, reason, level.mean, low, high, p), decisions[1])
     if gate.equals is not None:
-        yield _equal(gate, None if (found := level_in(run, measure, False)) is None else found.mean)
+        means = [None if (found := level_in(run, measure, worst)) is None else found.mean for worst in (False, True)]
+        yield _agreed(_equal(gate, means[0]), _equal(gate, means[1]).decided)
 
 
 def level_in(run: CaseSummary, measure: Measure, worst: bool = False) -> Level | None:
@@ -129,22 +131,30 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
     if gate.compares and partner is not None:
         before = _found(gate.path, partner)
         if isinstance(before, int | float) and not isinstance(before, bool):
-            drop = gate.max_drop if gate.max_drop is not None else abs(before) * (gate.max_relative_drop or 0.0)
-            limits.append((f"falls by at most {_number(drop)} behind {_number(before)}", before - drop, True))
+            for name in ("max_drop", "max_relative_drop"):
+                if getattr(gate, name) is not None:
+                    drop = margin_of(gate, name, before)
+                    limits.append((f"falls by at most {_number(drop)} behind {_number(before)}", before - drop, True))
         else:
             yield Check(gate.metric, "a drop", gate.tier, "INCONCLUSIVE", "the baseline has no number there", value)
     for demand, bound, least in limits:
         if number is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", f"it is {_told(value)}, and no number", value)
             continue
-        kept = number >= bound if least else number <= bound
+        kept = _reaches(number, bound) if least else _reaches(bound, number)
         reason = f"{_number(number)}, as it stands: nothing is known of its chance variation"
         yield Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, number)
 
 
+def _reaches(value: float, bound: float) -> bool:
+    # As decimals: .7 is .1 behind .8, though .8 - .1 is a hair above it. What is no number reaches nothing.
+    return value >= bound or (value < bound and not is_below(value, bound))
+
+
 def _equal(gate: Gate, value: Json) -> Check:
     # Equality asks for the very value: chance has no part in a number that is demanded exactly.
-    kept = value == gate.equals
+    # A bool is an int to Python, and no number to whoever wrote the one or the other.
+    kept = value == gate.equals and isinstance(value, bool) == isinstance(gate.equals, bool)
     demand = f"equals {_told(gate.equals)}"
     return Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", f"it is {_told(value)}", value)
 

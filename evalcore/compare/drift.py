@@ -49,6 +49,9 @@ CLEARED = 100.0
 """An e-value below this ends a page, and evidence is gathered anew."""
 SHIFTS = (0.5, 1.0, 2.0, 4.0)
 """By how many standard deviations of a run a change may lower it; bets on each are mixed equally."""
+_MOST_SCALE = 2.0
+"""A run whose deviations are a smaller part of the first one's is bet on as if they were a half of those. A p-value is
+at most seven deviations out, where steeper bets win least; and the fee of a slope above 37 is beyond any double."""
 _FLOOR = -1.0
 """A run that is better than by so many standard deviations costs no more: a later drop is then seen as soon."""
 MOST = 10 * PAGED
@@ -70,7 +73,7 @@ class Watched(msgspec.Struct):
 
     ``change`` is by how much the newest run's cases differ from what was there, as a share of the scale; below 0 is
     worse. ``information`` is how much the first run that was compared could tell: shifts are in its standard
-    deviations. ``since`` is the run that paged, as long as it does.
+    deviations. ``since`` is the run that paged, as long as it does. The newest run is the newest that has values of it.
     """
 
     stakes: list[Stake] = []
@@ -129,6 +132,8 @@ def count(chain: Chain, run: RunCases) -> Chain:
         measure.name: _watched(chain.watched.get(measure.name, Watched()), pool, measure, new, run.run)
         for measure in new.measures
     }
+    # A run without values of an optional measure says nothing of it: its evidence, and its page, stay as they are.
+    watched |= {name: before for name, before in chain.watched.items() if name not in watched}
     return msgspec.structs.replace(
         chain,
         runs=chain.runs + 1,
@@ -176,8 +181,9 @@ def bet(stakes: list[Stake], p: float, scale: float, answers: float) -> list[Sta
 
     ``scale`` is by how many deviations this run would be lowered where the first was by one. Stakes begun earlier bet
     on less: what came after a drop is in the reference by now. No other rule than dropping stakes, or lowering them,
-    keeps the expected sum below the number of runs.
+    keeps the expected sum below the number of runs. It goes by counts alone, so that its bound leaves the bet fair.
     """
+    scale = min(scale, _MOST_SCALE)
     # At 1 there is no quantile, and so little surprise is at the floor anyway.
     z = max(_FLOOR, -_NORMAL.inv_cdf(p)) if p < 1.0 else _FLOOR
     after = []

@@ -12,7 +12,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
-from evalq.evalcore.compare.pairs import Side
+from evalq.evalcore.compare.pairs import ROUNDED, Side
 from evalq.evalcore.distributions import beta_cdf, smallest
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def change_of(base: Side, cand: Side, width: float) -> Change:
     # The harmonic mean of the repeats times the cases: a case with few answers weighs as much as any other.
     answers = len(d) ** 2 / float((1 / least).sum())
     if least.min() < 2:
-        return Change(float(d.mean()), width, _between(d, answers))
+        squares = base.mean * base.mean + cand.mean * cand.mean
+        return Change(float(d.mean()), width, _between(d, answers, squares))
     of_base, of_cand = base.variance / base.answers, cand.variance / cand.answers
     within = _within([(of_base, base.answers), (of_cand, cand.answers)], len(d), answers)
     return Change(float(d.mean()), width, within)
@@ -144,7 +145,7 @@ def level_of(side: Side, low: float, width: float) -> Level:
     means = side.mean
     answers = len(means) ** 2 / float((1 / side.answers).sum())
     if side.answers.min() < 2:
-        return Level(float(means.mean()), low, width, _between(means, answers))
+        return Level(float(means.mean()), low, width, _between(means, answers, means * means))
     within = _within([(side.variance / side.answers, side.answers)], len(means), answers)
     return Level(float(means.mean()), low, width, within)
 
@@ -170,11 +171,14 @@ def t_tail(t: float, freedom: float) -> float:
     return tail if t >= 0 else 1 - tail
 
 
-def _between(values: NDArray[float64], answers: float) -> _Spread:
+def _between(values: NDArray[float64], answers: float, squares: NDArray[float64]) -> _Spread:
+    """The spread of ``values`` over cases; ``squares`` are those of the means that they come from."""
     cases = len(values)
     if cases < 2:
         return _Spread(0.0, 0.0, answers)
-    return _Spread(float(values.var(ddof=1)) / cases, cases - 1, answers)
+    variance = float(values.var(ddof=1))
+    # Means that are all alike, or have all changed alike, differ by their rounding.
+    return _Spread(variance / cases if variance > ROUNDED * float(squares.mean()) else 0.0, cases - 1, answers)
 
 
 def _within(parts: list[tuple[NDArray[float64], NDArray[int64]]], cases: int, answers: float) -> _Spread:

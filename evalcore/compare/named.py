@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
+from evalq.evalcore.compare.drawn import between
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import Pairs
 
@@ -56,9 +56,11 @@ def _hypotheses(least: list[float], alpha: float) -> int:
 
 @lru_cache(maxsize=65536)
 def fisher(n_b: int, m_b: int, n_c: int, m_c: int) -> tuple[float, float]:
-    """P(so few passes fall to the candidate), and the smallest value that this could have had."""
-    m, every = m_b + m_c, math.comb(n_b + n_c, n_c)
-    low = max(0, m - n_b)
-    # In whole numbers, divided once: what is tested may be smaller than what sums of doubles lose.
-    ways = [math.comb(m, x) * math.comb(n_b + n_c - m, n_c - x) for x in range(low, m_c + 1)]
-    return sum(ways) / every, ways[0] / every
+    """P(so few passes fall to the candidate), and the smallest value that this could have had.
+
+    In whole numbers, divided once, up to `EXACT` answers: what is tested may be smaller than what sums of doubles lose.
+    Beyond, the first is never too small and the second never too large, so that nobody is named by an error of either.
+    """
+    # Where few passes fall to the candidate many fall to the base.
+    m, every = m_b + m_c, n_b + n_c
+    return between(n_b, m, every, m_b)[1], between(n_b, m, every, min(m, n_b))[0]

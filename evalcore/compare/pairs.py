@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import NDArray
 
-__all__ = ["Pairs", "Side", "pairs_of"]
+__all__ = ["ROUNDED", "Pairs", "Side", "pairs_of"]
+
+ROUNDED = 1e-12
+"""A variance of no more than this, as a share of the mean square, is none: no double tells it from rounding."""
+_PLACES = 2.0**-50
 
 
 class Side(NamedTuple):
@@ -28,12 +32,14 @@ class Side(NamedTuple):
 
     @property
     def variance(self) -> NDArray[float64]:
-        """The unbiased variance of each case's answers; 0 where there is but one."""
+        """The unbiased variance of each case's answers; 0 where there is but one, or where they are all alike."""
         import numpy as np
 
         spread = self.squares - self.total * self.total / self.answers
-        # Rounding may leave a little less than nothing.
-        return np.maximum(spread, 0.0) / np.maximum(self.answers - 1, 1)
+        # Of equal decimals the rounding of their sums is left, a few units of the last place for each of them: taken
+        # for a spread it would make a change of them as good as certain, and one of binary fractions not.
+        left = np.maximum(ROUNDED, self.answers * _PLACES) * self.squares
+        return np.where(spread > left, spread, 0.0) / np.maximum(self.answers - 1, 1)
 
 
 class Pairs(NamedTuple):

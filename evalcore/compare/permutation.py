@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalq.evalcore.compare.pairs import Side
+from evalq.evalcore.distributions import lowest
 
 if TYPE_CHECKING:
-    from numpy import float64
+    from numpy import complex128, float64
     from numpy.typing import NDArray
 
 __all__ = ["ERROR", "permutation_p"]
@@ -25,6 +26,25 @@ _TIE = 1e-6
 """By how much of a step equal values of the statistic may differ, for rounding."""
 _TAIL = 18.0
 """exp of minus twice this is below `ERROR`: so narrow may a window be, by Hoeffding's bound, that holds the rest."""
+
+
+_MOST_GROUPS = 1 << 13
+"""With more groups than this the grid would be mostly room for their rounding: a bound of the tails takes its place."""
+_WIDE = 1 << 16
+"""Of a case with more possible numbers of passes than this, those are kept that hold all but 1e-21 of the mass."""
+_FAR = 25.0
+"""exp of minus twice this is 2e-22."""
+_KEPT = 1 << 12
+"""No transform of more points than this is kept for the next call."""
+
+
+class _Draw(NamedTuple):
+    """The candidate's passes in one case, as a `_Sum` of one; ``mean`` is of what is above ``low``."""
+
+    low: int
+    weights: NDArray[float64]
+    spread: float
+    mean: float
 
 
 class _Sum(NamedTuple):
@@ -47,38 +67,87 @@ def permutation_p(base: Side, cand: Side) -> tuple[float, float]:
 
     Where cases differ in their repeats, the sums of those with equal repeats are exact, and are put together on a
     grid, rounded without bias; values that rounding could have parted count as equal, so that p-values can only grow.
+    Of more than `_MOST_GROUPS` different repeats they are Chernoff's bounds, several times the exact values.
     """
-    groups: dict[tuple[int, int], Counter[int]] = {}
-    seen: Counter[tuple[int, int]] = Counter()
-    passes = base.total + cand.total
-    rows = zip(base.answers.tolist(), cand.answers.tolist(), passes.tolist(), cand.total.tolist(), strict=True)
-    for r_b, r_c, m, x in rows:
-        # Passes are whole numbers; sums of columns come as floats.
-        groups.setdefault((r_b, r_c), Counter())[round(m)] += 1
-        seen[r_b, r_c] += round(x)
+    groups, seen = _groups(base, cand)
     sums = {repeats: _sum_of(*repeats, counts) for repeats, counts in groups.items()}
     if len(sums) == 1:
         ((repeats, found),) = sums.items()
         return _tails(found, seen[repeats], seen[repeats])
-    return _together(sums, seen)
+    return _together(sums, seen) if len(sums) <= _MOST_GROUPS else _bounds(sums, seen)
 
 
-@lru_cache(maxsize=4096)
-def _hypergeometric(r_b: int, r_c: int, m: int) -> _Sum:
+_Repeats = tuple[int, int]
+
+
+def _groups(base: Side, cand: Side) -> tuple[dict[_Repeats, dict[int, int]], dict[_Repeats, int]]:
+    """By the answers of base and candidate: how many cases have so many passes, and how often the candidate passed."""
+    import numpy as np
+
+    # Passes are whole numbers; sums of columns come as floats.
+    passes, ours = (np.rint(each).astype(np.int64) for each in (base.total + cand.total, cand.total))
+    order = np.lexsort((passes, cand.answers, base.answers))
+    keys = np.stack([base.answers[order], cand.answers[order], passes[order]])
+    starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
+    many = np.diff(np.append(starts, len(order)))
+    rows = zip(
+        np.minimum.reduceat(order, starts).tolist(),
+        *keys[:, starts].tolist(),
+        many.tolist(),
+        np.add.reduceat(ours[order], starts).tolist(),
+        strict=True,
+    )
+    groups: dict[_Repeats, dict[int, int]] = {}
+    seen: Counter[_Repeats] = Counter()
+    # In the order of the cases: sums of doubles over groups go by it.
+    for _, r_b, r_c, m, cases, passed in sorted(rows):
+        groups.setdefault((r_b, r_c), {})[m] = cases
+        seen[r_b, r_c] += passed
+    return groups, seen
+
+
+def _hypergeometric(r_b: int, r_c: int, m: int) -> _Draw:
     """Passes of the candidate among its ``r_c`` answers, where ``m`` of all passed."""
+    # A cache of many wide ones would take gigabytes.
+    wide = min(m, r_c) - max(0, m - r_b) >= _KEPT
+    return _drawn(r_b, r_c, m) if wide else _drawn_before(r_b, r_c, m)
+
+
+def _drawn(r_b: int, r_c: int, m: int) -> _Draw:
     import numpy as np
 
     low, high = max(0, m - r_b), min(m, r_c)
+    spread = float(high - low) ** 2
+    if high - low >= _WIDE:
+        # As few as these are drawn, whichever way it is seen, so that Hoeffding's bound has their number for a range.
+        draws = min(r_b, r_c, m, r_b + r_c - m)
+        half, middle = math.ceil(math.sqrt(_FAR * draws)), r_c * m // (r_b + r_c)
+        low, high, spread = max(low, middle - half), min(high, middle + half), min(spread, float(draws))
     # From one probability to the next by their ratio, outwards from the greatest, so that nothing overflows.
     x = np.arange(low, high, dtype=float)
     rising = (m - x) * (r_c - x) / ((x + 1) * (r_b - m + x + 1))
     mode = int(np.searchsorted(-rising, -1.0))
     weights = np.concatenate([np.cumprod(1 / rising[:mode][::-1])[::-1], [1.0], np.cumprod(rising[mode:])])
     weights /= weights.sum()
-    return _Sum(low, weights, float(high - low) ** 2)
+    return _Draw(low, weights, spread, float(np.arange(len(weights)) @ weights))
 
 
-def _sum_of(r_b: int, r_c: int, counts: Counter[int]) -> _Sum:
+_drawn_before = lru_cache(maxsize=4096)(_drawn)
+
+
+def _transform(r_b: int, r_c: int, m: int, size: int) -> NDArray[complex128]:
+    import numpy as np
+
+    found = _hypergeometric(r_b, r_c, m)
+    folded = np.zeros(size)
+    folded[: len(found.weights)] = found.weights
+    return np.fft.rfft(folded)
+
+
+_transform_before = lru_cache(maxsize=1024)(_transform)
+
+
+def _sum_of(r_b: int, r_c: int, counts: dict[int, int]) -> _Sum:
     """The candidate's passes over all cases of these repeats; ``counts`` has how many cases have so many passes.
 
     A product of transforms, in a window that holds all but less than `ERROR` of the mass.
@@ -89,16 +158,16 @@ def _sum_of(r_b: int, r_c: int, counts: Counter[int]) -> _Sum:
     low = sum(found.low * counts[m] for m, found in each.items())
     reach = sum((len(found.weights) - 1) * counts[m] for m, found in each.items())
     spread = sum(found.spread * counts[m] for m, found in each.items())
-    mean = sum(float(np.arange(len(f.weights)) @ f.weights) * counts[m] for m, f in each.items())
+    mean = sum(found.mean * counts[m] for m, found in each.items())
     half = math.ceil(math.sqrt(_TAIL * spread)) + 1
     begin = max(0, math.floor(mean) - half)
     # A power of two, for the transform. What lies beyond it wraps around, and is less than `ERROR` by Hoeffding.
     size = 1 << max(1, (min(reach, 2 * half) + 1).bit_length())
     product = np.ones(size // 2 + 1, dtype=complex)
-    for m, found in each.items():
-        folded = np.zeros(size)
-        folded[: len(found.weights)] = found.weights
-        product *= np.fft.rfft(folded) ** counts[m]
+    # Planning asks for the same few again and again.
+    transform = _transform_before if size <= _KEPT else _transform
+    for m in each:
+        product *= transform(r_b, r_c, m, size) ** counts[m]
     wrapped = np.fft.irfft(product, size)
     # What a transform leaves below 0 is rounding.
     weights = np.maximum(np.roll(wrapped, -(begin % size)), 0.0)
@@ -111,7 +180,7 @@ def _tails(found: _Sum, at_most: int, at_least: int) -> tuple[float, float]:
     return _bounded(below), _bounded(above)
 
 
-def _together(sums: dict[tuple[int, int], _Sum], seen: Counter[tuple[int, int]]) -> tuple[float, float]:
+def _together(sums: dict[_Repeats, _Sum], seen: dict[_Repeats, int]) -> tuple[float, float]:
     """Over groups of other repeats: a pass moves the statistic by 1/R_b + 1/R_c there."""
     import numpy as np
 
@@ -138,6 +207,33 @@ def _together(sums: dict[tuple[int, int], _Sum], seen: Counter[tuple[int, int]])
     slack = _DEVIATIONS * math.sqrt(len(sums)) / 2
     below_seen = float(weights[: max(0, math.floor(at_seen + slack) + 1)].sum())
     return _bounded(below_seen), _bounded(float(weights[max(0, math.ceil(at_seen - slack)) :].sum()))
+
+
+def _bounds(sums: dict[_Repeats, _Sum], seen: dict[_Repeats, int]) -> tuple[float, float]:
+    """Chernoff's bounds of both tails, over more groups than a grid has room for."""
+    import numpy as np
+
+    values, weights, starts, at = [], [], [0], 0.0
+    for repeats, found in sums.items():
+        by, places = 1 / repeats[0] + 1 / repeats[1], np.arange(len(found.weights))
+        mean = float(places @ found.weights) / float(found.weights.sum())
+        values.append(by * (places - mean))
+        weights.append(found.weights)
+        starts.append(starts[-1] + len(places))
+        at += by * (seen[repeats] - found.low - mean)
+    every = np.concatenate(values)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.concatenate(weights))
+
+    def tail(sign: int) -> float:
+        def exponent(t: float) -> float:
+            moments = np.logaddexp.reduceat(t * sign * every + logs, starts[:-1])
+            return float(moments.sum()) - t * sign * at
+
+        # On the observed side of the mean nothing is surprising, and the bound says 1.
+        return math.exp(min(0.0, lowest(exponent, 1 / float(np.abs(every).max())))) if sign * at > 0 else 1.0
+
+    return _bounded(tail(-1)), _bounded(tail(1))
 
 
 def _bounded(p: float) -> float:

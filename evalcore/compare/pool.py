@@ -36,13 +36,17 @@ def together(run: CaseSummary) -> CaseSummary:
 
 
 def added(pool: CaseSummary, run: CaseSummary) -> CaseSummary:
-    """Both together; the result's memory is bounded by the cases of ``run``, however many runs there were."""
+    """Both together; the result's memory is bounded by the cases of ``run``, however many runs there were.
+
+    A measure that ``run`` has no values of stays with those of the pool.
+    """
     kept = set(pool.ids) | set(run.ids)
     if len(kept) > _TIMES * len(run.ids) + _SPARE:
         kept = set(run.ids)
     ids = sorted(kept)
-    columns = {measure.name: _column(ids, pool, run, measure.name) for measure in run.measures}
-    return CaseSummary(run.measures, ids, [0] * len(ids), columns)
+    measures = [*run.measures, *(each for each in pool.measures if each.name not in run.columns)]
+    columns = {measure.name: _column(ids, pool, run, measure.name) for measure in measures}
+    return CaseSummary(measures, ids, [0] * len(ids), columns)
 
 
 def _column(ids: list[str], pool: CaseSummary, run: CaseSummary, name: str) -> Column:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from evalq.evalcore.compare.pairs import Pairs
 from evalq.evalcore.compare.permutation import ERROR, permutation_p
 from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.distributions import lowest
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["surprise"]
 
-_STEPS = 80  # by thirds: (2/3)^80 is 1e-14, and a bound that is not quite the least still bounds
 _SMALL = 1e-12
 
 
@@ -79,15 +79,4 @@ def _least_exponent(
         moments = np.logaddexp(np.log(share) + high, np.log1p(-share) + low)
         return float((drawn * moments).sum()) - t * fall
 
-    top = 1.0 / float((weight * reach).max())
-    # It is convex: once doubling falls no more, the least lies below the doubled one.
-    while exponent(2 * top) < exponent(top) and top < 1e12:
-        top *= 2
-    low, high = 0.0, 2 * top
-    for _ in range(_STEPS):
-        third = (high - low) / 3
-        if exponent(low + third) < exponent(high - third):
-            high -= third
-        else:
-            low += third
-    return exponent((low + high) / 2)
+    return lowest(exponent, 1.0 / float((weight * reach).max()))

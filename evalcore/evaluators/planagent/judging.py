@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import tempfile
 from collections.abc import Iterator
+from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -99,11 +100,18 @@ def _answers(outputs: Path) -> dict[str, tuple[str, str, str]]:
                 found[record["case"]] = (FAILED, "", str(record["error"])[:200])
             elif isinstance(output, dict):
                 score = output.get("score")
-                text = f"{score:g}" if type(score) in (int, float) else msgspec.json.encode(score).decode()
-                found[record["case"]] = (JUDGED, text, str(output.get("comment") or ""))
+                found[record["case"]] = (JUDGED, _told(score), str(output.get("comment") or ""))
             else:
                 found[record["case"]] = (JUDGED, msgspec.json.encode(output).decode()[:80], "")
     return found
+
+
+def _told(score: Any) -> str:
+    """A number with all its digits and no exponent, which nobody reads in that column; what is none as JSON."""
+    if type(score) not in (int, float):
+        return msgspec.json.encode(score).decode()
+    text = format(Decimal(repr(score or 0)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[_Row]]]:

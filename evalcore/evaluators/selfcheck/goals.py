@@ -117,7 +117,8 @@ def resolve_command(options: Mapping[str, Any]) -> str:
     evidence = options["evidence"]
     try:
         with open_given(evidence) as stream:
-            lines = stream.read().splitlines()
+            # As everything else ends a line: a lone carriage return is white space of JSON, in the middle of a record.
+            lines = [line.rstrip(b"\r") for line in stream.read().split(b"\n")]
     except OSError as error:
         raise InputError("no evidence to resolve", [(evidence, error.strerror or str(error))]) from None
     return "\n".join(_resolved(line, options["root"]) for line in lines if line.strip())

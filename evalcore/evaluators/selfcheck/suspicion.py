@@ -67,8 +67,14 @@ _STUB = (
     r"\b(?:placeholder|stub(?:bed)?|dummy|hard-?coded)\b",
     r"^\+\s*pass\s*(?:#.*)?$",
 )
-_COLLECTED = r"\bcollected (?P<all>\d+) items?\b|\bTests:?\s.*?(?P<total>\d+) total\b|\bran (?P<ran>\d+) tests?\b"
-_COUNTED = r"\b(?P<count>\d+) (?P<what>passed|failed|skipped|xfailed|xpassed|todo|pending)\b"
+# No longer number is a count, and no longer line a summary: Python refuses to read thousands of digits, and looking on
+# from each "Tests:" of a line to its end takes the square of its length, from each digit there its cube.
+_COUNT = r"(?<!\d)\d{1,18}(?!\d)"
+_COLLECTED = (
+    rf"\bcollected (?P<all>{_COUNT}) items?\b|\bTests:?\s.{{0,200}}?(?P<total>{_COUNT}) total\b"
+    rf"|\bran (?P<ran>{_COUNT}) tests?\b"
+)
+_COUNTED = rf"\b(?P<count>{_COUNT}) (?P<what>passed|failed|skipped|xfailed|xpassed|todo|pending)\b"
 
 _Patterns = tuple[str, ...]
 

@@ -20,7 +20,8 @@ from evalq.evalcore.naming import join, kind_of, shorten
 __all__ = ["load_golden", "load_inputs"]
 
 _KEYS = ("id", "agent", "input", "expected")
-_COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
+# No longer number is read: Python refuses one of thousands of digits, and no double is as large.
+_COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d{1,300}(?:\.\d+)?)\s*")
 
 
 def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Level]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.compare.pairs import Side
-from evalq.evalcore.compare.permutation import ERROR, permutation_p
+from evalq.evalcore.compare.permutation import ERROR, _groups, permutation_p
 
 Row = tuple[int, int, int, int]
 """(answers of the base, passes, answers of the candidate, passes)."""
@@ -98,3 +99,48 @@ def test_unequal_repeats_at_size_stay_close_to_equal_ones() -> None:
     z = float((m_c / n_c - m_b / n_b).sum()) / math.sqrt(variance)
     assert worse == pytest.approx(0.5 * math.erfc(-z / math.sqrt(2)), abs=0.01)
     assert 1.0 <= worse + better < 1.01
+
+
+@given(_rows(equal=False))
+def test_over_very_many_repeats_it_is_a_bound(rows: list[Row]) -> None:
+    """As if a grid had no room for these: never less than every way counted, and the same way up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evalq.evalcore.compare.permutation._MOST_GROUPS", 1)
+        found = permutation_p(*_sides(rows))
+    assert all(f >= w - 10 * ERROR for f, w in zip(found, _enumerated(rows), strict=True))
+
+
+@pytest.mark.parametrize(("cases", "fall"), [(400, 0), (400, 4), (16_385, 4)])
+def test_more_repeats_than_a_grid_has_room_for(cases: int, fall: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each case of other repeats: of 16,384 the step of the grid was no number. A fall is still seen."""
+    if cases == 400:
+        monkeypatch.setattr("evalq.evalcore.compare.permutation._MOST_GROUPS", 100)
+    rng, number = np.random.default_rng(4), np.arange(cases)
+    n_b, n_c = number % 150 + 1, 60 + number // 150
+    m_b, m_c = (rng.binomial(n, 0.8).astype(float) for n in (n_b, n_c))
+    m_c -= fall
+    worse, better = permutation_p(Side(n_b, m_b, m_b), Side(n_c, m_c, m_c))
+    assert (worse < 1e-6) if fall else (worse > 0.05)
+    assert better > 0.05
+
+
+def test_a_wide_case_is_as_if_all_of_it_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 answers a side: what is cut off weighs nothing, and no cache keeps arrays of that size."""
+    rows = [(100_000, 80_000, 100_000, 79_600), (100_000, 99_990, 100_000, 99_985)]
+    found = permutation_p(*_sides(rows))
+    monkeypatch.setattr("evalq.evalcore.compare.permutation._WIDE", 1 << 30)
+    assert permutation_p(*_sides(rows)) == pytest.approx(found, abs=10 * ERROR)
+    assert 0.001 < found[0] < 0.1
+
+
+@given(_rows(equal=False), st.integers(1, 40))
+def test_cases_are_grouped_in_their_order(rows: list[Row], times: int) -> None:
+    """As if one after the other were put into its group: sums of doubles go by that order."""
+    groups: dict[tuple[int, int], Counter[int]] = {}
+    seen: Counter[tuple[int, int]] = Counter()
+    for n_b, m_b, n_c, m_c in rows * times:
+        groups.setdefault((n_b, n_c), Counter())[m_b + m_c] += 1
+        seen[n_b, n_c] += m_c
+    found, passed = _groups(*_sides(rows * times))
+    assert list(found.items()) == list(groups.items())
+    assert passed == seen

@@ -145,6 +145,14 @@ def test_yaml_and_json_files_are_read(name: str, text: str, data: dict[str, Any]
     assert load_mapping(tmp_path / name) == data
 
 
+def test_keys_that_only_look_alike_are_two(tmp_path: Path) -> None:
+    """Text beside a number, a lone equals sign, and what a merge brings in beside one's own."""
+    path = tmp_path / "a.yaml"
+    path.write_text("a: &a {1: x, '1': y, 'true': z, =: w}\nb: {<<: *a, 1: own, 1.5: more}\nc: {<<: [*a, *a]}\n")
+    one = {1: "x", "1": "y", "true": "z", "=": "w"}
+    assert load_mapping(path) == {"a": one, "b": {**one, 1: "own", 1.5: "more"}, "c": one}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -158,6 +166,12 @@ def test_yaml_and_json_files_are_read(name: str, text: str, data: dict[str, Any]
         ("a.yaml", b"[" * 600, "nested too deeply"),
         ("a.yaml", b"x:\n  y: 0.05\n  y: 1\n", ":3: not YAML: the key 'y' occurs twice"),
         ("a.yaml", b"x: [{y: 1, 'y': 1}]\n", ":1: not YAML: the key 'y' occurs twice"),
+        ("a.yaml", b"x:\n  yes: 1\n  true: 2\n", ":3: not YAML: the key 'true' occurs twice, first as 'yes'"),
+        ("a.yaml", b"x: {1: a, 1.0: b}\n", ":1: not YAML: the key '1.0' occurs twice, first as '1'"),
+        ("a.yaml", b"x: {1: a, 0x1: b}\n", ":1: not YAML: the key '0x1' occurs twice, first as '1'"),
+        ("a.yaml", b"x: {.nan: a, .nan: b}\n", ":1: not YAML: the key '.nan' occurs twice"),
+        ("a.yaml", b"x: {!!set y: 1}\n", ":1: not YAML: "),
+        ("a.yaml", b"x: {!!int one: 1}\n", "holds a value that cannot be read: "),
         ("a.json", b'{"x": {"y": 1, "y": 2}}', "the key 'y' occurs twice"),
         ("a.json", b'{"x": ' + b"[" * 100_000, "nested too deeply"),
         ("a.json", b'{"x": ' + b"1" * 5000 + b"}", "holds a value that cannot be read: "),

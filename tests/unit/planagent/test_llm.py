@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.planagent.judging import judge_prompt
+from evalq.evalcore.evaluators.planagent.judging import _answers, judge_prompt
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
 from evalq.producer.cli import cli
 from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row
@@ -28,6 +29,19 @@ def test_a_score_is_a_number_from_zero_to_five(text: str, score: float | None) -
     found = read_llm_score(text, "DONE", "좋음")
     assert found is not None
     assert (found.score, found.state, found.comment) == (score, "DONE", "좋음")
+
+
+@given(st.floats(0, 5) | st.integers(0, 5) | st.sampled_from([0.00001, 3.14159265, 5e-324, 10**400, 1e300, -0.5, -0.0]))
+def test_a_live_judge_s_score_is_written_with_all_its_digits(score: float) -> None:
+    """And read again as it was: six digits, or an exponent that nobody reads, would be another score or none."""
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as outputs:
+        Path(outputs.name).write_bytes(msgspec.json.encode({"case": "0", "output": {"score": score}}))
+        state, text, _ = _answers(Path(outputs.name))["0"]
+    found = read_llm_score(text, state, "")
+    assert found is not None
+    assert found.score == (score if 0 <= score <= 5 else None)
+    if score in range(6):
+        assert text.lstrip("-") == str(int(score))
 
 
 @pytest.mark.parametrize("text", ["", "  "])

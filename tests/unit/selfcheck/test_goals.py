@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.selfcheck import SelfCheckParams, evaluator, resolve_goals
-from evalq.evalcore.evaluators.selfcheck.goals import MAX_SEARCHED_BYTES
+from evalq.evalcore.evaluators.selfcheck.goals import MAX_SEARCHED_BYTES, resolve_command
 from evalq.evalcore.records.objects import RecordFault
 from evalq.producer.cli import cli
 
@@ -218,3 +218,13 @@ def test_resolved_records_carry_no_notice(tmp_path: Path) -> None:
     assert ended.exit_code == 0
     assert "note: " not in ended.stderr
     assert "Goal reached in 1 of 1 records" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_a_record_ends_where_its_line_does(tmp_path: Path) -> None:
+    """A lone carriage return is white space, by which a record was cut in two; one before a line's end goes."""
+    given = tmp_path / "given.jsonl"
+    good, broken = b'{"testsPassed": true,\r"testOutput": "x"}', b'{"testsPassed": \rtrue'
+    given.write_bytes(good + b"\r\n\n" + broken + b"\r\n" + good)
+    lines = resolve_command({"evidence": str(given), "root": str(tmp_path)}).split("\n")
+    whole = '{"testsPassed":true,"testOutput":"x"}'
+    assert lines == [whole, broken.decode(), whole]

@@ -97,3 +97,19 @@ def test_the_rules_are_data() -> None:
     assert suspicions(evidence, rules) == ["says it was not run"]
     with pytest.raises(ValidationError, match="is no pattern"):
         SuspicionRules(stub=("(",))
+
+
+@pytest.mark.parametrize(
+    "said", ["collected {} items\n3 passed", "Tests: {} total\n3 passed", "ran 2 tests\n{} passed"]
+)
+def test_a_number_of_thousands_of_digits_is_no_count(said: str) -> None:
+    """One record brought the run down: Python refuses to read a whole number of more than 4,300 digits."""
+    assert "impossible counts" not in suspected(testOutput=said.format("1" * 5000))
+
+
+@pytest.mark.parametrize("line", ["Tests: " * 300 + "1" * 2000, "Tests: " * 5500])
+def test_a_line_that_says_tests_many_times_takes_no_time_to_speak_of(line: str) -> None:
+    """It took the cube of its length in digits: seconds of four thousand characters."""
+    began = time.process_time()
+    suspected(testOutput=line)
+    assert time.process_time() - began < 1

@@ -16,6 +16,7 @@ from evalq.evalcore.evaluators.vs.agents import default_agents, load_agents
 from evalq.evalcore.evaluators.vs.golden import load_inputs
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases
+from evalq.evalcore.naming import shorten
 from tests.unit.vs.helpers import ENHANCED, FULL, LIGHT
 
 
@@ -119,6 +120,10 @@ def test_groups_and_json(tmp_path: Path) -> None:
         (
             {"expected": {"n": ">= three"}},
             "expected.n: '>= three' is no comparison: write one of >= > <= < == != and a number",
+        ),
+        (
+            {"expected": {"n": ">= " + "9" * 5000}},
+            f"expected.n: {shorten('>= ' + '9' * 5000)!r} is no comparison: write one of >= > <= < == != and a number",
         ),
         ({"expected": {"n": "!"}}, "expected.n: '!' is no comparison: write one of >= > <= < == != and a number"),
         ({"expected": {"n": None}}, "expected.n: must be a comparison, a boolean, a number or text, found null"),

@@ -1,0 +1,77 @@
+"""Single demands: what is to equal something, and numbers of the results that are no measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.policy import Policy
+from tests.unit.compare.made import passes, run_of
+
+
+def _decided(now: Any, before: Any = None, **demand: Any) -> list[str]:
+    """What each check of a demand on a number of the results says."""
+    cases = passes([(1, 1)] * 10)
+    bases = {} if before is None else {"vs": run_of(cases, {"x": before})}
+    policy = Policy.model_validate({"gates": [{"metric": "vs.x", **demand}]})
+    return [check.decided for check in decide(policy, [run_of(cases, {"x": now})], bases).checks]
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing", "wanted"),
+    [
+        ([(1, 1)] * 10, 0, "GO"),
+        ([(1, 1)] * 10, 9, "INCONCLUSIVE"),
+        ([(0, 1)] * 10, 0, "NO-GO"),
+        ([(0, 1)] * 10, 9, "NO-GO"),
+    ],
+)
+def test_missing_answers_are_held_against_what_has_to_be_equal(
+    rows: list[tuple[int, int]], missing: int, wanted: str
+) -> None:
+    """A gate decides at the observed and at the worst: one answer of ten that passes is not every answer."""
+    run = run_of(passes(rows, [missing] * 10))
+    decision = decide(Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "equals": 1.0}]}), [run], {})
+    assert decision.decided == wanted
+
+
+def test_either_drop_of_a_plain_number_counts() -> None:
+    """The share beside the number was dropped in silence."""
+    assert _decided(0.5, 1.0, max_drop=10, max_relative_drop=0.01) == ["GO", "NO-GO"]
+    assert _decided(0.5, 1.0, max_drop=0.1, max_relative_drop=1) == ["NO-GO", "GO"]
+    assert _decided(0.5, 1.0, max_relative_drop=0.5) == ["GO"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "drop"), [(0.8, 0.7, 0.1), (0.9, 0.8, 0.1), (0.3, 0.1, 0.2), (0.7, 0.4, 0.3)]
+)
+def test_a_fall_by_exactly_as_much_as_allowed_is_allowed(before: float, now: float, drop: float) -> None:
+    """Whichever way the difference is rounded in binary; by more it is not."""
+    assert _decided(now, before, max_drop=drop) == ["GO"]
+    assert _decided(now - 1e-9, before, max_drop=drop) == ["NO-GO"]
+
+
+def test_what_is_no_number_keeps_no_bound() -> None:
+    """It is neither above nor below anything."""
+    assert _decided(float("nan"), min=0.5) == ["NO-GO"]
+    assert _decided(float("nan"), max=0.5) == ["NO-GO"]
+    assert _decided(float("inf"), min=0.5) == ["GO"]
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "decided"),
+    [
+        (True, True, "GO"),
+        (1, True, "NO-GO"),
+        (True, 1, "NO-GO"),
+        (0, False, "NO-GO"),
+        (1, 1.0, "GO"),
+        ("1", 1, "NO-GO"),
+        ("yes", "yes", "GO"),
+    ],
+)
+def test_true_is_not_the_number_1(value: Any, wanted: Any, decided: str) -> None:
+    """Though Python says so; whole numbers and others are one kind."""
+    assert _decided(value, equals=wanted) == [decided]
