@@ -29,3 +29,21 @@ def test_a_lost_acknowledgement_gives_its_room_back(tmp_path: Path, answer: str)
             getattr(message, answer)()
         assert channel.qos.can_consume()
         server.start()
+
+
+def test_a_client_is_made_once_for_a_pool_of_connections(tmp_path: Path) -> None:
+    """Each message and each acknowledgement asks for one; after a loss, when kombu makes a new pool, it is another."""
+    messaging: Any = kombu  # untyped
+    with running_server(tmp_path) as server, messaging.Connection(server.url, transport=Transport) as connection:
+        channel = connection.channel()
+        queue = messaging.Queue("q", channel=channel)
+        queue.declare()
+        with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
+            assert first is second
+        assert channel.client is not first, "that one waits for messages on a connection of its own"
+        channel._disconnect_pools()
+        messaging.Producer(channel).publish({"n": 1}, routing_key="q")
+        with channel.conn_or_acquire() as later:
+            assert later is not first
+            assert later.connection_pool is channel.pool
+        assert queue.get().payload == {"n": 1}

@@ -61,10 +61,18 @@ class Channel(stock.Channel):
     """A channel to whose consumers only hints come through."""
 
     QoS = QoS
+    _kept: Any = None
 
     def _create_client(self, asynchronous: bool = False) -> Any:
+        # kombu asks for one as each message comes and is acknowledged, and to make one takes longer than to use it: a
+        # table of hundreds of callbacks is copied. It has no state but its pool, which kombu replaces after a loss.
+        kept = self._kept
+        if not asynchronous and kept is not None and kept.connection_pool is self.pool:
+            return kept
         client = super()._create_client(asynchronous)  # type: ignore[no-untyped-call]  # kombu's
         client.set_response_callback("BRPOP", self._only_hints)
+        if not asynchronous:
+            self._kept = client
         return client
 
     def _only_hints(self, answer: Any, **options: Any) -> tuple[bytes, bytes] | None:
