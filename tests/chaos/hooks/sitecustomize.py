@@ -146,7 +146,7 @@ def _wait_while_held(delivered: Callable[[], Any]) -> None:
                 return
         except Exception:  # the server is away: whoever delivers finds out
             return
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 def _wrapped(function: Callable[..., Any], before: str, after: str, module: str) -> Callable[..., Any]:
