@@ -36,15 +36,21 @@ class Alphabet:
         edges = {0, *(edge for chars in told_apart for pair in chars for edge in pair)} - {END}
         self._starts = np.array(sorted(edges), dtype=np.int64)
         kinds = np.array([self._inside(chars) for chars in told_apart])
-        _, first, block = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
-        self._bytes = _assign(kinds[:, first], words=words)[block.ravel()]
+        # A column is a few bytes then: to sort columns of single truth values takes a hundred times as long.
+        packed = np.ascontiguousarray(np.packbits(kinds, axis=0).T)
+        columns = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+        _, first, block = np.unique(columns, return_index=True, return_inverse=True)
+        self._bytes = _assign(kinds[:, first], words=words)[block]
+        self._symbols: dict[CharSet, bytes] = {}
         # One byte for each code point (1.1 MB in all): encoding a character is one lookup.
         self._table = np.repeat(self._bytes, np.diff(np.append(self._starts, END)))
         self._ascii = self._table[:256].tobytes()
 
     def symbols(self, chars: CharSet) -> bytes:
         """The bytes that stand for the characters in ``chars``, one of the sets the alphabet was made of."""
-        return np.unique(self._bytes[self._inside(chars)]).tobytes()
+        if chars not in self._symbols:  # the same few letters stand in a pattern again and again
+            self._symbols[chars] = np.unique(self._bytes[self._inside(chars)]).tobytes()
+        return self._symbols[chars]
 
     def ascii(self, symbol: int) -> bytes:
         """The ASCII characters that ``symbol`` stands for."""

@@ -20,7 +20,7 @@ import redis
 from tests.chaos import network
 from tests.chaos.faults import FAULTS
 from tests.chaos.naive.stage import NaiveStage
-from tests.chaos.recovery import POLL_SECONDS
+from tests.chaos.recovery import POLL_SECONDS, UNHURRIED_SECONDS
 from tests.chaos.scenario import NAIVE, Planned, Scenario
 from tests.chaos.stage import Stage, hosts_of
 from tests.chaos.subjects import Workshop
@@ -70,6 +70,7 @@ def fight(
             for one in planned:
                 FAULTS[one.fault].prepare(stage, random.Random(one.seed))
             held = _Held(stage, planned) if all_strike else None
+            stage.observer.pause = UNHURRIED_SECONDS if held else POLL_SECONDS
             stage.open()
             _drive(stage, planned, patience or (NAIVE_PATIENCE_SECONDS if scenario.naive else PATIENCE_SECONDS), held)
             verdict = _judged(stage)
@@ -127,7 +128,7 @@ def _drive(stage: Stage, planned: list[Planned], patience: float, held: _Held | 
         if time.monotonic() - last > (patience if committed else PATIENCE_SECONDS):
             stage.ask_where()
             break
-        time.sleep(POLL_SECONDS)
+        time.sleep(stage.observer.pause)
     stage.hold(0)
     stage.release()
 

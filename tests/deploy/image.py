@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,8 @@ def stages(text: str) -> list[list[Instruction]]:
     return found
 
 
-def sent(top: Path = TOP) -> set[Path]:
+@cache
+def sent(top: Path = TOP) -> frozenset[Path]:
     """Files that .dockerignore lets into the build, relative to ``top``: of its rules, the last that fits decides."""
     rules = [line for line in (top / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     with tempfile.TemporaryDirectory() as empty:  # whether the tree was cloned, and whose it is, is all the same then
@@ -47,7 +49,7 @@ def sent(top: Path = TOP) -> set[Path]:
         fits = [rule for rule in rules if _fits(path, rule.removeprefix("!"))]
         if not fits or fits[-1].startswith("!"):
             kept.add(path)
-    return kept
+    return frozenset(kept)
 
 
 def _fits(path: Path, rule: str) -> bool:
@@ -81,7 +83,7 @@ def build(stage: list[Instruction], folder: Path) -> Path:
     return result
 
 
-def _copy(name: Path, target: Path, allowed: set[Path], *, whole: bool) -> None:
+def _copy(name: Path, target: Path, allowed: frozenset[Path], *, whole: bool) -> None:
     found = [path for path in allowed if path == name or name in path.parents]
     assert found, f"COPY {name}: .dockerignore leaves nothing of it"
     for path in found:

@@ -45,31 +45,24 @@ def refused(manifests: list[Manifest], version: str, folder: Path) -> str:
     """What the schemas of a Kubernetes version, and those of custom kinds, say against manifests; empty: nothing."""
     file = folder / "manifests.yaml"
     file.write_text(yaml.safe_dump_all(manifests))
-    plain = run(program("kubernetes-validate"), "--strict", "--quiet", "--kubernetes-version", version, file)
-    said = plain.stdout + plain.stderr if plain.returncode != 0 else ""
-    return said + _custom(file)
-
-
-def _custom(file: Path) -> str:
-    """What the schemas of custom kinds say."""
     checker = _checker()
     assert checker.stdin is not None
     assert checker.stdout is not None
-    checker.stdin.write(f"{file}\n")
+    checker.stdin.write(f"{version} {file}\n")
     checker.stdin.flush()
     said = ""
     for line in checker.stdout:
         if re.fullmatch(r"\d+ checked\n", line):
             return said
         said += line
-    raise AssertionError("custom_resources.py has ended")
+    raise AssertionError("schemas.py has ended")
 
 
 @cache
 def _checker() -> subprocess.Popen[str]:
     """It ends with this process, when its standard input does."""
     python = Path(program("kubernetes-validate")).with_name("python")
-    words = [python, TOP / "tests" / "deploy" / "custom_resources.py"]
+    words = [python, TOP / "tests" / "deploy" / "schemas.py"]
     return subprocess.Popen(words, cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

@@ -97,7 +97,7 @@ def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:
     short = TEXT.replace("part_of_lock.py run parquet", "part_of_lock.py build").replace(" -r run.lock", "")
     tampered = short.replace("> build.lock", "| sed 's/sha256:..../sha256:0000/' > build.lock")
     install = [part for part in stages(tampered)[0] if part.word != "COPY" or "lock" in part.rest]
-    until = next(number for number, part in enumerate(install) if part.rest.startswith("pip install"))
+    until = next(number for number, part in enumerate(install) if part.rest.startswith("python -m pip install"))
     with pytest.raises(subprocess.CalledProcessError) as refused:
         build(install[: until + 1], tmp_path)
     assert "--require-hashes -r build.lock" in refused.value.cmd[-1]

@@ -149,11 +149,13 @@ def test_the_health_check_sees_a_worker_that_has_stopped(stack: Stack) -> None:
     for worker in workers:
         os.kill(worker.pid, signal.SIGSTOP)
     try:
-        wait_until(lambda: not stack.well("worker"), "the health check notices", pause=1.0)
+        wait_until(lambda: not admin(stack).keys("evalq:worker:*"), "their heartbeats are gone", pause=0.1)
+        assert not stack.well("worker")
     finally:
         for worker in workers:
             os.kill(worker.pid, signal.SIGCONT)
-    wait_until(lambda: stack.well("worker"), "the workers are well again", pause=0.5)
+    wait_until(lambda: len(admin(stack).keys("evalq:worker:*")) == 2, "the workers are heard again", pause=0.1)
+    assert stack.well("worker")
 
 
 def test_workers_end_within_the_time_compose_gives_them(stack: Stack) -> None:

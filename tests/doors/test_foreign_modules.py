@@ -21,6 +21,7 @@ from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
 from tests.agents.server import running_agent, write_golden
 from tests.integration.harness import Server, clean_environment, evalq, same_answer, serves, wait_until
+from tests.spawned import LEAN
 
 EVALQ = str(Path(sys.executable).parent / "evalq")
 OURS = {"evalq", "evalcore", "workers", "producer"}
@@ -119,9 +120,11 @@ def test_a_run_folder_may_have_the_name_of_a_package(tmp_path: Path) -> None:
         assert (tmp_path / name / "report.json").is_file()
 
 
-def test_a_fleet_imports_nothing_of_the_folder_of_the_inputs(server: Server, trap: Path) -> None:
+def test_a_fleet_imports_nothing_of_the_folder_of_the_inputs(server: Server, tmp_path: Path, trap: Path) -> None:
     """A worker, a run, a detached run that the worker finishes, a live sweep, and an exporter."""
-    place = ("--broker", server.url)
+    place, calm = ("--broker", server.url), tmp_path / "calm"
+    shutil.copy(trap / "results.csv", tmp_path)
+    assert evalq("planagent", "results.csv", "--inline", "--out", calm, cwd=tmp_path).returncode == 0
     with running_agent() as (agent, url):
         write_golden(trap / "golden.json", {"C": {}})
         chat = {"kind": "openai", "base_url": url, "model": "m"}
@@ -130,8 +133,7 @@ def test_a_fleet_imports_nothing_of_the_folder_of_the_inputs(server: Server, tra
         with running("worker", *place, *serving, cwd=trap):
             wait_until(lambda: serves(server), "the worker serves", SECONDS)
             run("planagent", "results.csv", *place, "--out", "fleet", cwd=trap)
-            run("planagent", "results.csv", "--inline", "--out", "inline", cwd=trap)
-            same_answer(trap / "inline", trap / "fleet")
+            same_answer(calm, trap / "fleet")
             left = run("planagent", "results.csv", *place, "--detach", "--out", "left", cwd=trap).stdout.strip()
             reports = Reports(RunLedger(server.client, Settings()), Settings())
             wait_until(lambda: reports.report(left), "the worker finishes the detached run", SECONDS)
@@ -198,7 +200,7 @@ def checkout(tmp_path: Path, trap: Path) -> Path:
 def python(*words: str, cwd: Path) -> str:
     """Python as a user starts it, in a folder."""
     command = [sys.executable, *words]
-    environment = clean_environment()
+    environment = clean_environment(**LEAN)
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )

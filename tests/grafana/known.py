@@ -47,8 +47,12 @@ def exported() -> dict[str, frozenset[str]]:
 def groups(files: list[Path] = RULES) -> Iterator[dict[str, Any]]:
     """Every rule of the files."""
     for file in files:
-        for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]:
-            yield from group["rules"]
+        yield from _rules(file)
+
+
+@cache
+def _rules(file: Path) -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"] for rule in group["rules"]]
 
 
 def recordings() -> dict[str, str]:

@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evalq.evalcore.contract import registry
+from tests.integration import preloaded
 from tests.integration.harness import clean_environment
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "evaluators"
@@ -38,7 +40,13 @@ def test_the_example_runs_and_shows_what_the_page_says(name: str, tmp_path: Path
     for line in example["text"].splitlines():
         assert line in done.stdout
     for block in [body for kind, body in _BLOCK.findall(page) if kind == "python"]:
-        ran = subprocess.run(
-            [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert ran.returncode == 0, ran.stderr
+        with _python(block, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as ran:
+            said = ran.communicate()[1]
+        assert ran.returncode == 0, said
+
+
+def _python(code: str, *, env: dict[str, str], **how: Any) -> subprocess.Popen[Any]:
+    """Python with a page's code; it need not import evalq first."""
+    if preloaded.startable(env, ""):
+        return preloaded.Preloaded("command", [code], module="tests.guide.block", env=env, **how)
+    return subprocess.Popen([sys.executable, "-c", code], env=env, **how)

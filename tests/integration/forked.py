@@ -25,12 +25,13 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CLI", "MESSAGE", "SPARE", "live", "own_program", "shaping"]
+__all__ = ["CLI", "IN_A_CROWD", "MESSAGE", "SPARE", "live", "own_program", "shaping"]
 
-CLI, BESIDE_PYTEST = "evalq.producer.cli", "evalq._pytest.child"
+CLI, BESIDE_PYTEST, IN_A_CROWD = "evalq.producer.cli", "evalq._pytest.child", "tests.chaos.rounds.waiting"
 OWN = (CLI, BESIDE_PYTEST, "evalq.workers.callers.main", "evalq.workers.recovery.finaliser")
 """What evalq starts as a program of its own, and takes long to import."""
 MESSAGE = 1 << 20
@@ -90,6 +91,9 @@ def _become(order: Order, streams: Sequence[int]) -> None:
     here = [] if order["safe"] else [str(Path.cwd())]
     sys.path[:] = [*here, *(entry for entry in added.split(os.pathsep) if entry), *_installed]
     sys.argv = ["evalq", *order["args"]]
+    sys.orig_argv = [sys.executable, "-m", order["module"], *order["args"]]
+    if {"CHAOS_POINTS", "ROUNDS_WITNESS"} & os.environ.keys():  # what an interpreter imports when it starts
+        import_module("tests.chaos.hooks.sitecustomize").began()
 
 
 def _guard(folder: str) -> None:
@@ -117,7 +121,7 @@ def _guard(folder: str) -> None:
 def _wanted(order: Order) -> int:
     """How many processes of `OWN` it may well start."""
     words = order["args"]
-    if order["module"] not in (CLI, BESIDE_PYTEST) or "--help" in words or "--inline" in words:
+    if order["module"] not in (CLI, BESIDE_PYTEST, IN_A_CROWD) or "--help" in words or "--inline" in words:
         return 0
     return 2 if words[:1] == ["worker"] else int("--broker" not in words and "EVALQ_BROKER" not in order["env"])
 
@@ -158,9 +162,10 @@ def _waited(door: socket.socket, parent: int) -> tuple[Order, list[int], socket.
     message, streams, _, _ = socket.recv_fds(line, MESSAGE, 3)
     for number, handler in before.items():
         signal.signal(number, handler)
-    _prctl(_NAME, b"evalq", 0, 0, 0)
+    order = json.loads(message)
+    _prctl(_NAME, order["module"][-15:].encode(), 0, 0, 0)  # all that tells what it is: its words are its parent's
     _prctl(_PDEATHSIG, 0, 0, 0, 0)
-    return json.loads(message), list(streams), line
+    return order, list(streams), line
 
 
 class Started(subprocess.Popen[Any]):

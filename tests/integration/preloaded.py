@@ -64,9 +64,11 @@ class Preloaded(subprocess.Popen[Any]):
 
     _server: _Server | None = None
 
-    def __init__(self, kind: str, args: Sequence[str], **options: Any) -> None:
+    def __init__(
+        self, kind: str, args: Sequence[str], *, module: str = CLI, safe: bool = False, **options: Any
+    ) -> None:
         self._server = server(kind)
-        self._order = {"module": CLI, "args": list(args), "safe": False}
+        self._order = {"module": module, "args": list(args), "safe": safe}
         super().__init__(args, **options)
 
     def __del__(self, *given: Any) -> None:

@@ -146,7 +146,7 @@ def _wait_while_held(delivered: Callable[[], Any]) -> None:
                 return
         except Exception:  # the server is away: whoever delivers finds out
             return
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 def _wrapped(function: Callable[..., Any], before: str, after: str, module: str) -> Callable[..., Any]:
@@ -207,12 +207,29 @@ class _Wrapping(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._real.exec_module(module)
-        for path, wrapper in _wrappers[module.__name__].items():
-            *outer, name = path.split(".")
-            owner: Any = module
-            for part in outer:
-                owner = getattr(owner, part)
-            setattr(owner, name, wrapper(getattr(owner, name)))
+        _wrap(module)
+
+
+def _wrap(module: ModuleType) -> None:
+    for path, wrapper in _wrappers[module.__name__].items():
+        *outer, name = path.split(".")
+        owner: Any = module
+        for part in outer:
+            owner = getattr(owner, part)
+        real = getattr(owner, name)
+        wrapped = wrapper(real)
+        for holder in (owner, *sys.modules.values()):  # who has imported a function has a name for it, too
+            if getattr(holder, name, None) is real:
+                setattr(holder, name, wrapped)
+
+
+def began() -> None:
+    """This process begins here: it was forked from one that had imported what is to be wrapped."""
+    global _STARTED
+    _STARTED = os.getpid()
+    for name in [name for name in _wrappers if name in sys.modules]:
+        _wrap(sys.modules[name])
+        del _wrappers[name]
 
 
 class _Finder(MetaPathFinder):

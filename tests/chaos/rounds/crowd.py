@@ -11,7 +11,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tests.integration import preloaded
+from tests.integration.forked import IN_A_CROWD
 from tests.integration.harness import clean_environment
 
 __all__ = ["Ended", "Going", "let_go", "witnessed"]
@@ -51,29 +54,18 @@ def let_go(crowd: Sequence[Going], folder: Path, witness: Path) -> tuple[list[En
 
     What they say goes to files in ``folder``.
     """
-    ready, told = os.pipe()
-    gate, hold = os.pipe()
+    pipes = [str(folder / "ready"), str(folder / "go")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    # Open for both ways, so that neither side waits for the other, nor takes it for gone before it has come.
+    ready, hold = (os.open(pipe, os.O_RDWR) for pipe in pipes)
     processes = []
     for number, going in enumerate(crowd):
-        command = [sys.executable, "-P", str(HERE / "waiting.py"), str(told), str(gate), *going.args]
         with (folder / f"{number}.out").open("wb") as out, (folder / f"{number}.err").open("wb") as err:
-            processes.append(
-                subprocess.Popen(
-                    command,
-                    cwd=going.cwd,
-                    env=witnessed(witness, going.code),
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    pass_fds=(told, gate),
-                    start_new_session=True,
-                )
-            )
-    os.close(told)
-    os.close(gate)
+            processes.append(_start(going, pipes, witness, stdin=subprocess.DEVNULL, stdout=out, stderr=err))
     deadline = time.monotonic() + SECONDS
     try:
-        _lines(ready, len(crowd), deadline)
+        _lines(ready, len(crowd), deadline, processes)
         os.close(hold)
         hold = -1
         went = sorted(int(line) for line in _lines(ready, len(crowd), deadline))
@@ -88,16 +80,26 @@ def let_go(crowd: Sequence[Going], folder: Path, witness: Path) -> tuple[list[En
     return ended, (went[-1] - went[0]) / 1e9
 
 
-def _lines(pipe: int, wanted: int, deadline: float) -> list[bytes]:
-    """So many lines that processes write; raises AssertionError where they do not come."""
+def _start(going: Going, pipes: list[str], witness: Path, **streams: Any) -> subprocess.Popen[Any]:
+    """A command that will stand; in tests it is forked where that is the same: it stands when all is imported."""
+    env = witnessed(witness, going.code)
+    how = streams | {"cwd": going.cwd, "env": env, "start_new_session": True}
+    words = [*pipes, *going.args]
+    if preloaded.forks and not going.code and preloaded.startable(env, env["PYTHONPATH"]):
+        return preloaded.Preloaded("command", words, module=IN_A_CROWD, safe=True, **how)
+    return subprocess.Popen([sys.executable, "-P", str(HERE / "waiting.py"), *words], **how)
+
+
+def _lines(pipe: int, wanted: int, deadline: float, living: Sequence[subprocess.Popen[Any]] = ()) -> list[bytes]:
+    """So many lines that processes write; raises AssertionError where they do not come, or one of ``living`` ends."""
     data = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while data.count(b"\n") < wanted:
-            assert selector.select(max(0.0, deadline - time.monotonic())), "not all commands came to their start"
-            more = os.read(pipe, 4096)
-            assert more, "a command ended before its start: see what it said"
-            data += more
+            if selector.select(0.5):
+                data += os.read(pipe, 4096)
+            assert all(process.poll() is None for process in living), "a command ended before its start"
+            assert time.monotonic() < deadline, "not all commands came to their start"
     return data.splitlines()
 
 

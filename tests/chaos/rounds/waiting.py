@@ -1,8 +1,8 @@
 """`python -P waiting.py READY GO ARGS...`: an evalq command that stands still in front of its first own step.
 
-The interpreter is started and what the command needs is imported; then it says so in the pipe READY and waits until
-the other end of the pipe GO is closed, which is one instant for all that wait there. What it says after that is the
-moment at which it went.
+The interpreter is started and what the command needs is imported; then it says so in the named pipe READY and waits
+until the other end of the named pipe GO is closed, which is one instant for all that wait there. What it says after
+that is the moment at which it went.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EVERYWHERE = ("evalq.producer.commands._evaluation", "evalq.producer.folder.job"
 WITH_A_QUEUE = ("evalq.producer.local.embedded", "evalq.producer.runs.driver", "evalq.producer.driving.waiting")
 
 if __name__ == "__main__":
-    ready, go = int(sys.argv[1]), int(sys.argv[2])
+    ready, go = os.open(sys.argv[1], os.O_WRONLY), os.open(sys.argv[2], os.O_RDONLY)
     sys.argv[:] = ["evalq", *sys.argv[3:]]
     registry.get(sys.argv[1])
     code_version()
@@ -28,6 +28,7 @@ if __name__ == "__main__":
         import_module(name)
     os.write(ready, b"ready\n")
     os.read(go, 1)
+    os.close(go)
     os.write(ready, b"%d\n" % time.monotonic_ns())
     os.close(ready)
     sys.exit(main())
