@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -48,6 +48,7 @@ def category(letter: str) -> CharSet:
     return tuple(match.span() for match in re.finditer(rf"\{letter}+", _all_characters()))
 
 
+@lru_cache(maxsize=1024)  # a pattern has the same few letters again and again
 def folded(chars: CharSet, folding: Folding) -> CharSet:
     """``chars`` and every character that differs from one of them in case alone."""
     if folding == "unicode":
