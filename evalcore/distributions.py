@@ -25,28 +25,26 @@ def beta_fraction(a: float, b: float, x: float) -> float:
     Evaluated from the front by the modified method of Lentz (Abramowitz and Stegun 26.5.8). Beyond the
     given x it converges slowly; the caller mirrors.
     """
-    ahead = 1.0
-    behind = 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1.0))
+    # Lentz's method divides by partial results, one of which may be exactly zero. (That stands in each line: to call a
+    # function for it takes as long as the sum.)
+    both, ahead = a + b, 1.0
+    behind = 1.0 / (1.0 - both * x / (a + 1.0) or _NEVER_ZERO)
     value = behind
     m = 0
     while True:
         m += 1
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        behind = 1.0 / _nonzero(1.0 + even * behind)
-        ahead = _nonzero(1.0 + even / ahead)
+        here = a + 2 * m
+        even = m * (b - m) * x / ((here - 1) * here)
+        behind = 1.0 / (1.0 + even * behind or _NEVER_ZERO)
+        ahead = 1.0 + even / ahead or _NEVER_ZERO
         value *= behind * ahead
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        behind = 1.0 / _nonzero(1.0 + odd * behind)
-        ahead = _nonzero(1.0 + odd / ahead)
+        odd = -(a + m) * (both + m) * x / (here * (here + 1))
+        behind = 1.0 / (1.0 + odd * behind or _NEVER_ZERO)
+        ahead = 1.0 + odd / ahead or _NEVER_ZERO
         step = behind * ahead
         value *= step
         if abs(step - 1.0) < _NEAR_ONE:
             return value
-
-
-def _nonzero(value: float) -> float:
-    # Lentz's method divides by partial results, one of which may be exactly zero.
-    return value or _NEVER_ZERO
 
 
 def beta_cdf(a: float, b: float, x: float) -> float:

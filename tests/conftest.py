@@ -1,6 +1,7 @@
 """What holds for every test: hypothesis looks at answers, never at how long a busy machine took for them.
 
-`make quick` tries a fifth of the examples that a test asks for; `make test`, and with it CI, tries all of them.
+`make quick` tries a fifth of the examples that a test asks for, and a share of what some tests count by themselves
+(`tests.portions`); `make test`, and with it CI, tries all of them.
 
 Who runs what, where several processes run tests: `tests.spread` says. What evalq starts of its own in the process of a
 test is forked from one that has imported it: `tests.integration.preloaded`.
@@ -18,9 +19,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.integration.preloaded import Beside, share
+from tests.portions import SHARE, quicken
 
-SHARE = 5
-"""What part of its examples a test is tried on by `--hypothesis-profile=quick`: one of so many."""
 settings.register_profile("evalq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("evalq"), max_examples=100 // SHARE)
 settings.load_profile("evalq")
@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Collecting makes objects that stay: to look for garbage among them takes a third of its time."""
     gc.disable()
     if config.getoption("--hypothesis-profile", None) == "quick":
+        quicken()
         hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         share()

@@ -17,7 +17,7 @@ __all__ = ["measures", "paths"]
 
 def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """Every record line says of one case, or of none, a number on the scale of each measure, or that it has none."""
-    report, lines = subject.finish([example], [[subject.whole(example)]])
+    report, lines = subject.told(example)
     declared = subject.evaluator.measures
     if declared is None:
         return
@@ -44,7 +44,7 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
 
 def paths(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """A policy may name every number of the results: keys that come with the data are declared, or empty before it."""
-    report, _ = subject.finish([example], [[subject.whole(example)]])
+    report, _ = subject.told(example)
     for path in _numbers(report.get("results")):
         reason = why_no_number(path, subject.evaluator, subject.params, [example.name], live=False)
         if reason:

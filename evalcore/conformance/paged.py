@@ -14,7 +14,7 @@ __all__ = ["page"]
 
 def page(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """A report has a headline and charts whose values fit them, a record line a row that says why it failed."""
-    report, lines = subject.finish([example], [[subject.whole(example)]])
+    report, lines = subject.told(example)
     views = subject.evaluator.views
     if "results" not in report:
         return  # there is nothing to show of a run that ended on its input

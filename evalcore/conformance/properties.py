@@ -131,13 +131,9 @@ def results(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
     """
     part, twin = subject.whole(example), msgspec.structs.replace(example, name=f"{example.name}#2")
     second = subject.compute(twin.whole())
-    for examples, parts in (
-        ([example], [[part]]),
-        ([example, twin], [[part], [second]]),
-        ([example, twin], [[part], []]),
-    ):
-        report, _ = subject.finish(examples, parts)
-        yield from _no_plain_json(report)
+    yield from _no_plain_json(subject.told(example)[0])
+    for parts in ([[part], [second]], [[part], []]):
+        yield from _no_plain_json(subject.finish([example, twin], parts)[0])
 
 
 def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
@@ -153,7 +149,7 @@ def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
 
 def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """The report, as it stands in report.json, can be told as Markdown, twice the same."""
-    report, _ = subject.finish([example], [[subject.whole(example)]])
+    report, _ = subject.told(example)
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     first, second = (subject.evaluator.views.markdown(as_written(report), {}) for _ in range(2))
@@ -167,7 +163,7 @@ def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -
     """Metrics and panels fit together, and the report gives each metric finite numbers, one a set of labels."""
     evaluator = subject.evaluator
     yield from panel_faults(evaluator.name, evaluator.views.metrics, evaluator.views.panels)
-    report, _ = subject.finish([example], [[subject.whole(example)]])
+    report, _ = subject.told(example)
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     for metric in evaluator.views.metrics:
@@ -218,7 +214,7 @@ def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
     """Broken records end as faults or errors, never as an exception, and keep the properties of the report."""
     for wild in itertools.islice(itertools.cycle((False, True)), rounds):
         broken = garbled(subject.evaluator, example, rng, wild)
-        error = _raised(subject, broken, broken.whole())
+        error = _raised(subject.told, broken)
         if error is not None:
             yield f"{type(error).__name__}: {error} from {_culprit(subject, broken)!r}"
             continue
@@ -226,10 +222,10 @@ def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
             yield from (f"{held.__name__}: {detail}" for detail in held(subject, broken, rng, 1))
 
 
-def _raised(subject: Subject, example: Example, batch: Batch) -> Exception | None:
-    """What a run over ``batch`` raises, if anything."""
+def _raised(run: Callable[..., object], *given: object) -> Exception | None:
+    """What a run over what is ``given`` raises, if anything."""
     try:
-        subject.finish([example], [[subject.compute(batch)]])
+        run(*given)
     except Exception as error:  # any exception at all is what is looked for
         return error
     return None
@@ -237,8 +233,12 @@ def _raised(subject: Subject, example: Example, batch: Batch) -> Exception | Non
 
 def _culprit(subject: Subject, example: Example) -> bytes:
     """The beginning of the first record that raises alone, or of them all where none does."""
+
+    def run(batch: Batch) -> None:
+        subject.finish([example], [[subject.compute(batch)]])
+
     alone = example.batches(range(len(example.records) + 1))
-    guilty = next((batch for batch in alone if _raised(subject, example, batch)), example.whole())
+    guilty = next((batch for batch in alone if _raised(run, batch)), example.whole())
     return guilty.data[:200]
 
 

@@ -89,6 +89,7 @@ class Subject(msgspec.Struct, frozen=True):
     evaluator: Evaluator[Any, Any]
     params: Params
     _kept: list[tuple[Example, Partial]] = msgspec.field(default_factory=list)
+    _told: list[tuple[Example, tuple[dict[str, Json], list[bytes]]]] = msgspec.field(default_factory=list)
 
     def evaluate(self, batch: Batch) -> Outcome[Any]:
         """The evaluator's own answer to ``batch``."""
@@ -103,6 +104,12 @@ class Subject(msgspec.Struct, frozen=True):
         if not (self._kept and self._kept[0][0] is example):
             self._kept[:] = [(example, self.compute(example.whole()))]
         return self._kept[0][1]
+
+    def told(self, example: Example) -> tuple[dict[str, Json], list[bytes]]:
+        """Report and record lines of all records in one batch: made once, too, for those who only read them."""
+        if not (self._told and self._told[0][0] is example):
+            self._told[:] = [(example, self.finish([example], [[self.whole(example)]]))]
+        return self._told[0][1]
 
     def outcome(self, part: Partial) -> Outcome[Any]:
         """A fresh copy of what is in ``part``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal
 
 __all__ = ["MOST_RUNS", "Verdict", "holm", "runs_to_decide", "verdict"]
@@ -20,6 +21,7 @@ def verdict(low: float, high: float, share: float) -> Verdict:
     return "diverse" if high < share else "inconclusive"
 
 
+@lru_cache(maxsize=4096)  # cases of one report have the same number of runs, and so often the same counts
 def runs_to_decide(m: int, n: int, share: float, settled: Callable[[int, int, float], bool]) -> int | None:
     """Further runs after which about every second case like this has a verdict: those whose mode then has its share of
     ``m`` in ``n``, or one farther from the threshold.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from evalq.evalcore.distributions import at_most
 from evalq.evalcore.modes.decide import Verdict
@@ -39,6 +39,7 @@ def _fixed_verdict(m: int, n: int, share: float) -> Verdict:
 FIXED_RUNS = ShareRule(mode_share_interval, _fixed_verdict, mode_share_p_value)
 
 
+@lru_cache(maxsize=256)  # of equal rules, what is known of the one is known of the other
 def stopping_rule(of: int) -> ShareRule:
     """For a case that ended when it had a verdict, ``of`` runs being the most: the error is spent over these."""
     return ShareRule(mode_share_sequence, partial(spending_verdict, of=of), partial(spending_p_value, of=of))

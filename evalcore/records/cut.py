@@ -27,6 +27,10 @@ GROWS = 8
 MANY_RECORDS = 10_000
 """A chunk with as many records grows no further: its own costs are nothing to theirs."""
 _NEWLINE = b"\n"[0]
+_FIRST_BYTES = 1 << 16
+"""Room for most inputs: that for a whole block takes longer to get than such a one to cut."""
+_REST_BYTES = BLOCK_BYTES // 16
+"""Room for the rest of a record before a block."""
 
 
 class Cutter:
@@ -59,7 +63,7 @@ class Cutter:
         self._key = key
         self._sha256 = hashlib.sha256()
         # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
-        self._buffer = bytearray(BLOCK_BYTES + BLOCK_BYTES // 16)  # a block, and the rest of a record before it
+        self._buffer = bytearray(_FIRST_BYTES)
         self._at = self._end = 0
         self._newlines: Positions | None = None
         self._ended = False
@@ -265,12 +269,14 @@ class Cutter:
             reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a quote never closed?"
             raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])
         self._compact()
-        # The buffer grows only when its room is full: at the end of a file it seldom has to.
-        room = min(BLOCK_BYTES, len(self._buffer) - self._end)
-        read = self._read(room)
-        if read == room < BLOCK_BYTES:
-            self._buffer.extend(bytes(BLOCK_BYTES - room))
-            read += self._read(BLOCK_BYTES - room)
+        read, full = 0, True
+        while full and read < BLOCK_BYTES:
+            # The buffer grows only when its room is full: at the end of a file it seldom has to.
+            if self._end == len(self._buffer):
+                self._buffer.extend(bytes(min(len(self._buffer), BLOCK_BYTES - read + _REST_BYTES)))
+            room = min(BLOCK_BYTES - read, len(self._buffer) - self._end)
+            found = self._read(room)
+            read, full = read + found, found == room
         self._ended = not read
         self._newlines = None
 

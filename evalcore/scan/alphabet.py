@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Collection
+from functools import cached_property
 
 import numpy as np
 
@@ -36,21 +37,19 @@ class Alphabet:
         edges = {0, *(edge for chars in told_apart for pair in chars for edge in pair)} - {END}
         self._starts = np.array(sorted(edges), dtype=np.int64)
         kinds = np.array([self._inside(chars) for chars in told_apart])
-        # A column is a few bytes then: to sort columns of single truth values takes a hundred times as long.
-        packed = np.ascontiguousarray(np.packbits(kinds, axis=0).T)
-        columns = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
-        _, first, block = np.unique(columns, return_index=True, return_inverse=True)
+        self._rows = dict(zip(told_apart, kinds, strict=True))
+        first, block = _blocks(kinds)
         self._bytes = _assign(kinds[:, first], words=words)[block]
-        self._symbols: dict[CharSet, bytes] = {}
-        # One byte for each code point (1.1 MB in all): encoding a character is one lookup.
-        self._table = np.repeat(self._bytes, np.diff(np.append(self._starts, END)))
-        self._ascii = self._table[:256].tobytes()
+        self._ascii = self._bytes[np.searchsorted(self._starts, np.arange(256), side="right") - 1].tobytes()
+
+    @cached_property
+    def _table(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        """One byte for each code point (1.1 MB in all): encoding a character is one lookup."""
+        return np.repeat(self._bytes, np.diff(np.append(self._starts, END)))
 
     def symbols(self, chars: CharSet) -> bytes:
         """The bytes that stand for the characters in ``chars``, one of the sets the alphabet was made of."""
-        if chars not in self._symbols:  # the same few letters stand in a pattern again and again
-            self._symbols[chars] = np.unique(self._bytes[self._inside(chars)]).tobytes()
-        return self._symbols[chars]
+        return bytes(sorted(set(self._bytes[self._rows[chars]].tobytes())))
 
     def ascii(self, symbol: int) -> bytes:
         """The ASCII characters that ``symbol`` stands for."""
@@ -74,6 +73,18 @@ class Alphabet:
         """For each stretch between edges, whether it lies in ``chars``."""
         flips = np.array([edge for pair in chars for edge in pair], dtype=np.int64)
         return (np.searchsorted(flips, self._starts, side="right") & 1).astype(np.bool_)
+
+
+def _blocks(kinds: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> tuple[list[int], list[int]]:
+    """The different columns in ascending order: where each stands, and for every column which one it is."""
+    # As texts of bytes: numpy sorts whole columns a hundred times as slowly, for every pattern anew.
+    wide = -(-len(kinds) // 8)
+    packed = np.ascontiguousarray(np.packbits(kinds, axis=0).T).tobytes()
+    columns = [packed[at : at + wide] for at in range(0, len(packed), wide)]
+    first = {column: at for at, column in enumerate(columns)}
+    order = sorted(first)
+    rank = {column: number for number, column in enumerate(order)}
+    return [first[column] for column in order], [rank[column] for column in columns]
 
 
 def _assign(

@@ -48,7 +48,7 @@ def category(letter: str) -> CharSet:
     return tuple(match.span() for match in re.finditer(rf"\{letter}+", _all_characters()))
 
 
-@lru_cache(maxsize=4096)  # patterns are words: a few dozen letters, each of them asked for often
+@lru_cache(maxsize=1024)  # a pattern has the same few letters again and again
 def folded(chars: CharSet, folding: Folding) -> CharSet:
     """``chars`` and every character that differs from one of them in case alone."""
     if folding == "unicode":

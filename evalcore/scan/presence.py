@@ -22,7 +22,8 @@ class _Ascii:
 
     def symbols(self, chars: CharSet) -> bytes:
         """The ASCII characters among ``chars``."""
-        return bytes(byte for byte in range(128) if any(first <= byte < end for first, end in chars))
+        below = ((first, min(end, 128)) for first, end in chars if first < 128)
+        return bytes(byte for first, end in below for byte in range(first, end))
 
 
 class Presence:

@@ -177,6 +177,7 @@ def _groups(nodes: dict[int, Node], counted: set[int], *, words: bool) -> list[_
     return [group for half in halves for group in _groups(half, counted, words=words)]
 
 
+@lru_cache(maxsize=256)  # looked at to be refused, then again to be searched for
 def _tree(pattern: Pattern) -> Node:
     flags = re.IGNORECASE * pattern.ignore_case | re.DOTALL * pattern.dotall
     return parse(pattern.source, flags, pattern.folding)

@@ -89,12 +89,12 @@ def modes(shares: Sequence[float], most: int, cases: int, seed: int) -> Iterator
     """After each of ``most`` calls, how often each case's commonest answer has come."""
     generator = np.random.Generator(np.random.PCG64([seed, most, len(shares), round(1e6 * shares[0])]))
     ends = np.cumsum(shares)[:-1]
-    counts = np.zeros((len(shares), cases), np.int64)
+    counts = np.zeros(len(shares) * cases, np.int64)
     every, mode = np.arange(cases), np.zeros(cases, np.int64)
     for _ in range(most):
-        given = np.searchsorted(ends, generator.random(cases), side="right")
-        counts[given, every] += 1
-        mode = np.maximum(mode, counts[given, every])
+        at = np.searchsorted(ends, generator.random(cases), side="right") * cases + every
+        counts[at] = come = counts[at] + 1
+        mode = np.maximum(mode, come)
         yield mode
 
 
@@ -115,7 +115,7 @@ class _Watch:
         self.wrong |= mistaken & self.alive
         self.ever_wrong |= mistaken
         self.alive &= ~(collapsed | diverse)
-        return int((collapsed | diverse).sum())
+        return int(np.count_nonzero(collapsed | diverse))
 
 
 def measure(share: float, others: int, most: int, cases: int, seed: int) -> Cell:
@@ -124,7 +124,7 @@ def measure(share: float, others: int, most: int, cases: int, seed: int) -> Cell
     sequence, fixed = (_Watch(rule, max(shares), most, cases) for rule in (_stopping(most), FIXED_RUNS))
     calls = fixed_decided = 0
     for n, mode_counts in enumerate(modes(shares, most, cases, seed), start=1):
-        calls += int(sequence.alive.sum())
+        calls += int(np.count_nonzero(sequence.alive))
         sequence.look(n, mode_counts)
         decided = fixed.look(n, mode_counts)
         fixed_decided = decided if n == FIXED else fixed_decided

@@ -21,6 +21,7 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.records.inputs import format_suffixes
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of
 from tests.contract.folders import conformance_inputs
+from tests.portions import some
 
 FEW_RECORDS = 40
 """How many records of a sample each switch is tried on: there are many switches."""
@@ -58,14 +59,14 @@ def test_an_evaluator_brings_examples_or_a_sample(trial: Trial) -> None:
 
 def test_the_contract_holds_on_its_inputs(trial: Trial) -> None:
     """All properties, with the params that its sample asks for."""
-    check(trial.evaluator, trial.files, params=[trial.params], rounds=2)
+    check(trial.evaluator, some(trial.files, of=2), params=[trial.params], rounds=2)
 
 
 def test_the_contract_holds_under_every_switch(trial: Trial, tmp_path: Path) -> None:
     """All properties, with each switch flipped and each named choice of its params taken, one at a time."""
     variants = param_variants(trial.evaluator, trial.params)[1:] or [trial.params]
     files, _ = conformance_inputs(trial.evaluator.name, tmp_path, records=FEW_RECORDS)
-    check(trial.evaluator, files[:2], params=variants, seed=1, rounds=2)
+    check(trial.evaluator, some(files[:2], of=2), params=some(variants, of=2), seed=1, rounds=2)
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])

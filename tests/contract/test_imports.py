@@ -72,6 +72,14 @@ def test_a_log_is_counted_without_numpy(tmp_path: Path) -> None:
     assert not {name.partition(".")[0] for name in modules} & (SERVERS | OTHERS | SHOWN)
 
 
+def test_a_process_for_functions_imports_next_to_nothing() -> None:
+    """A call that may have killed one is made in another, and those that were in flight with it wait for that."""
+    code = "import json, sys; import evalq.workers.processes.function_host; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    tops = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert not tops & ({"pydantic", "yaml"} | (SERVERS - {"asyncio", "ssl"}) | OTHERS | SHOWN)
+
+
 def test_help_imports_no_evaluator(tmp_path: Path) -> None:
     """The list of commands comes at once: it is read from entry points and docstrings."""
     modules = _imported(tmp_path, "--help")

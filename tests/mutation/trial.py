@@ -89,7 +89,8 @@ class Examples:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Called before any test is imported."""
-        from tests.conftest import SHARE, Fewer  # not in the parent: it has processes started in another way
+        from tests.conftest import Fewer  # not in the parent: it has processes started in another way
+        from tests.portions import SHARE
 
         phases, most = (Phase.explicit, Phase.generate), 100 // SHARE if self._quick else 100
         told: dict[str, Any] = {"derandomize": True, "database": None, "deadline": None, "phases": phases}

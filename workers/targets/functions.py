@@ -21,8 +21,8 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.processes.child import child
+from evalq.workers.processes.function_host import Asked, Told
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.function_host import Asked, Told
 
 if TYPE_CHECKING:  # each of them names the class here that makes its calls
     from evalq.workers.targets.kinds.python import PythonTarget
@@ -172,7 +172,7 @@ class Function:
         threads = target.max_concurrency or _THREADS
         facts = (target.function, str(folder), str(target.max_bytes), str(threads), str(target.max_megabytes))
         self._target = target
-        self._command = child("evalq.workers.targets.function_host", *facts)
+        self._command = child("evalq.workers.processes.function_host", *facts)
         # evalq's own variables hold server URLs with passwords, which no user's function needs.
         self._environment = {name: value for name, value in environment.items() if not name.startswith("EVALQ_")}
         self._shared: _Process | None = None

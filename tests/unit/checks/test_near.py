@@ -17,6 +17,7 @@ from evalq.evalcore.evaluators.checks.diversity.near import KEPT, SHINGLE, Kinds
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from tests.bench.diversity import accuracy, edited, near_rates, text_of
+from tests.portions import portion
 from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
 
 SENTENCE = "We suggest the small hotel near the old harbour, since it is quiet and the rooms look out to sea"
@@ -92,8 +93,9 @@ def counted(answers: list[str], alike: float) -> list[int]:
 def joined(answers: list[str], alike: float) -> list[int]:
     """The same by its definition: what steps between near texts connect."""
     apart = [{text} for text in {normal(answer) for answer in answers}]
+    sketches = {text: sketch(text) for (text,) in apart}
     for one, other in itertools.combinations([next(iter(each)) for each in apart], 2):
-        if similarity(sketch(one), sketch(other)) >= alike:
+        if similarity(sketches[one], sketches[other]) >= alike:
             mine, its = (next(group for group in apart if text in group) for text in (one, other))
             if mine is not its:
                 mine |= its
@@ -180,7 +182,7 @@ def test_a_sweep_ends_early_by_near_texts_only_where_they_collapsed() -> None:
 @pytest.mark.parametrize(("shares", "answers"), [((0.7, 0.3), 20), ((0.5, 0.3, 0.2), 20), ((0.9, 0.1), 40)])
 def test_rates_of_near_kinds_hold(shares: tuple[float, ...], answers: int) -> None:
     """Answers that vary about a few texts: covered by the interval, and called collapsed wrongly in 2.5 % at most."""
-    found = near_rates(shares, answers, 1, 200, random.Random(5))
+    found = near_rates(shares, answers, 1, portion(200, of=2), random.Random(5))
     assert found.covered >= 0.93 - 0.03
     assert found.wrong <= 0.025 + 0.03
     assert found.stopped_wrong <= 0.025 + 0.03

@@ -17,10 +17,11 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.distributions import student_t
 from tests.unit.compare.made import PASS, SCORE, passes, scores
 
-_COUNTS = st.integers(1, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
-_RUNS = st.integers(1, 12).flatmap(
-    lambda cases: st.tuples(*(st.lists(_COUNTS, min_size=cases, max_size=cases) for _ in range(2)))
-)
+# Strategies are made once: where each example makes its own, that takes as long as what is tested.
+_OF = {n: st.tuples(st.integers(0, n), st.just(n)) for n in range(1, 13)}
+_COUNTS = st.integers(1, 12).flatmap(_OF.__getitem__)
+_SIDES = {cases: st.tuples(*[st.lists(_COUNTS, min_size=cases, max_size=cases)] * 2) for cases in range(1, 13)}
+_RUNS = st.integers(1, 12).flatmap(_SIDES.__getitem__)
 
 
 @given(_RUNS)

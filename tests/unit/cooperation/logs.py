@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,9 @@ resources: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-@st.composite
-def rows(draw: st.DrawFn, most_turn: int = 12) -> list[dict[str, Any]]:
-    """Rows of a log: in turn order, in order within each agent, or in none; turns repeat and jump."""
-    spacing = draw(st.sampled_from([1, 1, 100, 10**9]))
+@cache
+def _logs(most_turn: int, spacing: int) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Made once: where each example makes its own strategies, that takes as long as what is tested."""
     turn = st.integers(-2, most_turn).map(lambda n: n * spacing)
     fields: dict[str, st.SearchStrategy[Any]] = {
         "turn": st.one_of(turn, turn, turn.map(str), turn.map(float)),
@@ -46,13 +46,24 @@ def rows(draw: st.DrawFn, most_turn: int = 12) -> list[dict[str, Any]]:
         "resources": resources,
         "message": st.sampled_from(["", "hello {[", "안녕"]),
     }
-    log = draw(st.lists(st.fixed_dictionaries(fields), min_size=1, max_size=40))
-    order = draw(st.sampled_from(["turn", "agent", "none"]))
+    return st.lists(st.fixed_dictionaries(fields), min_size=1, max_size=40)
+
+
+_SPACINGS = st.sampled_from([1, 1, 100, 10**9])
+_ORDERS = st.sampled_from(["turn", "agent", "none"])
+_EITHER = st.booleans()
+
+
+@st.composite
+def rows(draw: st.DrawFn, most_turn: int = 12) -> list[dict[str, Any]]:
+    """Rows of a log: in turn order, in order within each agent, or in none; turns repeat and jump."""
+    log = draw(_logs(most_turn, draw(_SPACINGS)))
+    order = draw(_ORDERS)
     if order != "none":
         log.sort(key=lambda row: (row["agent"] if order == "agent" else "", float(row["turn"])))
     for row in log:
         for name in ("decision", "resources"):
-            if row[name] is None and draw(st.booleans()):
+            if row[name] is None and draw(_EITHER):
                 del row[name]
     return log
 

@@ -273,29 +273,39 @@ _SPACING = st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", "\t: "), (",\r", 
 _KEYS = ["turn", "agent", "decision", "resources", "dry_run", "phase", "turns", "a key that is longer than a step", "é"]
 
 
+_ORDERS = [st.permutations(_KEYS), st.permutations(_KEYS[1:])]
+_INNER = st.permutations(["stone", "wood", "food", "stones"])
+_FEW = {most: st.integers(1, most) for most in (3, 4)}
+_HELD = st.sampled_from([1, 2.5, "3", -0.0, 10**14 + 0.5])
+_VALUES = st.fixed_dictionaries(
+    {
+        "agent": st.sampled_from(["ada", "bo", ""]),
+        "decision": st.sampled_from(["join", "steal", None]),
+        "resources": st.sampled_from(["held", "held", {}, None]),
+        "dry_run": st.sampled_from([None, True]),
+        "phase": st.sampled_from(["x" * 20, [1, {"turn": 2}], 1e3]),
+    }
+)
+_MANY, _WRITTEN = st.sampled_from([0, 0, 30]), st.sampled_from(["plain", "plain", "around", "inside"])
+_FIRST, _KEPT = st.integers(0, 1), st.integers(3, 9)
+
+
 @st.composite
 def _shaped(draw: st.DrawFn) -> list[bytes]:
     """Lines of a few shapes: keys in some order and with some space between them, the values of each line its own."""
     lines = []
-    for _ in range(draw(st.integers(1, 3))):
-        keys = draw(
-            st.permutations(_KEYS[draw(st.integers(0, 1)) :]).map(lambda found: found[: draw(st.integers(3, 9))])
-        )
-        inner = draw(st.permutations(["stone", "wood", "food", "stones"]))[:3]
-        spacing, many = draw(_SPACING), draw(st.sampled_from([0, 0, 30]))
-        for number in range(draw(st.integers(1, 4))):
-            held = {name: draw(st.sampled_from([1, 2.5, "3", -0.0, 10**14 + 0.5])) for name in inner}
-            values = {
-                "turn": number,
-                "agent": draw(st.sampled_from(["ada", "bo", ""])),
-                "decision": draw(st.sampled_from(["join", "steal", None])),
-                "resources": draw(st.sampled_from([held, held, {}, None])),
-                "dry_run": draw(st.sampled_from([None, True])),
-                "phase": draw(st.sampled_from(["x" * 20, [1, {"turn": 2}], 1e3])),
-            }
+    for _ in range(draw(_FEW[3])):
+        keys = draw(_ORDERS[draw(_FIRST)])[: draw(_KEPT)]
+        inner = draw(_INNER)[:3]
+        spacing, many = draw(_SPACING), draw(_MANY)
+        for number in range(draw(_FEW[4])):
+            values = {"turn": number, **draw(_VALUES)}
+            if values["resources"] == "held":
+                values["resources"] = {name: draw(_HELD) for name in inner}
             made = {key: values.get(key, number) for key in keys} | {f"more {n}": n for n in range(many)}
             text = json.dumps(made, ensure_ascii=False, separators=spacing)
-            lines.append(draw(st.sampled_from([text, text, f" {text}\r", text.replace("{", "{ ").replace("}", " }")])))
+            inside = text.replace("{", "{ ").replace("}", " }")
+            lines.append({"plain": text, "around": f" {text}\r", "inside": inside}[draw(_WRITTEN)])
     return [line.encode() for line in lines]
 
 

@@ -18,6 +18,7 @@ from evalq.evalcore.evaluators.cooperation.resort import Limits
 from evalq.evalcore.files import write_atomic
 from evalq.producer.follow import follower as follower_module
 from evalq.producer.follow.rotation import rotated_later
+from tests.portions import some
 from tests.unit.cooperation.logs import as_jsonl, rows
 from tests.unit.cooperation.test_resort import shuffled_log
 from tests.unit.follow.stage import Stage
@@ -87,7 +88,7 @@ def test_several_rotations_between_two_looks_are_read_in_their_order(seed: int, 
         stage.agrees()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", some(range(20), of=3))
 def test_a_kill_at_any_write_loses_and_doubles_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process ends at some write of some pass, before or behind it; the next goes on to the same bytes."""
     rng = random.Random(seed)

@@ -29,13 +29,17 @@ _forms = st.one_of(
 )
 
 
-@st.composite
-def expected_results(draw: st.DrawFn) -> str:
+def _expected(number: str, lines: list[str], gap: str) -> str:
     """A header and up to five numbered lines."""
-    number = draw(st.sampled_from(["{}) ", "{}. ", " {}) ", "{}.  "]))
-    lines = draw(st.lists(_forms, max_size=5))
-    gap = draw(st.sampled_from(["\n", "\n\n"]))
     return "평가 요소 9가지 ->:" + gap + "\n".join(number.format(i) + line for i, line in enumerate(lines, start=1))
+
+
+expected_results = st.builds(
+    _expected,
+    st.sampled_from(["{}) ", "{}. ", " {}) ", "{}.  "]),
+    st.lists(_forms, max_size=5),
+    st.sampled_from(["\n", "\n\n"]),
+)
 
 
 _values = st.fixed_dictionaries(
@@ -74,16 +78,16 @@ raw_texts = st.one_of(
 )
 
 
-@st.composite
-def csv_rows(draw: st.DrawFn) -> Row:
-    """One row of few Query IDs and rounds."""
-    given = {
-        "Query ID": draw(st.sampled_from(["q1", "q2", "q3", "질문 4"])),
-        "방/반복": draw(st.sampled_from(["1/1", "2/1", "10/1"])),
-        "기대결과": draw(expected_results()),
-        "카테고리": draw(st.sampled_from(["", "a", "b|c"])),
-        "오류": draw(st.sampled_from(["", "", "", " ", "null", "{}", "실패", "0"])),
-        "LLM 점수": draw(st.sampled_from(["", "", "3", "4.5", "9", "?"])),
-        "Raw JSON": draw(raw_texts),
+_given = st.fixed_dictionaries(
+    {
+        "Query ID": st.sampled_from(["q1", "q2", "q3", "질문 4"]),
+        "방/반복": st.sampled_from(["1/1", "2/1", "10/1"]),
+        "기대결과": expected_results,
+        "카테고리": st.sampled_from(["", "a", "b|c"]),
+        "오류": st.sampled_from(["", "", "", " ", "null", "{}", "실패", "0"]),
+        "LLM 점수": st.sampled_from(["", "", "3", "4.5", "9", "?"]),
+        "Raw JSON": raw_texts,
     }
-    return dict.fromkeys(COLUMNS, "") | given
+)
+csv_rows: st.SearchStrategy[Row] = _given.map(lambda given: dict.fromkeys(COLUMNS, "") | given)
+"""One row of few Query IDs and rounds."""

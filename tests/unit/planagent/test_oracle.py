@@ -46,7 +46,7 @@ def _agree(results: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert got[key] == wanted["consistency"][key]
 
 
-@given(st.lists(csv_rows(), min_size=1, max_size=12))
+@given(st.lists(csv_rows, min_size=1, max_size=12))
 @settings(max_examples=150, deadline=None)
 def test_generated_rows_score_as_the_seed_says(rows: list[Row]) -> None:
     """Rounds, set, consistency and every row's score equal the oracle's."""
@@ -61,7 +61,7 @@ def test_generated_rows_score_as_the_seed_says(rows: list[Row]) -> None:
         assert passed == row["passed"]
 
 
-@given(st.lists(csv_rows(), min_size=1, max_size=8), st.data())
+@given(st.lists(csv_rows, min_size=1, max_size=8), st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_chunk_and_its_parts_have_the_same_state(rows: list[Row], data: st.DataObject) -> None:
     """Cut anywhere, merged in any grouping, the state is the same to the byte."""
@@ -82,7 +82,7 @@ def _merged(pieces: Sequence[bytes]) -> PlanState:
     return state
 
 
-@given(st.lists(csv_rows(), min_size=1, max_size=8), st.integers(1, 3))
+@given(st.lists(csv_rows, min_size=1, max_size=8), st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
 def test_generated_rows_give_the_same_bytes_in_chunks(rows: list[Row], size: int) -> None:
     """Whatever the rows hold, broken and repeated ones included, cutting them changes nothing."""

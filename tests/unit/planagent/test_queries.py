@@ -121,7 +121,7 @@ def test_a_repeated_row_is_named_with_both_lines(
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(csv_rows(), min_size=1, max_size=14), st.integers(1, 5), st.integers(0, 300))
+@given(st.lists(csv_rows, min_size=1, max_size=14), st.integers(1, 5), st.integers(0, 300))
 def test_reports_are_the_same_bytes_with_and_without_lines(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], size: int, held_bytes: int
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -41,15 +43,24 @@ ROWS = 60
 NOWHERE = Backend(Settings())
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with rows.csv, and with an inline run over it in ./inline."""
+    folder = tmp_path_factory.mktemp("made")
+    with (folder / "rows.csv").open("w", encoding="utf-8", newline="") as out:
+        write_rows(out, ROWS, seed=7)
+    with contextlib.chdir(folder):
+        carry_out(job("inline"), Backend(Settings(), inline=True), QUIET)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def rows(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """rows.csv in the current folder, and the report of an inline run over it in ./inline; two cores, so that not all
     chunks are ordered at once."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.chdir(tmp_path)
-    with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as out:
-        write_rows(out, ROWS, seed=7)
-    carry_out(job("inline"), Backend(Settings(), inline=True), QUIET)
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
 def job(name: str, size: int | None = 1) -> Job:

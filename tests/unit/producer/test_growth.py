@@ -24,6 +24,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.inline import drive_inline
 from evalq.producer.runs.planner import Planner
+from tests.portions import portion
 
 HEADER = Header("r", "cooperation", "1", "c", {}, ())
 
@@ -65,7 +66,7 @@ def test_a_plan_takes_no_more_memory_for_ten_times_the_chunks(tmp_path: Path, mo
         assert sum(map(len, manifest.document(HEADER))) > 60 * count
 
     work(1_000)  # what is made once
-    few, many = _peak(lambda: work(2_000)), _peak(lambda: work(20_000))
+    few, many = _peak(lambda: work(2_000)), _peak(lambda: work(portion(20_000, of=2)))
     assert many < 1.2 * few, (few, many)
 
 

@@ -44,11 +44,11 @@ async def _tried(caller: Caller, call: Call) -> list[Answer | Failure]:
     [("exit", "ended its process with exit code 0"), ("fault", "killed its process by SIGSEGV")],
 )
 def test_a_call_that_kills_its_process_is_found_and_fails_alone(tmp_path: Path, how: str, said: str) -> None:
-    """Of twenty in flight with it all others are answered, after one more attempt at most; it is tried twice."""
+    """Of ten in flight with it all others are answered, after one more attempt at most; it is tried twice."""
 
     async def all_of() -> list[list[Answer | Failure]]:
         async with Caller(load_targets(_named(tmp_path, "kills"))["t"]) as caller:
-            calls = [Call(how if repeat == 7 else "fine", repeat=repeat) for repeat in range(20)]
+            calls = [Call(how if repeat == 7 else "fine", repeat=repeat) for repeat in range(10)]
             return list(await asyncio.gather(*(_tried(caller, call) for call in calls)))
 
     results = asyncio.run(all_of())

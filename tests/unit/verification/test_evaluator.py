@@ -19,6 +19,7 @@ from evalq.evalcore.evaluators.verification.patterns import DEFAULT
 from evalq.evalcore.evaluators.verification.sample import write_records
 from evalq.evalcore.evaluators.verification.score import scorer
 from evalq.evalcore.fold.inline import evaluate_files
+from tests.portions import some
 from tests.unit.verification.hard import hard_files
 
 BROKEN = {
@@ -198,7 +199,9 @@ def test_options_name_real_params() -> None:
 
 def test_the_contract_holds(tmp_path: Path) -> None:
     """The conformance suite on samples with broken records among them."""
-    check(evaluator, hard_files(tmp_path, 3), params=[{}, {"strict": True, "patterns": "hardened"}], rounds=3)
+    check(
+        evaluator, some(hard_files(tmp_path, 3), of=2), params=[{}, {"strict": True, "patterns": "hardened"}], rounds=3
+    )
 
 
 def test_samples_are_the_same_for_the_same_seed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ratelimit.policy import Limits, Policy
 from tests.integration.harness import Server
+from tests.portions import some
 from tests.unit.workers.simulated import LEASE, World
 
 
@@ -37,8 +38,7 @@ def test_configured_limits_are_never_passed(
     assert world.rate(2, 10) >= 0.8 * possible - 1, "and what they allow is used"
 
 
-@pytest.mark.parametrize("holders", [2, 4])
-@pytest.mark.parametrize("latency", [0.05, 0.3])
+@pytest.mark.parametrize(("holders", "latency"), some([(2, 0.05), (4, 0.05), (2, 0.3), (4, 0.3)], of=3))
 def test_an_unknown_limit_is_found_and_followed(server: Server, holders: int, latency: float) -> None:
     """After 10 s under 1 % is refused and 90 % of the limit used; so again after the limit halved and doubled."""
     world = World(
@@ -60,7 +60,7 @@ def _bench(server: Server, limit: Callable[[float], float], seed: int) -> World:
 def test_a_doubled_limit_is_used_within_seconds(server: Server) -> None:
     """Wherever in a probe the fleet is by then: half of the first 10 s is used, 90 % after that, still few refused."""
     first, second, refused = [], [], []
-    for seed in range(4):
+    for seed in some(range(4), of=2):
         at = 30.0 + 1.7 * seed
         world = _bench(server, lambda t, at=at: 50 if t >= at else 25, seed)  # type: ignore[misc]  # a default
         world.run(at + 30)
@@ -76,7 +76,7 @@ def test_a_doubled_limit_is_used_within_seconds(server: Server) -> None:
 def test_a_halved_limit_is_met_in_a_few_round_trips(server: Server) -> None:
     """By what passed and not by many steps: 3 s later the last good rate is at most a fifth above the limit."""
     refused = []
-    for seed in range(4):
+    for seed in some(range(4), of=2):
         at = 20.0 + 0.9 * seed
         world = _bench(server, lambda t, at=at: 25 if t >= at else 50, seed)  # type: ignore[misc]  # a default
         world.run(at + 3)
