@@ -34,10 +34,10 @@ ODD = [
     " a",
 ]
 TEXTS = (
-    some.text(some.characters(exclude_categories=["Cs"]), max_size=200)
-    | some.text("ab :#-'\"?!&*%,[]{}|>@`=~<\u00e9\ud55c\n\x07\U0001f600", max_size=300)
+    some.text(some.characters(exclude_categories=["Cs"]), max_size=120)
+    | some.text("ab :#-'\"?!&*%,[]{}|>@`=~<\u00e9\ud55c\n\x07\U0001f600", max_size=160)
     | some.sampled_from(ODD)
-    | some.text("a ", min_size=80, max_size=300)
+    | some.text("a ", min_size=80, max_size=180)
 )
 LEAVES = some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False, allow_infinity=False) | TEXTS
 DOCUMENTS = some.dictionaries(
