@@ -25,14 +25,7 @@ from tests.spawned import LEAN
 
 EVALQ = str(Path(sys.executable).parent / "evalq")
 OURS = {"evalq", "evalcore", "workers", "producer"}
-NAMES = {
-    *sys.stdlib_module_names,
-    *packages_distributions(),
-    "celeryconfig",
-    "sitecustomize",
-    "usercustomize",
-    "conftest",
-}
+BESIDE = {"celeryconfig", "sitecustomize", "usercustomize", "conftest"}
 SECONDS = 100  # a command that waits for a process which cannot start never ends
 # posix is built in: the marker is made before anything else is imported.
 TRAP = "import posix\nposix.close(posix.open({!r}, posix.O_CREAT))\nraise ImportError('a module of the data')\n"
@@ -45,7 +38,8 @@ def trap(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     with (folder / "results.csv").open("w", encoding="utf-8", newline="") as out:
         write_rows(out, 600, seed=3)
-    for name in sorted(NAMES - OURS - {"__main__"}):
+    names = {*sys.stdlib_module_names, *packages_distributions(), *BESIDE}
+    for name in sorted(names - OURS - {"__main__"}):
         (folder / f"{name}.py").write_text(_trap(tmp_path, name))
     for name in OURS:
         (folder / name).mkdir()

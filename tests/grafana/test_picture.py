@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from docs.picture.answers import Answered, Source, Value, marked, matrix, table, values
-from docs.picture.page import save
 from docs.picture.words import colour, text
 from evalq.evalcore.contract import registry
 from tests.grafana import checks
@@ -120,6 +119,8 @@ def test_marks_are_where_runs_ended() -> None:
 @pytest.mark.parametrize("uid", sorted(PAGES))
 def test_every_page_can_be_drawn_without_any_answer(uid: str, tmp_path: Path) -> None:
     """A panel that has no value says so."""
+    from docs.picture.page import save  # it imports matplotlib, which each process that runs tests would pay for
+
     save(PAGES[uid], source(), 1000.0, tmp_path / "page.png")
     with Image.open(tmp_path / "page.png") as picture:
         assert picture.width == 1280
