@@ -37,6 +37,7 @@ def ask_further(
     for each in sweeps:
         calls, cost = calls + each.before.attempts, cost + each.before.cost
         if not _allowed(each, sweep, calls, cost):
+            each.recorded.put_back()
             open_calls = each.header.total - each.recorded.count
             if open_calls:
                 reporter.say(f"the budget is spent: {each.header.target!r} is not asked {open_calls:,} times")

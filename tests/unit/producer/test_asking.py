@@ -124,3 +124,14 @@ def test_a_judge_that_has_answered_all_lacks_nothing_where_the_budget_is_spent(s
     made.said.clear()
     ask(sweep, made, max_calls=5, used=(6, 0.0))
     assert (made.budgets, made.said, sweep.further_left) == ([], [], False)
+
+
+def test_a_judge_that_is_not_asked_again_has_failed_as_before(sweep: Sweep, made: Made) -> None:
+    """Where a retry finds the budget spent: its failed replies would look as if nobody had asked for them."""
+    first = calls_of(sweep).prepare()[0]
+    prompt = next(iter(first.prompts()))
+    told = (0, prompt.case, "", 0, prompt.digest, first.header.target, "c")
+    first.recorded.add([Output(*told, error="timeout: no answer", attempts=(Attempt(kind="timeout"),))])
+    first.recorded.drop([0])
+    ask(sweep, made, max_calls=1, used=(1, 0.0))
+    assert calls_of(sweep).prepare()[0].recorded.failed() == [0]
