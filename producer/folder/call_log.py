@@ -240,7 +240,7 @@ class Recorded:
         else:
             self.paid += 1
             self.attempts += len(output.attempts)
-            self.spending.add(output.cost, untold=output.untold)
+            self.spending.add(output.cost, told=output.priced == "told", untold=output.untold)
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 

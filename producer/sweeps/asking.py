@@ -69,7 +69,8 @@ def _allowed(each: FurtherSweep, sweep: Sweep, calls: int, cost: float) -> bool:
     """Give it what is left of the budgets; False where that is nothing."""
     whole = sweep.live
     left_calls, left_cost = whole.max_calls - calls, whole.max_cost - cost
-    if (whole.max_calls and left_calls <= 0) or (whole.max_cost and left_cost <= 0.0):
+    # A sum of costs differs from what it should be in its last digits: that rest of a budget pays for no call.
+    if (whole.max_calls and left_calls <= 0) or (whole.max_cost and left_cost <= whole.max_cost * 1e-9):
         return False
     each.budget(left_calls if whole.max_calls else 0, left_cost if whole.max_cost else 0.0, whole.cache)
     return True

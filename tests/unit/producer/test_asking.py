@@ -126,6 +126,12 @@ def test_a_judge_that_has_answered_all_lacks_nothing_where_the_budget_is_spent(s
     assert (made.budgets, made.said, sweep.further_left) == ([], [], False)
 
 
+def test_what_rounding_leaves_of_a_budget_pays_for_no_judge(sweep: Sweep, made: Made) -> None:
+    """Ten calls of .2 cost less than 2 as floats are added."""
+    assert ask(sweep, made, max_cost=2.0, used=(10, 1.9999999999999996)) is None
+    assert (made.budgets, made.said[0]) == ([], "the budget is spent: 'grader' is not asked 6 times")
+
+
 def test_a_judge_that_is_not_asked_again_has_failed_as_before(sweep: Sweep, made: Made) -> None:
     """Where a retry finds the budget spent: its failed replies would look as if nobody had asked for them."""
     first = calls_of(sweep).prepare()[0]
