@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -137,16 +138,25 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
         if number is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", f"it is {_told(value)}, and no number", value)
             continue
-        kept = number >= bound if least else number <= bound
+        kept = _same(number, bound) or (number >= bound if least else number <= bound)
         reason = f"{_number(number)}, as it stands: nothing is known of its chance variation"
         yield Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, number)
 
 
 def _equal(gate: Gate, value: Json) -> Check:
     # Equality asks for the very value: chance has no part in a number that is demanded exactly.
-    kept = value == gate.equals
+    kept = _same(value, gate.equals)
     demand = f"equals {_told(gate.equals)}"
     return Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", f"it is {_told(value)}", value)
+
+
+def _same(value: Json, wanted: Json) -> bool:
+    """Whether they are equal, a float up to its last digits: three rates of 0.1 have a mean of 0.10000000000000002, and
+    0.8 less a drop of 0.1 is more than 0.7. Counts are exact.
+    """
+    if isinstance(value, float) and isinstance(wanted, int | float) and not isinstance(wanted, bool):
+        return math.isclose(value, wanted, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(value == wanted)
 
 
 def _found(path: str, run: RunCases) -> Json:

@@ -130,3 +130,21 @@ def test_a_change_that_is_the_same_in_every_case_does_not_make_others_certain(ca
         assert (low, high) == pytest.approx((pairs.low, pairs.high))
     assert low < -fell / 10 < high
     assert found.verdict == ("inconclusive" if cases < 73 else "worse" if fell else "inconclusive")
+
+
+def test_numbers_are_equal_up_to_the_last_digits_of_a_float() -> None:
+    """The mean of three rates of .1 is .1, and what falls from .8 to .7 falls by .1; other texts and sorts are not."""
+    results = {"rate": (0.1 + 0.1 + 0.1) / 3, "speed": 0.7, "count": 2**53 + 1, "flag": True, "word": "0.1"}
+    cand, base = run_of(passes([(1, 1)]), results), run_of(passes([(1, 1)]), {**results, "speed": 0.8})
+    gates = [
+        (Gate(metric="vs.rate", equals=0.1), "GO"),
+        (Gate(metric="vs.rate", equals=0.1000001), "NO-GO"),
+        (Gate(metric="vs.rate", max=0.1), "GO"),
+        (Gate(metric="vs.speed", max_drop=0.1), "GO"),
+        (Gate(metric="vs.speed", max_drop=0.0999), "NO-GO"),
+        (Gate(metric="vs.count", equals=2**53), "NO-GO"),
+        (Gate(metric="vs.word", equals=0.1), "NO-GO"),
+        (Gate(metric="vs.flag", equals=True), "GO"),
+    ]
+    found = decide(Policy(gates=tuple(gate for gate, _ in gates)), [cand], {"vs": base})
+    assert [check.decided for check in found.checks] == [decided for _, decided in gates]
