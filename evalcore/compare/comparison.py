@@ -112,7 +112,8 @@ def compare(
         alone_count=len(pairs.alone),
         new=pairs.new[:_LISTED],
         new_count=len(pairs.new),
-        repeats=_repeats(pairs, measure, margin) if verdict == "inconclusive" and pairs.ids else None,
+        # By cases no number of repeats decides.
+        repeats=_repeats(pairs, measure, margin) if verdict == "inconclusive" and pairs.ids and not by_cases else None,
         losses=losses[:_LISTED],
         wins=wins[:_LISTED],
         lost=len(losses),

@@ -130,6 +130,7 @@ def test_a_change_that_is_the_same_in_every_case_does_not_make_others_certain(ca
         assert (low, high) == pytest.approx((pairs.low, pairs.high))
     assert low < -fell / 10 < high
     assert found.verdict == ("inconclusive" if cases < 73 else "worse" if fell else "inconclusive")
+    assert found.repeats is None, "repeats are not independent: only more cases help"
 
 
 def test_numbers_are_equal_up_to_the_last_digits_of_a_float() -> None:
