@@ -252,7 +252,10 @@ def test_a_sweep_is_gone_on_with_where_its_input_is_seen(tmp_path: Path, service
 
 def test_what_a_spent_budget_cannot_try_again_stays_a_failure(tmp_path: Path, service: tuple[Agent, str]) -> None:
     """A retry that makes no call changes nothing of the run, and ends as it did; a larger budget makes it."""
-    orders = {"fails": {"do": "raw", "status": 500, "body": "{}", "times": 1}, "well": {"share": 1.0}}
+    orders: dict[str, dict[str, Any]] = {
+        "fails": {"do": "raw", "status": 500, "body": "{}", "times": 1},
+        "well": {"share": 1.0},
+    }
     write_golden(tmp_path / "golden.json", orders)
     write_targets(tmp_path, service[1], retries={"server": {"times": 0}})
     first = sweep(tmp_path, "--repeat", "2", "--max-calls", "2", "--out", "run")
