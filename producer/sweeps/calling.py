@@ -65,6 +65,8 @@ class Calling:
             raise
         except Cancelled as error:
             self._state = "cancelled"
+            # Failures that were to be tried again, and never will be.
+            sweep.recorded.put_back()
             kept = f"what it recorded is in {sweep.outputs}, and another run takes it over: --reuse {sweep.folder.path}"
             raise Cancelled(f"{error}; {kept}") from None
         except (BrokerUnreachable, ServerRefused, WorkersLost) as error:

@@ -271,3 +271,23 @@ def test_what_a_spent_budget_cannot_try_again_stays_a_failure(tmp_path: Path, se
     assert done.returncode == 0, done.stderr
     assert service[0].calls.total() == 5
     assert sum(len(line["attempts"]) for line in outputs(tmp_path / "run")) == 5
+
+
+def test_a_retry_that_is_cancelled_keeps_the_failures_that_it_did_not_try(
+    tmp_path: Path, service: tuple[Agent, str]
+) -> None:
+    """Nobody tries them any more: what the run recorded has them."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", {"fails": {"do": "raw", "status": 500, "body": "{}", "times": 1}})
+    write_targets(tmp_path, url, retries={"server": {"times": 0}})
+    assert sweep(tmp_path, "--out", "run").returncode == 3
+    (failed,) = outputs(tmp_path / "run")
+    agent.halted = True
+    here = ("--targets", "targets.yaml", "--format", "none")
+    producer = start_evalq("retry", "run", "--errors", *here, cwd=tmp_path)
+    wait_until(lambda: agent.calls.total() == 2, "it is tried again")
+    done = evalq("cancel", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    agent.halted = False
+    producer.wait(60)
+    assert outputs(tmp_path / "run") == [failed]
