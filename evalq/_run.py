@@ -70,8 +70,9 @@ class _Stored:
     """A run in its folder, which may change while it is looked at."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self.path = folder.path
+        # Wherever the notebook goes: by a relative path another folder could answer for this run.
+        self._folder = type(folder)(folder.path.absolute())
+        self.path = self._folder.path
 
     @property
     def state(self) -> RunState:
@@ -112,8 +113,8 @@ class Run:
         run.summary().pivot_table(index="agent", columns="metric", values="value")
         run.history("redis://localhost:6379/0").groupby("ended")["value"].mean()
 
-    ``id`` is the run's id (empty where nothing was written), ``path`` its folder (None then), ``evaluator``, ``suite``,
-    ``target`` (empty for recorded outputs) and ``tags`` are what it was asked for.
+    ``id`` is the run's id (empty where nothing was written), ``path`` its folder, absolute (None then); ``evaluator``,
+    ``suite``, ``target`` (empty for recorded outputs) and ``tags`` are what it was asked for.
     """
 
     def __init__(self, source: _Computed | _Stored, run: str, asked: Asked) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from evalq.evalcore.compare.collapse import newly_collapsed
-from evalq.evalcore.compare.intervals import ALPHA, Change, change_of, t_tail
+from evalq.evalcore.compare.intervals import ALPHA, Change, alike, change_of, t_tail
 from evalq.evalcore.compare.named import named_cases
 from evalq.evalcore.compare.pairs import Pairs, Side, pairs_of
 from evalq.evalcore.compare.permutation import ERROR, permutation_p
@@ -113,7 +113,8 @@ def compare(
         alone_count=len(pairs.alone),
         new=pairs.new[:_LISTED],
         new_count=len(pairs.new),
-        repeats=_repeats(pairs, measure, margin) if verdict == "inconclusive" and pairs.ids else None,
+        # By cases no number of repeats decides.
+        repeats=_repeats(pairs, measure, margin) if verdict == "inconclusive" and pairs.ids and not by_cases else None,
         losses=losses[:_LISTED],
         wins=wins[:_LISTED],
         lost=len(losses),
@@ -131,7 +132,7 @@ def estimate(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Estimate:
     low, high = change.interval(alpha)
     p_worse, p_better = p_values(pairs, measure, change)
     # Not at ``alpha``: it is shown beside, and what a look may spend is spent on these cases.
-    case_low, case_high = _by_cases(pairs, turned)
+    case_low, case_high = _by_cases(pairs, turned, measure.width)
     return Estimate(
         cases=len(pairs.ids),
         base=float(pairs.base.mean.mean()),
@@ -199,13 +200,18 @@ def _failures(pairs: Pairs) -> tuple[Side, Side]:
     return tuple(Side(s.answers, s.answers - s.total, s.answers - s.total) for s in (pairs.base, pairs.cand))  # type: ignore[return-value]  # two of them
 
 
-def _by_cases(pairs: Pairs, sign: int) -> tuple[float | None, float | None]:
-    """Student's interval of the differences, as those of cases drawn from many."""
+def _by_cases(pairs: Pairs, sign: int, width: float) -> tuple[float | None, float | None]:
+    """Student's interval of the differences, as those of cases drawn from many.
+
+    Where all are alike (but for their last digits) nothing is known of their spread, and each counts as one answer.
+    """
     d = sign * (pairs.cand.mean - pairs.base.mean)
     if len(d) < 2:
         return None, None
     from evalq.evalcore.distributions import student_t
 
+    if float(d.max() - d.min()) <= 1e-9 * width:
+        return alike(float(d.mean()), width, len(d)).interval()
     half = student_t(len(d) - 1, ALPHA) * math.sqrt(float(d.var(ddof=1)) / len(d))
     return float(d.mean()) - half, float(d.mean()) + half
 

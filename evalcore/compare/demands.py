@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,6 @@ from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.stats import is_below
 
 __all__ = ["compared", "held", "level_in", "margin_of", "plain"]
 
@@ -141,22 +141,28 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
         if number is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", f"it is {_told(value)}, and no number", value)
             continue
-        kept = _reaches(number, bound) if least else _reaches(bound, number)
+        kept = _same(number, bound) or (number >= bound if least else number <= bound)
         reason = f"{_number(number)}, as it stands: nothing is known of its chance variation"
         yield Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, number)
 
 
-def _reaches(value: float, bound: float) -> bool:
-    # As decimals: .7 is .1 behind .8, though .8 - .1 is a hair above it. What is no number reaches nothing.
-    return value >= bound or (value < bound and not is_below(value, bound))
-
-
 def _equal(gate: Gate, value: Json) -> Check:
     # Equality asks for the very value: chance has no part in a number that is demanded exactly.
-    # A bool is an int to Python, and no number to whoever wrote the one or the other.
-    kept = value == gate.equals and isinstance(value, bool) == isinstance(gate.equals, bool)
+    kept = _same(value, gate.equals)
     demand = f"equals {_told(gate.equals)}"
     return Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", f"it is {_told(value)}", value)
+
+
+def _same(value: Json, wanted: Json) -> bool:
+    """Whether they are equal, a float up to its last digits: three rates of 0.1 have a mean of 0.10000000000000002, and
+    0.8 less a drop of 0.1 is more than 0.7. Counts are exact.
+    """
+    # A bool is an int to Python, and no number to whoever wrote the one or the other.
+    if isinstance(value, bool) != isinstance(wanted, bool):
+        return False
+    if isinstance(value, float) and isinstance(wanted, int | float):
+        return math.isclose(value, wanted, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(value == wanted)
 
 
 def _found(path: str, run: RunCases) -> Json:

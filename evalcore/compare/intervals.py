@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "Change", "Level", "change_of", "level_of", "t_tail"]
+__all__ = ["ALPHA", "Change", "Level", "alike", "change_of", "level_of", "t_tail"]
 
 ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
@@ -118,6 +118,11 @@ class Level(NamedTuple):
         if self.spread.freedom <= 0 or holds(0.0):
             return 1.0
         return t_tail(smallest(holds, 0.0, _FARTHEST), self.spread.freedom)
+
+
+def alike(delta: float, width: float, cases: int) -> Change:
+    """A change that is the same in each of ``cases``: as if each had been asked once on either side."""
+    return Change(delta, width, _Spread(0.0, cases - 1, cases))
 
 
 def change_of(base: Side, cand: Side, width: float) -> Change:

@@ -94,6 +94,13 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Whether it was answered, and nobody knows what that cost."""
         return any(not attempt.kind and attempt.cost is None for attempt in self.attempts)
 
+    @property
+    def priced(self) -> str:
+        """ "told" where it was answered and the cost of all of that is known, "untold" where it is not; else empty."""
+        if self.untold:
+            return "untold"
+        return "told" if any(attempt.cost is not None for attempt in self.attempts) else ""
+
     def after(self, earlier: Output) -> Output:
         """The same with the attempts of an ``earlier`` try before its own."""
         return msgspec.structs.replace(self, attempts=(*earlier.attempts, *self.attempts))

@@ -11,11 +11,14 @@ class Spending:
     """
 
     def __init__(self) -> None:
-        self._known, self._priced, self.untold = 0.0, 0, 0
+        self._known, self._priced = 0.0, 0
+        self.told = self.untold = 0
+        """Answers whose cost is known, nothing too, and those whose cost is not."""
 
-    def add(self, cost: float, *, untold: bool = False) -> None:
-        """The known ``cost`` of a call, and whether that of its answer is not."""
+    def add(self, cost: float, *, told: bool = False, untold: bool = False) -> None:
+        """The known ``cost`` of a call, and whether that of its answer is known, or is not."""
         self._known += cost
+        self.told += told
         if untold:
             self.untold += 1
         elif cost:

@@ -107,9 +107,17 @@ def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: Where) -> N
     if count > allowed:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
         raise Incomplete(
-            f"{count} call(s) were never answered ({kinds}). Try them again: {_retry(sweeps[0].folder, where)}; "
+            f"{count} call(s) were never answered ({kinds}). Try them again: "
+            f"{_retry(sweeps[0].folder, where)}{_larger(sweeps[0])}; "
             f"or accept them: --allow-dead {count}"
         )
+
+
+def _larger(sweep: Sweep) -> str:
+    """The budget that trying again needs: that of a sweep which it ended leaves no call."""
+    facts = sweep.folder.facts()
+    spent = any(of.get("ended") == "spent" for of in (facts.get("calls") or {}, *(facts.get("further") or {}).values()))
+    return f" {sweep.live.larger}" if spent else ""
 
 
 def _retry(folder: RunFolder, where: Where) -> str:

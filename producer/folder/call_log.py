@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ __all__ = ["Recorded"]
 # Failures that say nothing of the agent: it was not heard.
 UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
 _AGAIN = b'{"again"'
+_KEPT = b'{"kept"'
 _CACHED = b'{"cached"'
 _BEGUN = b'{"begun"'
 
@@ -34,6 +35,14 @@ class _Begun(msgspec.Struct):
     at: dict[str, int] = {}
 
 
+class _Before(NamedTuple):
+    """An output of a call that was to be made again: where it stands, whose it was, and its kind of failure."""
+
+    place: int
+    given: int
+    failure: str | None
+
+
 class Recorded:
     """Outputs in the order they came, appended and synced; of a call that was tried anew the last one counts."""
 
@@ -41,7 +50,7 @@ class Recorded:
         self._path = path
         # Places instead of outputs: of a million calls these are eight megabytes, however long the answers are.
         self._places = array("q", bytes(8 * total))  # where each call's line begins, plus 1; 0: none
-        self._earlier: dict[int, list[int]] = {}
+        self._earlier: dict[int, list[_Before]] = {}
         self._failed: dict[int, str] = {}
         self._free: dict[int, str] = {}  # what the piece that is being read takes over, less what came of it
         self._taken: list[int] = []  # what came of it
@@ -161,6 +170,11 @@ class Recorded:
         """Have these calls made again; what they have stays as earlier attempts."""
         self._append([_AGAIN + b":" + msgspec.json.encode(calls) + b"}\n"])
 
+    def put_back(self) -> None:
+        """Have what `drop` left without an output as it was: a failure that nobody tries again has still happened."""
+        if left := sorted(call for call in self._earlier if not self.has(call)):
+            self._append([_KEPT + b":" + msgspec.json.encode(left) + b"}\n"])
+
     def get(self, call: int) -> Output | None:
         """What is recorded of a call, with the attempts of earlier tries."""
         place = self._places[call]
@@ -168,7 +182,7 @@ class Recorded:
             return None
         output = self._read(place - 1)
         for before in reversed(self._earlier.get(call, ())):
-            output = output.after(self._read(before))
+            output = output.after(self._read(before.place))
         return output
 
     def _append(self, lines: list[bytes], *, sync: bool = True) -> None:
@@ -191,11 +205,15 @@ class Recorded:
 
     def _note(self, line: bytes, place: int) -> None:
         try:
-            if self._free and line.startswith((_AGAIN, _BEGUN, _CACHED)):
+            if self._free and line.startswith((_AGAIN, _KEPT, _BEGUN, _CACHED)):
                 self._free.clear()  # outputs stand right behind the line that gives them: the rest never came
             if line.startswith(_AGAIN):
                 for call in msgspec.json.decode(line, type=dict[str, list[int]])["again"]:
                     self._drop(call)
+                return
+            if line.startswith(_KEPT):
+                for call in msgspec.json.decode(line, type=dict[str, list[int]])["kept"]:
+                    self._put_back(call)
                 return
             if line.startswith(_BEGUN):
                 begun = msgspec.json.decode(line, type=_Begun)
@@ -222,7 +240,7 @@ class Recorded:
         else:
             self.paid += 1
             self.attempts += len(output.attempts)
-            self.spending.add(output.cost, untold=output.untold)
+            self.spending.add(output.cost, told=output.priced == "told", untold=output.untold)
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 
@@ -239,8 +257,20 @@ class Recorded:
     def _drop(self, call: int) -> None:
         if place := self._places[call]:
             # `paid` and `attempts` stay: an output that is asked for anew was paid for all the same.
+            before = _Before(place - 1, self._given[call], self._failed.get(call))
             self._forget(call)
-            self._earlier.setdefault(call, []).append(place - 1)
+            self._earlier.setdefault(call, []).append(before)
+
+    def _put_back(self, call: int) -> None:
+        before = self._earlier[call].pop()
+        if not self._earlier[call]:
+            del self._earlier[call]
+        self._places[call], self._given[call] = before.place + 1, before.given
+        self.count += 1
+        if before.given:
+            self.reused[self._givers[before.given - 1]] += 1
+        if before.failure is not None:
+            self._failed[call] = before.failure
 
     def _forget(self, call: int) -> None:
         if self._given[call]:

@@ -14,7 +14,7 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.append import AppendedFile, whole_lines
-from evalq.producer.folder.names import MANIFEST
+from evalq.producer.folder.names import HEAD, MANIFEST
 from evalq.producer.folder.planned import PlannedChunks
 from evalq.producer.folder.run_folder import RunFolder
 
@@ -29,7 +29,18 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     seal: Seal | None = None
 
 
+class _SweepHeader(msgspec.Struct):
+    """As much of a sweep's as is asked for here."""
+
+    code: str
+
+
+class _Head(msgspec.Struct):
+    header: _SweepHeader
+
+
 _lines = msgspec.json.Decoder(_Line)
+_heads = msgspec.json.Decoder(_Head)
 P = TypeVar("P", Header, Chunk, Seal)
 
 
@@ -50,17 +61,26 @@ def _canonical(part: Header | Chunk | Seal | None) -> bytes:
 def resumable_by(folder: RunFolder) -> str:
     """Who can resume the run in ``folder``, where this code cannot: another did begin it. Else empty.
 
-    So too where there is no plan yet, as of a sweep in its calls, or where it is damaged.
+    So too where that is not known: neither a plan is there nor a sweep's head, or they are damaged.
     """
+    code = _begun_by(folder.path)
+    if code in ("", code_version()):
+        return ""
+    return f"it was begun by evalq code {code}, this is {code_version()}: resume it with that version"
+
+
+def _begun_by(path: Path) -> str:
     try:
-        with open_input(folder.path / MANIFEST) as stream:
-            # The first line alone: a long plan behind it takes time, and damage there says nothing of who began it.
-            header = _lines.decode(stream.readline()).header
+        # Only the first lines: a long plan behind one takes time, and damage there says nothing of who began it.
+        if (path / MANIFEST).is_file():
+            with open_input(path / MANIFEST) as stream:
+                header = _lines.decode(stream.readline()).header
+            return header.code_version if header is not None else ""
+        # A sweep in its calls has no plan yet.
+        with open_input(path / HEAD) as stream:
+            return _heads.decode(stream.readline()).header.code
     except (OSError, ValueError, RecursionError):
         return ""
-    if header is None or header.code_version == code_version():
-        return ""
-    return f"it was begun by evalq code {header.code_version}, this is {code_version()}: resume it with that version"
 
 
 def _undigested(chunk: Chunk) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from evalq.evalcore.evaluators.checks.params import weightless
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart
 
-__all__ = ["Asked", "Imported", "Kind", "Note", "cut", "unique_id", "whole"]
+__all__ = ["Asked", "Imported", "Kind", "Note", "cut", "same_case", "unique_id", "whole"]
 
 _LONGEST = 80
 _LONGEST_ID = 480
@@ -161,6 +162,14 @@ def _size(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(_size, value))
     return 8 + (len(value) if isinstance(value, str) else 0)
+
+
+def same_case(identity: Any, *content: Any) -> bytes:
+    """What records of one case have in common: its id (1 is not "1"), and what it asks and expects.
+
+    Ids number the rows of one data source: where records of several are in one file, other rows have the same ones.
+    """
+    return hashlib.sha256(json.dumps([identity, *content], sort_keys=True).encode()).digest()
 
 
 def unique_id(wanted: str, taken: set[str]) -> str:

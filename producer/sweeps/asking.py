@@ -44,6 +44,7 @@ def ask_further(
         ]
         calls, cost = sum(attempts for attempts, _ in of_others), sum(costs for _, costs in of_others)
         if not _allowed(each, sweep, took[place], calls, cost):
+            each.recorded.put_back()
             open_calls = each.header.total - each.recorded.count
             if open_calls:
                 reporter.say(f"the budget is spent: {each.header.target!r} is not asked {open_calls:,} times")
@@ -79,7 +80,9 @@ def _allowed(each: FurtherSweep, sweep: Sweep, own: tuple[int, float], calls: in
     """Give it what is left of the budgets beside what others took; False where that is no more than it took itself."""
     whole = sweep.live
     left_calls, left_cost = whole.max_calls - calls, whole.max_cost - cost
-    if (whole.max_calls and left_calls <= own[0]) or (whole.max_cost and left_cost <= own[1]):
+    # A sum of costs differs from what it should be in its last digits: that rest of a budget pays for no call.
+    spent = left_cost - own[1] <= whole.max_cost * 1e-9
+    if (whole.max_calls and left_calls <= own[0]) or (whole.max_cost and spent):
         return False
     each.budget(left_calls if whole.max_calls else 0, left_cost if whole.max_cost else 0.0, whole.cache)
     return True

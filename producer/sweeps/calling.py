@@ -65,6 +65,8 @@ class Calling:
             raise
         except Cancelled as error:
             self._state = "cancelled"
+            # Failures that were to be tried again, and never will be.
+            sweep.recorded.put_back()
             kept = f"what it recorded is in {sweep.outputs}, and another run takes it over: --reuse {sweep.folder.path}"
             raise Cancelled(f"{error}; {kept}") from None
         except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
@@ -108,10 +110,17 @@ class Calling:
     def _tell_spent(self, reason: Json) -> None:
         sweep = self._sweep
         sweep.spent = True
-        given = "--max-calls N" if sweep.live.max_calls else "--max-cost X"
+        spending = sweep.recorded.spending
+        # No larger budget of cost would ever be reached.
+        costless = bool(sweep.live.max_cost and spending.untold and not spending.told)
+        others = (
+            f"begin another run with --max-calls, and --reuse {sweep.folder.named()}"
+            if costless
+            else f"raise it: {self._place.resume(sweep.folder)} {sweep.live.larger}"
+        )
         self._reporter.say(
             f"{reason}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
-            f"to make the others, raise it: {self._place.resume(sweep.folder)} {given}"
+            f"to make the others, {others}"
         )
 
 

@@ -53,6 +53,8 @@ class Ending:
         if quiet and look.state == "done":
             self._closed_elsewhere(look)
         elif quiet and look.state == "spent":
+            # Failures that the budget leaves no second try count as failures: without them the run would look well.
+            self._sweep.recorded.put_back()
             self.over = "spent"
         elif quiet and not look.left:
             self._end(look)

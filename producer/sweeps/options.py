@@ -45,6 +45,11 @@ class SweepOptions(msgspec.Struct, frozen=True):
             if not (isfinite(budget) and budget >= 0):
                 raise UsageError(f"{name}={budget}: no budget; give a number above 0, or 0 for none")
 
+    @property
+    def larger(self) -> str:
+        """The option that a command has to name to give it a larger budget."""
+        return "--max-calls N" if self.max_calls else "--max-cost X"
+
     def asking(self, target: str, repeat: int) -> SweepOptions:
         """To ask ``target`` so often by the same stop rule, in the same words, and to take nothing from anywhere."""
         return SweepOptions(target, repeat, self.stop, wording=self.wording)

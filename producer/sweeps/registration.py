@@ -50,7 +50,8 @@ class SweepRegistration:
         if how == "on" and (before := self._calls.look(sweep.run)) is not None:
             self.taken_over |= before.place not in ("", place)
         sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
-        known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way)
+        answered = (recorded.spending.told, recorded.spending.untold)
+        known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
         self._calls.open(sweep.header, *budgets, known, before=sweep.last_driver.token(), place=place, how=how)
         sweep.last_driver.note(self._calls.token)
         # From here on workers leave its evaluation to this process.

@@ -70,6 +70,18 @@ def test_epochs_are_repeats_and_tokens_and_seconds_are_kept(tmp_path: Path) -> N
     assert all(judgement.usage.latency is not None for judgement in judgements)
 
 
+def test_samples_of_one_id_that_ask_something_else_are_cases_of_their_own(tmp_path: Path) -> None:
+    """As in logs that were put together; and 1 is not "1". An answer is never held to another sample's target."""
+    scorers = [{"name": "includes", "options": {}}]
+    told = [(1, "Paris"), ("1", "Rome"), (1, "Bern"), (1, "Paris")]
+    samples = [{"id": name, "input": "?", "target": city, "output": {"completion": city}} for name, city in told]
+    log = {"version": 2, "eval": {"task": "t", "model": "m", "scorers": scorers}, "samples": samples}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    imported, judgements = judged("inspect", tmp_path / "log.json", tmp_path)
+    assert [case["id"] for case in imported.cases] == ["t-1", "t-1-2", "t-1-3"]
+    assert [(each.status, each.repeat) for each in judgements] == [("passed", 0)] * 3 + [("passed", 1)]
+
+
 def test_what_has_no_counterpart_is_listed() -> None:
     """Scorers that normalise by rules of their own, and the model."""
     imported = sources.read("inspect", HERE / "inspect-capitals.json", Asked())

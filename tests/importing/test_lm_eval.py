@@ -46,6 +46,19 @@ def test_every_response_is_a_repeat_of_its_document(tmp_path: Path) -> None:
     assert repeats["plain-1"] == 1
 
 
+def test_a_document_that_is_there_twice_is_listed(tmp_path: Path) -> None:
+    """As in samples of several runs in one file: its checks and answers are no further ones of the first."""
+    (tmp_path / RESULTS.name).write_bytes(RESULTS.read_bytes())
+    (samples,) = FOLDER.glob("samples_plain_*.jsonl")
+    lines = samples.read_text().splitlines()
+    again = json.dumps(json.loads(lines[0]) | {"target": "another", "resps": [["another"]]})
+    (tmp_path / samples.name).write_text("\n".join([*lines, again]) + "\n")
+    once, twice = (sources.read("lm-eval", path, Asked()) for path in (samples, tmp_path / samples.name))
+    assert (twice.cases, twice.outputs) == (once.cases, once.outputs)
+    (note,) = (note for note in twice.notes if note.where.endswith(f":{len(lines) + 1}"))
+    assert note.why == "this document and filter are there before: it is of another run, import that by itself"
+
+
 def test_probabilities_votes_and_other_measures_are_listed() -> None:
     """Each with its place in the results."""
     imported = sources.read("lm-eval", RESULTS, Asked())

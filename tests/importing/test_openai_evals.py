@@ -52,6 +52,20 @@ def test_output_items_may_lie_beside_the_eval(form: str, tmp_path: Path) -> None
     assert (whole.cases, whole.outputs) == (apart.cases, apart.outputs)
 
 
+def test_items_of_another_data_source_are_cases_of_their_own(tmp_path: Path) -> None:
+    """Their numbers begin anew: an answer is never held to the row of another source."""
+    grader = {"type": "string_check", "name": "m", "input": "{{sample.output_text}}", "operation": "eq",
+              "reference": "{{item.answer}}"}  # fmt: skip
+    items = [
+        {"datasource_item_id": 0, "datasource_item": {"answer": answer}, "sample": {"output_text": answer}}
+        for answer in ("a", "b", "a")
+    ]
+    (tmp_path / "eval.json").write_text(json.dumps({"testing_criteria": [grader], "output_items": items}))
+    imported, judgements = judged("openai-evals", tmp_path / "eval.json", tmp_path)
+    assert [case["id"] for case in imported.cases] == ["item-0", "item-0-2"]
+    assert [(each.status, each.repeat) for each in judgements] == [("passed", 0), ("passed", 0), ("passed", 1)]
+
+
 @pytest.mark.parametrize("content", ["{}", "[]", '{"testing_criteria": []}', "{"])
 def test_a_file_of_something_else_is_an_error(content: str, tmp_path: Path) -> None:
     """And says what is missing."""

@@ -34,7 +34,7 @@ def test_the_queue_gives_the_same_run_and_a_history(server: Server, rows: Path) 
     second = evalq.evaluate("planagent", "results.csv", broker=server.url, workers=1, suite="nightly", chunk_size=99)
     assert first.report == second.report == here.report
     pd.testing.assert_frame_equal(second.records(), here.records())
-    assert second.path == Path("evalq-runs") / second.id
+    assert second.path == Path("evalq-runs").absolute() / second.id
     past = here.history(server.url)
     assert list(dict.fromkeys(past["run"])) == [first.id, second.id]
     assert (past["total"] == 300).all()
@@ -60,7 +60,7 @@ def test_one_key_is_one_run_whatever_it_is_computed_by(rows: Path) -> None:
     assert first.report["records"]["total"] == 120
     assert first.report == evalq.evaluate("planagent", "results.csv", limit=120).report
     again = evalq.evaluate("planagent", "results.csv", once="k", limit=120)
-    assert (again.id, again.path) == (first.id, Path("evalq-runs") / first.id)
+    assert (again.id, again.path) == (first.id, Path("evalq-runs").absolute() / first.id)
     assert evalq.evaluate("planagent", "results.csv", once="k", limit=121).id != first.id
     assert "command" not in json.loads((rows / "evalq-runs" / first.id / "run.json").read_text())
     with pytest.raises(evalq.errors.UsageError, match="at least 1 record"):

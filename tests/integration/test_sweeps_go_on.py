@@ -248,3 +248,46 @@ def test_a_sweep_is_gone_on_with_where_its_input_is_seen(tmp_path: Path, service
     )
     assert evalq("resume", "run", *args, cwd=tmp_path).returncode == 0
     assert sum(status == 200 for _, status in agent.log) == 6
+
+
+def test_what_a_spent_budget_cannot_try_again_stays_a_failure(tmp_path: Path, service: tuple[Agent, str]) -> None:
+    """A retry that makes no call changes nothing of the run, and ends as it did; a larger budget makes it."""
+    orders: dict[str, dict[str, Any]] = {
+        "fails": {"do": "raw", "status": 500, "body": "{}", "times": 1},
+        "well": {"share": 1.0},
+    }
+    write_golden(tmp_path / "golden.json", orders)
+    write_targets(tmp_path, service[1], retries={"server": {"times": 0}})
+    first = sweep(tmp_path, "--repeat", "2", "--max-calls", "2", "--out", "run")
+    said = "1 call(s) were never answered (1 server). Try them again: evalq retry run --errors --targets targets.yaml"
+    assert (first.returncode, f"{said} --max-calls N; or accept" in first.stderr) == (3, True), first.stderr
+    before = (tmp_path / "run" / "outputs.jsonl").read_bytes()
+    here = ("retry", "run", "--errors", "--targets", "targets.yaml", "--format", "none")
+    again = evalq(*here, cwd=tmp_path)
+    assert (again.returncode, f"{said} --max-calls N" in again.stderr) == (3, True), again.stderr
+    assert (tmp_path / "run" / "outputs.jsonl").read_bytes() == before
+    assert service[0].calls.total() == 2
+    done = evalq(*here, "--max-calls", "5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert service[0].calls.total() == 5
+    assert sum(len(line["attempts"]) for line in outputs(tmp_path / "run")) == 5
+
+
+def test_a_retry_that_is_cancelled_keeps_the_failures_that_it_did_not_try(
+    tmp_path: Path, service: tuple[Agent, str]
+) -> None:
+    """Nobody tries them any more: what the run recorded has them."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", {"fails": {"do": "raw", "status": 500, "body": "{}", "times": 1}})
+    write_targets(tmp_path, url, retries={"server": {"times": 0}})
+    assert sweep(tmp_path, "--out", "run").returncode == 3
+    (failed,) = outputs(tmp_path / "run")
+    agent.halted = True
+    here = ("--targets", "targets.yaml", "--format", "none")
+    producer = start_evalq("retry", "run", "--errors", *here, cwd=tmp_path)
+    wait_until(lambda: agent.calls.total() == 2, "it is tried again")
+    done = evalq("cancel", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    agent.halted = False
+    producer.wait(60)
+    assert outputs(tmp_path / "run") == [failed]

@@ -141,7 +141,8 @@ class Collected(msgspec.Struct, frozen=True):
 class Known(msgspec.Struct, frozen=True):
     """What a run folder knows of a sweep: attempts that ended, outputs that were paid, what those cost, calls lost.
 
-    ``free``: outputs that it has less those that were paid. ``tallies`` and ``under_way``: as in `SweepLook`; attempts
+    ``free``: outputs that it has less those that were paid; ``told`` and ``untold``: those that were answered, and what
+    that cost is known, or is not. ``tallies`` and ``under_way``: as in `SweepLook`; attempts
     under way are no lost ones, and become that where their process is not heard of.
     """
 
@@ -152,6 +153,8 @@ class Known(msgspec.Struct, frozen=True):
     free: int = 0
     tallies: dict[str, str] = {}
     under_way: dict[str, int] = {}
+    told: int = 0
+    untold: int = 0
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -180,4 +183,5 @@ class Result(msgspec.Struct, frozen=True):
             round(last.latency_seconds * 1_000_000),
             pack(msgspec.json.encode(output)),
             int(self.retold),
+            output.priced,
         )

@@ -58,7 +58,7 @@ class SweepLedger(CallLedger):
         facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
         driver = (before, int(self.settings.driver_seconds * 1000), how, place)
         pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self.settings.look_seconds))
-        sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free)
+        sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free, known.told, known.untold)
         under_way = [text for item in known.under_way.items() for text in item]
         told = [len(known.under_way), *under_way, *(text for item in known.tallies.items() for text in item)]
         state, *other = self.step("open", header.run, header.run, *facts, *budgets, *driver, pause, *sums, *told)

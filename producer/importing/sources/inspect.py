@@ -8,7 +8,7 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.archive import Archive
-from evalq.producer.importing.imported import Asked, Imported, Kind
+from evalq.producer.importing.imported import Asked, Imported, Kind, same_case
 from evalq.producer.importing.reading import Document, read_json
 from evalq.producer.importing.scorers import NoScorer, check_of
 
@@ -44,7 +44,7 @@ class _Log:
         self._model = str(task.get("model") or "outputs")
         self._task = str(task.get("task") or "task").rpartition("/")[2]
         self._scorers = self._declared(task.get("scorers"))
-        self._ids: dict[str, str] = {}
+        self._ids: dict[bytes, str] = {}
         config = task.get("config")
         if isinstance(config, dict) and config.get("epochs_reducer") not in (None, ["mean"]):
             imported.note("differs", str(path), "epochs_reducer", "evalq gives pass rates, pass@k and pass^k")
@@ -71,9 +71,9 @@ class _Log:
             if not isinstance(sample, dict) or "id" not in sample:
                 self._imported.note("none", where, "a sample", "it has no id")
                 continue
-            key = str(sample["id"])
+            key = same_case(sample["id"], sample.get("input"), sample.get("target"))
             if key not in self._ids:
-                self._ids[key] = self._case(sample, key, where)
+                self._ids[key] = self._case(sample, str(sample["id"]), where)
             if self._ids[key]:
                 self._imported.add_output(self._model, self._ids[key], _answer(sample))
 

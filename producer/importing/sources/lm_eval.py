@@ -77,12 +77,18 @@ class _Task:
             return
         answers: dict[str, list[Any]] = {}
         places: dict[str, str] = {}
+        seen: set[tuple[str, str]] = set()
         for line, sample in read_lines(path):
             where = f"{path}:{line}"
             if not isinstance(sample, dict) or "doc_id" not in sample or not isinstance(sample.get("resps"), list):
                 self._imported.note("none", where, "a sample", "it has no doc_id or no resps")
                 continue
-            key = str(sample["doc_id"])
+            key, name = str(sample["doc_id"]), str(sample.get("filter") or "none")
+            if (key, name) in seen:
+                why = "this document and filter are there before: it is of another run, import that by itself"
+                self._imported.note("none", where, f"{self._name}-{key}", why)
+                continue
+            seen.add((key, name))
             if key not in self._cases:
                 self._cases[key] = self._case(sample, key)
                 answers[key], places[key] = list(_flat(sample["resps"])), where

@@ -15,7 +15,7 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.accepting import accepted
-from evalq.producer.importing.imported import Asked, Imported, Kind
+from evalq.producer.importing.imported import Asked, Imported, Kind, same_case
 from evalq.producer.importing.patterns import NoCounterpart
 from evalq.producer.importing.reading import read_json, read_lines
 
@@ -40,16 +40,17 @@ def read(path: Path, asked: Asked, imported: Imported) -> None:
     criteria = data.get("testing_criteria") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(criteria, list):
         raise ConfigError(f"{path}: no eval of OpenAI: it has no testing_criteria")
-    cases: dict[str, str] = {}
+    cases: dict[bytes, str] = {}
     found = False
     for where, item in _items(path, data):
         found = True
         if not isinstance(item, dict) or not isinstance(item.get("datasource_item"), dict):
             imported.note("none", where, "an output item", "it has no datasource_item")
             continue
-        key = str(item.get("datasource_item_id", len(cases)))
+        number = item.get("datasource_item_id", len(cases))
+        key = same_case(number, item["datasource_item"])
         if key not in cases:
-            cases[key] = _case(path, criteria, item, key, where, imported, asked)
+            cases[key] = _case(path, criteria, item, str(number), where, imported, asked)
         if cases[key]:
             sample = item.get("sample")
             sample = sample if isinstance(sample, dict) else {}

@@ -48,6 +48,17 @@ def test_a_folder_has_what_the_memory_has(rows: Path) -> None:
     assert again.report == json.loads((rows / "kept" / "report.json").read_text())
 
 
+def test_a_run_stays_itself_where_the_current_folder_changes(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a folder that holds another run at the same relative path."""
+    run = evalq.evaluate("planagent", "results.csv", folder="kept")
+    (rows / "other").mkdir()
+    monkeypatch.chdir(rows / "other")
+    assert (run.path, run.state, len(run.records())) == (rows / "kept", "done", 300)
+    evalq.evaluate("planagent", rows / "results.csv", folder="kept", limit=7)
+    assert (len(run.records()), run.report["records"]["total"]) == (300, 300)
+    assert evalq.compare(run, run)[0].verdict
+
+
 def test_params_and_options_are_the_evaluators_own(rows: Path) -> None:
     """Both change the report as the command's would; a wrong one is an error that names it."""
     plain = evalq.evaluate("planagent", "results.csv")

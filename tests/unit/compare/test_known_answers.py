@@ -113,3 +113,39 @@ def test_a_policy_s_several_gates_do_not_add_up_to_a_false_alarm() -> None:
     advisory = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.01, tier="advisory"),))
     shown = decide(advisory, [run_of(cand)], {"vs": run_of(base)})
     assert (shown.decided, shown.checks[0].decided) == ("GO", "NO-GO")
+
+
+@pytest.mark.parametrize("fell", [0, 1])
+@pytest.mark.parametrize("cases", [2, 5, 73])
+def test_a_change_that_is_the_same_in_every_case_does_not_make_others_certain(cases: int, fell: int) -> None:
+    """For cases like these there is no spread to go by: each counts as one answer, as of identical pairs."""
+    found = compare(passes([(10, 10)] * cases), passes([(10 - fell, 10)] * cases), PASS, 0.05, by_cases=True)
+    pairs = compare(passes([(1, 1)] * cases), passes([(1, 1)] * cases), PASS, 0.05).observed
+    assert found.observed is not None
+    assert pairs is not None
+    low, high = found.observed.case_low, found.observed.case_high
+    assert low is not None
+    assert high is not None
+    if not fell:
+        assert (low, high) == pytest.approx((pairs.low, pairs.high))
+    assert low < -fell / 10 < high
+    assert found.verdict == ("inconclusive" if cases < 73 else "worse" if fell else "inconclusive")
+    assert found.repeats is None, "repeats are not independent: only more cases help"
+
+
+def test_numbers_are_equal_up_to_the_last_digits_of_a_float() -> None:
+    """The mean of three rates of .1 is .1, and what falls from .8 to .7 falls by .1; other texts and sorts are not."""
+    results = {"rate": (0.1 + 0.1 + 0.1) / 3, "speed": 0.7, "count": 2**53 + 1, "flag": True, "word": "0.1"}
+    cand, base = run_of(passes([(1, 1)]), results), run_of(passes([(1, 1)]), {**results, "speed": 0.8})
+    gates = [
+        (Gate(metric="vs.rate", equals=0.1), "GO"),
+        (Gate(metric="vs.rate", equals=0.1000001), "NO-GO"),
+        (Gate(metric="vs.rate", max=0.1), "GO"),
+        (Gate(metric="vs.speed", max_drop=0.1), "GO"),
+        (Gate(metric="vs.speed", max_drop=0.0999), "NO-GO"),
+        (Gate(metric="vs.count", equals=2**53), "NO-GO"),
+        (Gate(metric="vs.word", equals=0.1), "NO-GO"),
+        (Gate(metric="vs.flag", equals=True), "GO"),
+    ]
+    found = decide(Policy(gates=tuple(gate for gate, _ in gates)), [cand], {"vs": base})
+    assert [check.decided for check in found.checks] == [decided for _, decided in gates]

@@ -137,3 +137,20 @@ def test_a_resumed_judge_knows_what_others_took_before_it_stopped(sweep: Sweep, 
     ask(sweep, made, max_calls=14)
     assert made.budgets[1:] == [(7, 0.0), (6, 0.0)]  # 3 more of the first, and one of the second
     assert sum(each.recorded.attempts for each in calls_of(sweep).prepare()) == 14
+
+
+def test_what_rounding_leaves_of_a_budget_pays_for_no_judge(sweep: Sweep, made: Made) -> None:
+    """Ten calls of .2 cost less than 2 as floats are added."""
+    assert ask(sweep, made, max_cost=2.0, used=(10, 1.9999999999999996)) is None
+    assert (made.budgets, made.said[0]) == ([], "the budget is spent: 'grader' is not asked 6 times")
+
+
+def test_a_judge_that_is_not_asked_again_has_failed_as_before(sweep: Sweep, made: Made) -> None:
+    """Where a retry finds the budget spent: its failed replies would look as if nobody had asked for them."""
+    first = calls_of(sweep).prepare()[0]
+    prompt = next(iter(first.prompts()))
+    told = (0, prompt.case, "", 0, prompt.digest, first.header.target, "c")
+    first.recorded.add([Output(*told, error="timeout: no answer", attempts=(Attempt(kind="timeout"),))])
+    first.recorded.drop([0])
+    ask(sweep, made, max_calls=1, used=(1, 0.0))
+    assert calls_of(sweep).prepare()[0].recorded.failed() == [0]

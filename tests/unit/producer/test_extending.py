@@ -14,6 +14,8 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, UsageError, WireError
 from evalq.evalcore.model.calls import Attempt, Output, StopNote
 from evalq.evalcore.model.life import RunState
+from evalq.evalcore.version import code_version
+from evalq.producer.cli import main
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import RunExistsError, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
@@ -152,3 +154,20 @@ def test_what_was_taken_is_told_by_giver_also_after_a_restart(here: Path) -> Non
         assert (+each.reused, each.paid, each.count) == ({"one": 1, "": 1}, 1, 3)
     log.add([_output(1, "B", "p")])
     assert (+Recorded(here / "calls.jsonl", 6).reused, log.paid) == ({"one": 1, "": 1}, 2)
+
+
+def test_a_sweep_of_another_code_is_not_said_to_be_resumable(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In its calls, where it has no plan yet that would tell whose it is."""
+    assert main(["status", "a"]) == 0
+    assert "resume it with: evalq resume a" in capsys.readouterr().out
+    monkeypatch.setattr("evalq.producer.folder.manifest.code_version", lambda: "0" * 12)
+    for command, code in ((["status", "a"], 0), (["watch", "a"], 3)):
+        assert main(command) == code
+        said = "".join(capsys.readouterr())
+        assert f"begun by evalq code {code_version()}, this is {'0' * 12}: resume it with that version" in said
+        assert "evalq resume" not in said
+    (sweep.folder.path / "sweep.json").write_text("{")
+    assert main(["status", "a"]) == 0
+    assert "resume it with: evalq resume a" in capsys.readouterr().out, "a damaged one tells nothing"

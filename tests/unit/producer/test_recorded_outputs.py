@@ -135,3 +135,26 @@ def test_a_takeover_that_was_kept_twice_leaves_nothing_free(tmp_path: Path) -> N
     known.drop([0])
     known.add([_output(0)])
     assert [(each.paid, +each.reused) for each in (known, Recorded(path, TOTAL))] == [(1, {})] * 2
+
+
+def test_a_failure_that_nobody_tried_again_is_put_back(tmp_path: Path) -> None:
+    """With its kind, its giver and its attempts, and nothing is paid once more; what was tried again stays as it is."""
+    path = tmp_path / "calls.jsonl"
+    recorded = Recorded(path, TOTAL)
+    failed = [msgspec.structs.replace(_output(call), error="server: 500") for call in range(3)]
+    recorded.add(failed[:2])
+    recorded.add(failed[2:], cached=True, of="giver")
+    recorded.drop([0, 1, 2])
+    recorded.add([_output(1)])
+    recorded.put_back()
+    recorded.put_back()
+    for known in (recorded, Recorded(path, TOTAL)):
+        assert (known.calls(), known.failed(), known.count) == ([0, 1, 2], [0, 2], 3)
+        assert (known.paid, known.attempts, known.spending.total) == (3, 6, 2.25)
+        assert (known.unanswered(), known.reused) == ({"server": 2}, {"giver": 1})
+        assert (known.get(0), known.get(2), known.given(2)) == (failed[0], failed[2], True)
+        assert known.get(1) == _output(1).after(failed[1])
+    assert path.read_bytes().count(b'{"kept"') == 1
+    recorded.drop([0])
+    recorded.add([_output(0)])
+    assert Recorded(path, TOTAL).get(0) == _output(0).after(failed[0])

@@ -45,6 +45,11 @@ def _result(call: int, text: str = "", cost: float = 0.0, *, retold: bool = Fals
     return Result(output, retold=retold)
 
 
+def _failed(call: int) -> Result:
+    output = msgspec.structs.replace(_result(call).output, error="server: 500", attempts=(Attempt(kind="server"),))
+    return Result(output, "server")
+
+
 def _meta(run: str) -> str:
     return SweepKeys.of(run).meta
 
@@ -265,6 +270,8 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
     calls = _begun(server, "dead", max_cost=1.0)
     _, first, _ = calls.claim("dead", "p", 4, LEASE, [])
     calls.commit("dead", "p", "t", [_result(call, cost=0.1) for call in first])
+    _, first, _ = calls.claim("dead", "p", 3, LEASE, [])
+    calls.commit("dead", "p", "t", [_result(call, cost=0.1) for call in first])
     _, gone, _ = calls.claim("dead", "q", 4, LEASE, [])
     server.client.zadd(SweepKeys.of("dead").holders, {"q": 1})
     _, rest, _ = calls.claim("dead", "p", 100, LEASE, [])
@@ -378,3 +385,35 @@ def test_a_silent_driver_is_told(server: Server, capsys: pytest.CaptureFixture[s
     server.client.hset(_meta("quiet"), "driver_at", (server.client.time()[0] - 60) * 1000)
     assert main(["list", "--broker", server.url]) == 0
     assert "; its driver (host 7) has been silent for 1 min" in capsys.readouterr().out
+
+
+def test_no_more_than_one_call_is_made_before_it_is_known_what_one_costs(server: Server) -> None:
+    """Ten at once would cost many times a small budget. Failures tell nothing: each lets one more be in flight."""
+    calls = _begun(server, "first", max_cost=1.0)
+    assert calls.claim("first", "p", 50, LEASE, [])[1] == [0]
+    calls.commit("first", "p", "t", [_failed(0)])
+    assert calls.claim("first", "p", 50, LEASE, [])[1] == [1, 2]
+    calls.commit("first", "p", "t", [_result(1, cost=0.25)])
+    assert calls.claim("first", "p", 50, LEASE, [2])[1] == [3, 4, 5, 6, 7], "by the mean of what ended"
+
+
+def test_failures_do_not_say_that_a_target_tells_no_cost(server: Server) -> None:
+    """Nor do answers that cost nothing; ten answers of unknown cost do, and those count that the folder knows of."""
+    calls = _begun(server, "untold", max_cost=1.0)
+    for call in range(TOTAL - 1):
+        assert call in calls.claim("untold", "p", 1, LEASE, [])[1]
+        calls.commit("untold", "p", "t", [_failed(call)])
+    assert calls.claim("untold", "p", 1, LEASE, [])[:2] == ("open", [TOTAL - 1])
+    calls = _begun(server, "free", max_cost=1.0)
+    calls.claim("free", "p", 1, LEASE, [])
+    nothing = msgspec.structs.replace(_result(0).output, attempts=(Attempt(cost=0.0),))
+    calls.commit("free", "p", "t", [Result(nothing)])
+    assert len(calls.claim("free", "p", 50, LEASE, [])[1]) == TOTAL - 1
+    calls = _calls(server, "a 1 x")
+    calls.delete("told")
+    calls.open(_header("told"), 0, 1.0, known=Known(untold=9))
+    calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
+    assert calls.claim("told", "p", 50, LEASE, [])[1] == [0]
+    calls.commit("told", "p", "t", [_result(0)])
+    assert calls.claim("told", "p", 50, LEASE, [])[0] == "spent"
+    assert calls.look("told").reason == "the target tells no tokens, so its cost is not known"  # type: ignore[union-attr]  # it is there

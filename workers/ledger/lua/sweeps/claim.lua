@@ -58,6 +58,9 @@ local cases, total = number('cases'), number('total')
 local alone = number('unattended_ms') > 0 and now - heard('attended') > number('unattended_ms')
 if state ~= 'open' or alone or redis.call('HLEN', keys.prompts) < cases or unsettled() then return answer, idle() end
 local most = math.min(most_calls, room())
+-- What a call costs shows when one was answered: ten at once could cost many times the budget. As many more as have
+-- failed, so that a target which answers some calls only is not asked one by one.
+if unpriced() then most = math.min(most, 1 + number('errors') - redis.call('HLEN', keys.held)) end
 -- Three entries of the answer are no calls.
 while #answer <= most + 2 do
   local call = next_call(cases, total)
@@ -67,7 +70,7 @@ while #answer <= most + 2 do
 end
 local busy = redis.call('HLEN', keys.held)
 if #answer == 3 and most_calls > 0 and busy == 0 and room() <= 0 and next_call(cases, total) then
-  local costless = number('max_cost') > 0 and number('spent') == 0
+  local costless = unpriced() and number('untold') > 0
   redis.call('HSET', keys.meta, 'state', 'spent', 'reason',
     costless and 'the target tells no tokens, so its cost is not known' or 'the budget is spent')
   answer[1] = 'spent'

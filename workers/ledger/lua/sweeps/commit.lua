@@ -5,11 +5,12 @@
 -- forgotten.
 -- ARGV: ttl, token, holder, what it has made ('name tally' or ''), target, (call, kind of failure or '', fatal reason
 -- or '', cost, prompt tokens, completion tokens, latency bucket, latency in microseconds, output, 1 when told once
--- more)... Returns how many were new. Costs in totals are in millionths.
+-- more, 'told' or 'untold' where it was answered and what that cost is known or not)... Returns how many were new.
+-- Costs in totals are in millionths.
 local me, totals, target, fresh = ARGV[3], shared.calls, ' ' .. ARGV[5], 0
 told(ARGV[4])
 local there = redis.call('HEXISTS', keys.meta, 'sweep') == 1
-local function keep(call, kind, fatal, output)
+local function keep(call, kind, fatal, output, cost_is)
   if fatal ~= '' then
     redis.call('RPUSH', keys.again, call)
     if redis.call('HGET', keys.meta, 'state') == 'open' then
@@ -22,6 +23,7 @@ local function keep(call, kind, fatal, output)
     fresh = fresh + 1
     redis.call('RPUSH', keys.outbox, output)
     redis.call('HINCRBY', keys.meta, 'recorded', 1)
+    if cost_is ~= '' then redis.call('HINCRBY', keys.meta, cost_is, 1) end
     if kind ~= '' then
       redis.call('HINCRBY', keys.meta, 'errors', 1)
       redis.call('HINCRBY', totals, 'failed' .. target .. ' ' .. kind, 1)
@@ -30,7 +32,7 @@ local function keep(call, kind, fatal, output)
     end
   end
 end
-for i = 6, #ARGV, 10 do
+for i = 6, #ARGV, 11 do
   local call, cost = ARGV[i], ARGV[i + 3]
   local known = ARGV[i + 9] == '1' and (not there or redis.call('SISMEMBER', keys.recorded, call) == 1)
   if redis.call('HGET', keys.held, call) == me then
@@ -39,7 +41,7 @@ for i = 6, #ARGV, 10 do
   end
   redis.call('SREM', keys.lost, me .. ' ' .. call)
   local counted = not known and redis.call('SREM', keys.forgotten, call) == 1 and ARGV[i + 9] == '1'
-  if there and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8]) end
+  if there and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8], ARGV[i + 10]) end
   if not known and not counted then
     if tonumber(cost) > 0 then
       redis.call('HINCRBY', totals, 'cost' .. target, math.floor(tonumber(cost) * 1000000 + 0.5))

@@ -174,16 +174,18 @@ local function spent()
   local paid, known = at_least('paid'), at_least('spent')
   return paid > 0 and known + lost() * known / paid or known
 end
--- How many more attempts the budgets allow: calls, and cost at the mean of those paid so far (ten before any is, and
--- no more than ten where the target tells no cost).
+-- Whether calls count against a budget of cost, and nobody has heard yet what one costs.
+local function unpriced() return number('max_cost') > 0 and number('spent') == 0 and number('told') == 0 end
+-- How many more attempts the budgets allow: calls, and cost at the mean of those paid so far. Ten answers that tell no
+-- cost are enough to know that none will; failures say nothing of it.
 local function room()
   local calls, cost = number('max_calls'), number('max_cost')
   local most = calls > 0 and calls - started() or math.huge
   if cost > 0 then
     local paid, busy = number('paid'), redis.call('HLEN', keys.held)
-    if number('spent') == 0 then
-      most = math.min(most, 10 - paid - lost() - busy)
-    else
+    if unpriced() then
+      most = math.min(most, 10 - number('untold') - lost() - busy)
+    elseif number('spent') > 0 then
       most = math.min(most, math.floor((cost - spent()) / (number('spent') / paid) + 1e-6) - busy)
     end
   end
