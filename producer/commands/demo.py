@@ -6,6 +6,7 @@ Every evaluation, through real workers on an embedded server.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -40,7 +41,9 @@ def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int
     click.echo(f"\n{len(folders)} evaluations in {time.monotonic() - began:.1f} s. Look at them:\n")
     for folder in folders:
         click.echo(f"  {folder}/report.html")
-    click.echo(f"  evalq report {folders[0]} -o rows.csv\n  evalq status {folders[0]}")
+    for folder in folders[:1]:
+        named = shlex.quote(str(folder))
+        click.echo(f"  evalq report {named} -o rows.csv\n  evalq status {named}")
 
 
 def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tuple[Evaluator[Any, Any], Request]]:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_SEVERITY = (0, 5, 2, 3)
-"""Exit codes, the worst last: a suite ends with the worst of its runs'."""
+_SEVERITY = (0, 5, 130, 2, 3)
+"""Exit codes, the worst last: a suite ends with the worst of its runs'. 130 is a run that was paused from elsewhere."""
 
 
 def _run(
@@ -146,12 +146,17 @@ class _Ended(NamedTuple):
 
 
 def _ended(run: PlannedRun, suite: Suite, place: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
-    """Start one run and see it through; one that fails leaves the others alone. Raises Interrupted, which ends all."""
+    """Start one run and see it through; one that fails leaves the others alone.
+
+    Raises Interrupted and Unwatched: who ends the command means all of them.
+    """
+    from evalq.producer.sweeps.watching import Unwatched
+
     folder = None
     try:
         folder = _one(run, suite.name, place, reporter, invocation)
         return _Ended(_named(run, None if folder is None else _shown(run, folder, reporter, invocation)), folder)
-    except Interrupted:
+    except (Interrupted, Unwatched):
         raise
     except EvalqError as error:
         reporter.event("error", message=str(error), exit_code=error.exit_code, evaluator=run.evaluator.name)
