@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import UsageError
+from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.cli import cli
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.outputs import check_output, formats, read_files, render, write_output
@@ -149,3 +149,16 @@ def test_a_column_of_several_types_is_one_of_texts_in_parquet(tmp_path: Path) ->
         ["x", "1", 0.5],
         ["true", None, None],
     ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "html"])
+def test_a_damaged_record_is_told_by_its_line(ending: str, tmp_path: Path) -> None:
+    """And no traceback; no half of a file is left."""
+    evaluator = registry.get("planagent")
+    job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))
+    carry_out(job, Backend(Settings(), inline=True), QUIET)
+    lines = job.folder.records.read_bytes().splitlines(keepends=True)
+    job.folder.records.write_bytes(b"".join([*lines[:4], lines[4][:20] + b"\n", *lines[5:]]))
+    with pytest.raises(WireError, match=r"records\.jsonl:5 is damaged|line 5 of records\.jsonl is damaged"):
+        write_output(tmp_path / "out" / f"a.{ending}", job.folder, evaluator, {})
+    assert not list((tmp_path / "out").iterdir())
