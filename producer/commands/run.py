@@ -34,7 +34,7 @@ from evalq.producer.invocation.options import (
     place_options,
     run_options,
 )
-from evalq.producer.outputs import check_output, read_files, render, write_output
+from evalq.producer.outputs import check_output, read_files, refuse_read, render, write_output
 from evalq.producer.suites.listing import planned_calls, planned_text
 from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
 from evalq.producer.suites.summary import matrix_rows, matrix_text
@@ -133,6 +133,8 @@ def _asked(config: str, outputs: tuple[Path, ...], *, no_gate: bool) -> Suite:
         reads = read_files(run.evaluator, run.request, config)
         for path in run.outputs:
             check_output(path, reads)
+        for path in suite.outputs:
+            refuse_read(path, reads)
     return suite
 
 

@@ -17,7 +17,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import formats
 from evalq.producer.outputs.formats import named
 
-__all__ = ["check_output", "check_outputs", "endings", "names", "read_files", "write_output"]
+__all__ = ["check_output", "check_outputs", "endings", "names", "read_files", "refuse_read", "write_output"]
 
 _FINAL = ("manifest.json", "results.yaml", "cases.json")
 """Of a finished run, beside what an unfinished one has; its reports and records would be written as they are."""
@@ -46,11 +46,16 @@ def check_output(path: Path, reads: Iterable[str] = ()) -> None:
         )
     if path.is_dir():
         raise UsageError(f"-o {path}: a folder has this name: name another")
-    if path.exists() and any(_is_same(path, given) for given in reads):
-        raise UsageError(f"-o {path}: the run reads this file: name another")
+    refuse_read(path, reads)
     check = getattr(_format(path), "check", None)
     if check is not None:
         check(path)
+
+
+def refuse_read(path: Path, reads: Iterable[str]) -> None:
+    """Raise UsageError where ``path`` is one of the files that a command ``reads``."""
+    if path.exists() and any(_is_same(path, given) for given in reads):
+        raise UsageError(f"-o {path}: this file is read here: name another")
 
 
 def read_files(evaluator: Evaluator[Any, Any], request: Request, *others: str | Path | None) -> list[str]:

@@ -68,7 +68,7 @@ def test_no_file_that_the_run_reads_is_written_over(tmp_path: Path) -> None:
     given = Request([str(tmp_path / "*.json")], {}, {"outputs": (str(tmp_path / "outputs.jsonl"),), "labels": None})
     reads = read_files(registry.get("checks"), given, None)
     for name in ("outputs.jsonl", "./cases.json"):
-        with pytest.raises(UsageError, match="the run reads this file"):
+        with pytest.raises(UsageError, match="this file is read here"):
             check_output(tmp_path / name, reads)
     check_output(tmp_path / "rows.jsonl", reads)
 
@@ -105,6 +105,37 @@ def test_a_report_is_not_written_over_what_its_run_read_or_consists_of(
     records = Path("run/records.jsonl").read_bytes()
     assert CliRunner().invoke(cli, ["report", "run", "-o", "run/records.jsonl"]).exit_code == 0
     assert Path("run/records.jsonl").read_bytes() == records
+
+
+def test_a_decision_is_not_written_over_what_decides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither over cases of the suite, nor over results, nor over the policy."""
+    monkeypatch.chdir(tmp_path)
+    policy = '{"gates": [{"metric": "checks.pass_rate", "min": 0.1}]}'
+    cases = '{"cases": [{"id": "a", "checks": [{"equals": "x"}]}]}'
+    run = '{"evaluator": "checks", "cases": "cases.json", "outputs": "outputs.jsonl"}'
+    texts = {
+        "cases.json": cases,
+        "outputs.jsonl": '{"case": "a", "output": "x"}\n',
+        "policy.json": policy,
+        "suite.json": f'{{"runs": [{run}], "policy": {policy}, "outputs": ["cases.json"]}}',
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    asked = ["checks", "cases.json", "--outputs", "outputs.jsonl", "--inline", "--out", "run", "--format", "json"]
+    Path("results.json").write_text(CliRunner().invoke(cli, asked).stdout)
+    results = Path("results.json").read_text()
+    for words in (
+        ["run", "suite.json", "--inline"],
+        ["gate", "run", "--policy", "policy.json", "-o", "policy.json"],
+        ["gate", "results.json", "--policy", "policy.json", "-o", "results.json"],
+        ["compare", "results.json", "run", "-o", "results.json"],
+        ["check-regressions", "results.json", "run", "-o", "results.json"],
+    ):
+        ended = CliRunner().invoke(cli, words)
+        assert isinstance(ended.exception, UsageError), words
+        assert "this file is read here" in str(ended.exception)
+    assert {name: Path(name).read_text() for name in texts} == texts
+    assert Path("results.json").read_text() == results
 
 
 def test_a_folder_in_a_files_place_is_told_before_anything_is_computed(tmp_path: Path) -> None:

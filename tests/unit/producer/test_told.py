@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,18 @@ def test_the_demo_names_commands_that_can_be_copied(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("evalq.producer.commands.demo._evaluate", lambda _, out, *__: [out / "verification"])
     told = CliRunner().invoke(cli, ["demo", "--out", "my demo", "--only", "verification", "--records", "3"]).stdout
     assert "  evalq status 'my demo/verification'" in told.splitlines()
+
+
+def test_the_demo_replaces_no_run_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it makes anything; one that a demo made before is replaced."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("evalq.producer.commands.demo._evaluate", lambda _, out, *__: [out / "verification"])
+    (tmp_path / "t.jsonl").write_text('{"actual_output": "ok"}\n')
+    demo = ["demo", "--out", "mine", "--only", "verification", "--records", "3"]
+    for suite, code in (("nightly", 1), ("demo", 0)):
+        words = ["verification", "t.jsonl", "--inline", "--out", "mine/verification", "--suite", suite]
+        assert CliRunner().invoke(cli, words).exit_code == 0
+        ended = CliRunner().invoke(cli, demo)
+        assert (ended.exit_code, (tmp_path / "mine" / "data").exists()) == (code, not code)
+        assert bool(code) == ("no demo made" in str(ended.exception))
+        shutil.rmtree("mine")
