@@ -116,6 +116,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         r"runs\.0\.matrix\.prompt\.x\.system\.file: must be a file in",
     ),
     (
+        {**RUN, "target": "a", "prompt": {"system": {"file": "p\0.md"}}},
+        r"runs\.0\.prompt\.system\.file: p\0\.md cannot be read",
+    ),
+    (
+        {**RUN, "target": "a", "prompt": {"system": {"file": "."}}},
+        r"runs\.0\.prompt\.system\.file: \. cannot be read",
+    ),
+    (
         _matrix(target=["a"], prompt={"x": {"system": {"file": "no.md"}}}),
         r"runs\.0\.matrix\.prompt\.x\.system\.file: no\.md cannot be read",
     ),
