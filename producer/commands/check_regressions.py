@@ -16,6 +16,7 @@ from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import Finite, as_json, decision_outputs, judged, option, server_options
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
+from evalq.producer.outputs import refuse_read
 
 __all__ = ["COMMAND"]
 
@@ -33,6 +34,7 @@ def _check_regressions(
 ) -> int:
     for path in outputs:
         check_decision_output(path)
+        refuse_read(path, (results, base or ""))
     with errors_written("check-regressions", outputs), invocation.servers() as servers:
         runs = candidates_of([results], servers)
         policy = _policy(runs, margin)

@@ -14,6 +14,7 @@ from evalq.producer.comparing.text import comparison_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import Finite, as_json, decision_outputs, server_options
+from evalq.producer.outputs import refuse_read
 
 __all__ = ["COMMAND"]
 
@@ -30,6 +31,7 @@ def _compare(
 ) -> None:
     for path in outputs:
         check_decision_output(path)
+        refuse_read(path, (base, cand))
     compared: list[Compared] = []
     with errors_written("compare", outputs), invocation.servers() as servers:
         candidates, bases = operand(cand, servers), operand(base, servers)

@@ -6,6 +6,7 @@ Every evaluation, through real workers on an embedded server.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ import click
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import StorageError, UsageError
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import option
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _SEED = 20260224
+_SUITE = "demo"
 
 
 def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int | None, data_only: bool) -> None:
@@ -40,7 +43,9 @@ def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int
     click.echo(f"\n{len(folders)} evaluations in {time.monotonic() - began:.1f} s. Look at them:\n")
     for folder in folders:
         click.echo(f"  {folder}/report.html")
-    click.echo(f"  evalq report {folders[0]} -o rows.csv\n  evalq status {folders[0]}")
+    for folder in folders[:1]:
+        named = shlex.quote(str(folder))
+        click.echo(f"  evalq report {named} -o rows.csv\n  evalq status {named}")
 
 
 def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tuple[Evaluator[Any, Any], Request]]:
@@ -50,6 +55,7 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
     found = []
     for name in only or registry.names():
         evaluator = registry.get(name)
+        _refuse_others(out / name)
         folder = out / "data" / name
         folder.mkdir(parents=True, exist_ok=True)
         for path in (out / "data", out / name, folder, *folder.rglob("*")):
@@ -63,6 +69,12 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             click.echo(f"{name:<14} {count:>9,} {evaluator.records.unit} made, {size / 1e6:.0f} MB")
     return found
+
+
+def _refuse_others(folder: Path) -> None:
+    """Raise UsageError for a run that no demo made: it may have been paid for."""
+    if (folder / "run.json").is_file() and RunFolder(folder).info().suite != _SUITE:
+        raise UsageError(f"{folder}: a run that no demo made, which it would replace: name another --out")
 
 
 def _evaluate(
@@ -83,7 +95,7 @@ def _evaluate(
             if (folder / "run.json").is_file():
                 shutil.rmtree(folder)
             began = time.monotonic()
-            report = carry_out(Job.start(evaluator, request, RunOptions(out=folder, suite="demo")), shared, reporter)
+            report = carry_out(Job.start(evaluator, request, RunOptions(out=folder, suite=_SUITE)), shared, reporter)
             seconds = time.monotonic() - began
             click.echo(f"{evaluator.name:<14} {report['records']['total']:>9,} records evaluated in {seconds:.1f} s")
             folders.append(folder)

@@ -12,6 +12,7 @@ from evalq.evalcore import native
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.evalcore.version import __version__, code_version
+from evalq.evalcore.views.markdown import visible
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import server_options
@@ -86,7 +87,7 @@ def _doctor(invocation: Invocation, worker: bool) -> int:
         findings += _deployment(servers) if servers.named else _embedded()
     named = urls.server_options(servers.settings)
     for kind, text in findings:
-        click.echo(f"{kind:<6} {text.replace('--broker URL', named) if servers.named else text}")
+        click.echo(visible(f"{kind:<6} {text.replace('--broker URL', named) if servers.named else text}"))
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0
 
 

@@ -23,14 +23,15 @@ __all__ = ["COMMAND"]
 
 
 def _extend(invocation: Invocation, run: str, more: int | None, other: str, cases: tuple[str, ...]) -> None:
-    from evalq.producer.outputs import check_output
+    from evalq.producer.outputs import check_output, check_outputs
     from evalq.producer.sweeps.estimate import estimate
     from evalq.producer.sweeps.execute import with_targets
     from evalq.producer.sweeps.extending import Extension, extension_of
 
-    for path in invocation.output.outputs:
-        check_output(path)
     folder = find(run)
+    check_outputs(invocation.output.outputs, folder)
+    for path in invocation.output.outputs:
+        check_output(path, cases)
     place = with_targets(invocation.backend(), folder)
     wanted = Extension(more, other, cases, *invocation.live.budgets, invocation.live.cache or "")
     reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)

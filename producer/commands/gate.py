@@ -28,6 +28,7 @@ from evalq.producer.invocation.options import (
     place_options,
 )
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
+from evalq.producer.outputs import refuse_read
 
 __all__ = ["COMMAND"]
 
@@ -48,6 +49,7 @@ def _gate(
 ) -> int:
     for path in outputs:
         check_decision_output(path)
+        refuse_read(path, (*candidates, policy, baseline))
     if invocation.start.dry_run:
         asked = Asked(invocation.live.repeat, cases, rate)
         return _plan(invocation, load_policy(policy), candidates, baseline, asked, as_json)

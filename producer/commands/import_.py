@@ -40,7 +40,7 @@ def _import(
             raise UsageError(f"--check {check}: {error}") from None
     imported = sources.read(source, file, Asked(checks, anywhere))
     if not imported.cases and not imported.targets:
-        _tell(imported)
+        _tell(imported, "")  # nothing is written, where the others could be read
         raise ConfigError(f"{file}: nothing in it has a counterpart in evalq")
     written = write(imported, folder, force=force)
     _tell(imported)
@@ -56,14 +56,15 @@ def _import(
     return 0
 
 
-def _tell(imported: Imported) -> None:
+def _tell(imported: Imported, others: str = ", all of them in not-imported.jsonl") -> None:
+    """The first notes, and where the ``others`` are."""
     from evalq.evalcore.views.markdown import visible
 
     for note in imported.notes[:_LISTED]:
         click.echo(visible(" ".join(f"{_WORDS[note.kind]}: {note.where}: {note.what}: {note.why}".splitlines())))
     more = len(imported.notes) - _LISTED
     if more > 0:
-        click.echo(f"and {more} more, all of them in not-imported.jsonl")
+        click.echo(f"and {more} more{others}")
 
 
 def _next(imported: Imported, written: list[Path]) -> None:

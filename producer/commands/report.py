@@ -9,6 +9,7 @@ from evalq.producer.attending.finish import refuse_unscored, show
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import output_options, run_argument, server_options
+from evalq.producer.outputs import check_outputs
 
 __all__ = ["COMMAND"]
 
@@ -16,6 +17,7 @@ __all__ = ["COMMAND"]
 def _report(invocation: Invocation, run: str | None) -> None:
     with invocation.servers() as servers:
         folder = run_with_report(run, servers)
+    check_outputs(invocation.output.outputs, folder)
     info, report = folder.info(), folder.report()
     show(folder, report, info.request.options, msgspec.structs.replace(invocation.output, quiet=True))
     refuse_unscored(folder, report)

@@ -14,10 +14,12 @@ __all__ = ["COMMAND"]
 
 
 def _resume(invocation: Invocation, run: str | None) -> None:
+    from evalq.producer.outputs import check_outputs
     from evalq.producer.runs.holding import refuse_over
     from evalq.producer.sweeps.joining import begin_larger, resume_or_take
 
     folder = find(run)
+    check_outputs(invocation.output.outputs, folder)
     info, place, budgets = folder.info(), invocation.backend(), invocation.live.budgets
     reporter = invocation.output.reporter(registry.get(info.evaluator).records.unit)
     with errors_told(reporter):

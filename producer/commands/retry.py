@@ -17,6 +17,7 @@ __all__ = ["COMMAND"]
 
 
 def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
+    from evalq.producer.outputs import check_outputs
     from evalq.producer.runs.holding import driving
     from evalq.producer.sweeps.joining import resume_any
     from evalq.producer.sweeps.retry import begin_retry, refuse_uncallable
@@ -24,6 +25,7 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     if not errors:
         raise UsageError("say what to try again: --errors, the records without a result")
     folder, place = find(run), invocation.backend()
+    check_outputs(invocation.output.outputs, folder)
     reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
     with errors_told(reporter):
         with driving(folder, place):

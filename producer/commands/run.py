@@ -34,7 +34,7 @@ from evalq.producer.invocation.options import (
     place_options,
     run_options,
 )
-from evalq.producer.outputs import check_output, read_files, render, write_output
+from evalq.producer.outputs import check_output, read_files, refuse_read, render, write_output
 from evalq.producer.suites.listing import planned_calls, planned_text
 from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
 from evalq.producer.suites.summary import matrix_rows, matrix_text
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_SEVERITY = (0, 5, 2, 3)
-"""Exit codes, the worst last: a suite ends with the worst of its runs'."""
+_SEVERITY = (0, 5, 130, 2, 3)
+"""Exit codes, the worst last: a suite ends with the worst of its runs'. 130 is a run that was paused from elsewhere."""
 
 
 def _run(
@@ -133,6 +133,8 @@ def _asked(config: str, outputs: tuple[Path, ...], *, no_gate: bool) -> Suite:
         reads = read_files(run.evaluator, run.request, config)
         for path in run.outputs:
             check_output(path, reads)
+        for path in suite.outputs:
+            refuse_read(path, reads)
     return suite
 
 
@@ -146,12 +148,17 @@ class _Ended(NamedTuple):
 
 
 def _ended(run: PlannedRun, suite: Suite, place: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
-    """Start one run and see it through; one that fails leaves the others alone. Raises Interrupted, which ends all."""
+    """Start one run and see it through; one that fails leaves the others alone.
+
+    Raises Interrupted and Unwatched: who ends the command means all of them.
+    """
+    from evalq.producer.sweeps.watching import Unwatched
+
     folder = None
     try:
         folder = _one(run, suite.name, place, reporter, invocation)
         return _Ended(_named(run, None if folder is None else _shown(run, folder, reporter, invocation)), folder)
-    except Interrupted:
+    except (Interrupted, Unwatched):
         raise
     except EvalqError as error:
         reporter.event("error", message=str(error), exit_code=error.exit_code, evaluator=run.evaluator.name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import elsewhere, find, folders, left_behind
@@ -42,7 +43,10 @@ def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
     with invocation.servers() as servers:
         rows = _fleet(servers)
         if rows and run is None and not folders():
-            click.echo(canonical_json({"fleet": rows}) if as_json else "\n".join(f"{w:<9} {t}" for w, t in rows))
+            if as_json:
+                click.echo(canonical_json({"fleet": rows}))
+            for word, told in [] if as_json else rows:
+                click.echo(visible(f"{word:<9} {told}"))
             return
         away = elsewhere(run, servers)
         folder = None if away else find(run)
@@ -53,9 +57,9 @@ def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
         click.echo(canonical_json(facts | ({"fleet": rows} if rows else {})))
         return
     for line in _lines(facts, folder):
-        click.echo(line)
+        click.echo(visible(line))
     for row in [("", ""), *rows] if rows else []:
-        click.echo(f"{row[0]:<9} {row[1]}".rstrip())
+        click.echo(visible(f"{row[0]:<9} {row[1]}".rstrip()))
 
 
 def _fleet(servers: Servers) -> list[tuple[str, str]]:

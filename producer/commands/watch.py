@@ -21,6 +21,7 @@ __all__ = ["COMMAND"]
 
 def _watch(invocation: Invocation, run: str | None) -> None:
     """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""
+    from evalq.producer.outputs import check_outputs
     from evalq.producer.sweeps.watching import attend_fleet
 
     reporter = invocation.output.reporter("records")
@@ -30,6 +31,7 @@ def _watch(invocation: Invocation, run: str | None) -> None:
             folder = run_with_report(run, servers)
         else:
             folder = find(run)
+            check_outputs(invocation.output.outputs, folder)
             _see(folder, servers, reporter)
         conclude(folder, invocation, reporter)
 

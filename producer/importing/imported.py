@@ -64,7 +64,7 @@ class Imported:
         self.outputs: dict[str, list[dict[str, Any]]] = {}
         self.notes: list[Note] = []
         self._noted: set[Note] = set()
-        self._ids: set[str] = set()
+        self._ids: dict[str, int] = {}
         self._room = _MOST_CASES
         self._repeats: dict[tuple[str, str], int] = {}
 
@@ -172,13 +172,15 @@ def same_case(identity: Any, *content: Any) -> bytes:
     return hashlib.sha256(json.dumps([identity, *content], sort_keys=True).encode()).digest()
 
 
-def unique_id(wanted: str, taken: set[str]) -> str:
-    """``wanted``, or that with the first number that makes it new; it is taken from then on."""
-    name, number = wanted, 1
+def unique_id(wanted: str, taken: dict[str, int]) -> str:
+    """``wanted``, or that with the first number that makes it new; it is taken from then on, at the number it has."""
+    # From the last one on: a list of variables makes a million cases of one name.
+    name, number = wanted, taken.get(wanted, 1)
     while name in taken:
         number += 1
         name = f"{wanted}-{number}"
-    taken.add(name)
+    taken[wanted] = number
+    taken.setdefault(name, 1)
     return name
 
 

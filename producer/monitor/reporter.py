@@ -113,14 +113,15 @@ class Reporter:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-        columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[note]}"))
+        # What hosts say of their troubles is no markup: a path in brackets would end the command.
+        columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[note]}", markup=False))
         pace = _Pace()
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("", total=None, note="")
 
             def watch(standing: RunStatus) -> None:
                 pace.see(standing)
-                note = _line(standing, pace, self._unit)
+                note = visible(_line(standing, pace, self._unit))
                 progress.update(task, total=standing.total_bytes, completed=standing.done_bytes, note=note)
 
             self._freeze = lambda: progress.update(task, note="waiting")

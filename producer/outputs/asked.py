@@ -9,13 +9,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import StorageError, UsageError
+from evalq.producer.folder.names import is_unfinished
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import formats
 from evalq.producer.outputs.formats import named
 
-__all__ = ["check_output", "endings", "names", "read_files", "write_output"]
+__all__ = ["check_output", "check_outputs", "endings", "names", "read_files", "refuse_read", "write_output"]
+
+_FINAL = ("manifest.json", "results.yaml", "cases.json")
+"""Of a finished run, beside what an unfinished one has; its reports and records would be written as they are."""
 
 
 def endings() -> list[str]:
@@ -39,11 +44,18 @@ def check_output(path: Path, reads: Iterable[str] = ()) -> None:
         raise UsageError(
             f"-o {path}: unknown suffix {path.suffix!r}; there are {known}, and the name {', '.join(names())}"
         )
-    if path.exists() and any(_is_same(path, given) for given in reads):
-        raise UsageError(f"-o {path}: the run reads this file: name another")
+    if path.is_dir():
+        raise UsageError(f"-o {path}: a folder has this name: name another")
+    refuse_read(path, reads)
     check = getattr(_format(path), "check", None)
     if check is not None:
         check(path)
+
+
+def refuse_read(path: Path, reads: Iterable[str]) -> None:
+    """Raise UsageError where ``path`` is one of the files that a command ``reads``."""
+    if path.exists() and any(_is_same(path, given) for given in reads):
+        raise UsageError(f"-o {path}: this file is read here: name another")
 
 
 def read_files(evaluator: Evaluator[Any, Any], request: Request, *others: str | Path | None) -> list[str]:
@@ -53,6 +65,18 @@ def read_files(evaluator: Evaluator[Any, Any], request: Request, *others: str | 
     return [str(each) for each in (*request.inputs, *listed, *others) if each]
 
 
+def check_outputs(paths: Iterable[Path], folder: RunFolder) -> None:
+    """`check_output` of what is to be written of the run in ``folder``: nor over what that run read or consists of."""
+    info = folder.info()
+    reads = read_files(registry.get(info.evaluator), info.request)
+    reads += [file for source in info.sources for file in source.files]
+    for path in paths:
+        check_output(path, reads)
+        own = is_unfinished(path.name) or path.name in _FINAL
+        if own and path.exists() and path.parent.samefile(folder.path):
+            raise UsageError(f"-o {path}: the run itself consists of this file: name another")
+
+
 def _is_same(path: Path, given: str) -> bool:
     found = [given] if Path(given).exists() else glob.glob(given, recursive=True)
     return any(Path(each).exists() and path.samefile(each) for each in found)
@@ -60,7 +84,7 @@ def _is_same(path: Path, given: str) -> bool:
 
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
     """One file asked for with -o, made from the run folder. Raises StorageError when it cannot be written."""
-    check_output(path)
+    check_outputs([path], folder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _format(path).write(path, folder, evaluator, options)

@@ -123,6 +123,7 @@ class _Blocks:
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str]] = set()
+        self._again: dict[tuple[str, str], int] = {}
 
     def element(self, group: str, case: Testcase) -> str:
         """One testcase."""
@@ -136,13 +137,15 @@ class _Blocks:
 
     def _name(self, group: str, name: str) -> str:
         """``name`` where it can be written as it is; else as much of it as can, with a digest of the whole."""
-        plain, again = " ".join(_clean(name).split()), 0
+        # From the last one on: else many of one name would take the square of their number.
+        plain, again = " ".join(_clean(name).split()), self._again.get((group, name), 0)
         found = plain if plain == name and len(plain) <= _NAME else ""
         # Viewers know a testcase by its name from run to run: the digest is of the whole name, so it stays.
         while not found or (group, found) in self._seen:
             end = blake2b(f"{again}:{name}".encode(errors="surrogatepass"), digest_size=6).hexdigest()
             found, again = f"{plain[: _NAME - 14].rstrip()} ~{end}".lstrip(), again + 1
         self._seen.add((group, found))
+        self._again[group, name] = again
         return found
 
 

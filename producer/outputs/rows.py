@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from evalq.evalcore.errors import UsageError
+from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.producer.folder.run_folder import RunFolder
 
@@ -30,20 +30,28 @@ def records_of(folder: RunFolder) -> Path:
 
 def columns(folder: RunFolder) -> list[str]:
     """Every key of every record, in the order they are first seen."""
-    decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-    with records_of(folder).open("rb") as stream:
-        # Few records have other keys than the one before.
-        kinds = dict.fromkeys(tuple(decode(line)) for line in stream)
+    # Few records have other keys than the one before.
+    kinds = dict.fromkeys(map(tuple, _records(folder, msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)))
     return list(dict.fromkeys(key for keys in kinds for key in keys))
 
 
 def flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
     """Records in blocks, nested values as JSON text."""
-    text = _Texts()
-    with records_of(folder).open("rb") as stream:
-        lines = iter(stream)
-        while block := list(islice(lines, _ROWS_AT_ONCE)):
-            yield [_flat(msgspec.json.decode(line), text) for line in block]
+    text, records = _Texts(), _records(folder, msgspec.json.decode)
+    while block := list(islice(records, _ROWS_AT_ONCE)):
+        yield [_flat(record, text) for record in block]
+
+
+def _records(folder: RunFolder, decode: Callable[[bytes], Any]) -> Iterator[Any]:
+    """What each line holds. Raises WireError for a damaged one."""
+    path = records_of(folder)
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                record = decode(line)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise WireError(f"{path}:{number} is damaged: {error}") from error
+            yield record
 
 
 def _flat(record: dict[str, Any], text: _Texts) -> dict[str, Any]:

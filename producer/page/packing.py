@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.rows import Evidence, Row, Rows
 from evalq.producer.page.model import Failed, Listing
@@ -36,11 +37,17 @@ _FAILED = frozenset({"bad", "doubtful"})
 
 
 def pack(lines: Iterable[bytes], rows: Rows, report: Mapping[str, Json], out: BinaryIO) -> Listing:
-    """Write the blocks of all ``lines`` of records.jsonl to ``out``, and say what is in them."""
+    """Write the blocks of all ``lines`` of records.jsonl to ``out``, and say what is in them.
+
+    Raises WireError for a damaged line.
+    """
     packing = _Packing(rows, int(report["records"]["total"]), out)
     decode, see = msgspec.json.Decoder(rows.line).decode, rows.reader(report)
-    for line in lines:
-        row = see(decode(line))
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = see(decode(line))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise WireError(f"line {number} of records.jsonl is damaged: {error}") from error
         if row is not None:
             packing.add(row)
     packing.flush()

@@ -32,7 +32,8 @@ def write_page(
     """Write the page of ``report`` to ``path``, whole or not at all; ``records`` is its records.jsonl, if it is there.
     Without them the page has no table.
 
-    The same report and records give the same bytes. Memory does not grow with the number of records. Raises OSError.
+    The same report and records give the same bytes. Memory does not grow with the number of records. Raises OSError,
+    and WireError for a damaged record.
     """
     with contextlib.ExitStack() as opened:
         scratch = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(path.parent))  # noqa: SIM115 - the stack closes it

@@ -10,6 +10,7 @@ from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.fold.named import named_cases
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.suites.suite_file import PlannedRun, Suite
+from evalq.producer.sweeps.estimate import asks_of
 from evalq.producer.sweeps.wording import prompts_of
 
 __all__ = ["PlannedCalls", "listed_cases", "planned_calls", "planned_text"]
@@ -29,7 +30,10 @@ def listed_cases(run: PlannedRun) -> list[str] | None:
 
 
 class PlannedCalls(msgspec.Struct, frozen=True):
-    """A run that a suite would begin: ``calls`` at most, each of ``cases`` ``repeat`` times; none without a target."""
+    """A run that a suite would begin: ``calls`` at most, each of ``cases`` ``repeat`` times; none without a target.
+
+    ``about`` are calls about its outputs, as of judges, where every output has all that is asked about.
+    """
 
     name: str
     evaluator: str
@@ -37,6 +41,7 @@ class PlannedCalls(msgspec.Struct, frozen=True):
     cases: int = 0
     repeat: int = 0
     calls: int = 0
+    about: int = 0
 
 
 def planned_calls(suite: Suite) -> list[PlannedCalls]:
@@ -47,18 +52,29 @@ def planned_calls(suite: Suite) -> list[PlannedCalls]:
         if (live := run.live) is not None and live.target:
             cases = sum(1 for _ in prompts_of(run.evaluator, run.request, live))
             told = PlannedCalls(run.called, run.evaluator.name, live.target, cases, live.repeat, cases * live.repeat)
-        found.append(told)
+        found.append(msgspec.structs.replace(told, about=_about(run)))
     return found
+
+
+def _about(run: PlannedRun) -> int:
+    further = live_calls(run.evaluator).further if run.live is not None else None
+    stage = further.begin(run.request) if further is not None else None
+    if run.live is None or stage is None:
+        return 0
+    asks = asks_of(run.evaluator, run.request, stage, run.live)
+    return sum(questions * votes for (_, votes), questions in asks.items())
 
 
 def planned_text(runs: Sequence[PlannedCalls]) -> str:
     """A row for each, and how many calls they are."""
     lines: list[tuple[object, ...]] = []
+    head, judged = ("run", "evaluator", "target", "cases x repeats", "calls"), any(run.about for run in runs)
     for run in runs:
         asked = (f"{run.cases:,} x {run.repeat:,}", f"{run.calls:,}") if run.target else ("", "")
-        lines.append((run.name, run.evaluator, run.target, *asked))
-    calls = sum(run.calls for run in runs)
+        about = (f"{run.about:,}" if run.about else "",) if judged else ()
+        lines.append((run.name, run.evaluator, run.target, *asked, *about))
+    calls = sum(run.calls + run.about for run in runs)
     return visible(
-        table(("run", "evaluator", "target", "cases x repeats", "calls"), lines)
+        table((*head, "about the outputs") if judged else head, lines)
         + f"\n{len(runs):,} runs, {calls:,} calls at most\n"
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from evalq.evalcore.contract.evaluator import Calls
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.files import open_input
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.faults import At, beside
 from evalq.producer.suites.run_model import FileKey, PromptKeys, live_keys
@@ -50,14 +51,15 @@ def _text(at: At, name: str, given: str | FileKey) -> str:
     """Text, or what is in a file beside the suite file or below it. Raises ConfigError."""
     if isinstance(given, str):
         return given
-    folder = Path(at.path).resolve().parent
-    file = (folder / given.file).resolve()
-    if not file.is_relative_to(folder):
-        raise at.wrong(("prompt", name, "file"), "must be a file in the suite file's folder, or below it")
+    folder, place = Path(at.path).resolve().parent, ("prompt", name, "file")
     try:
-        return file.read_text(encoding="utf-8").removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise at.wrong(("prompt", name, "file"), f"{given.file} cannot be read: {error}") from None
+        file = (folder / given.file).resolve()
+        if not file.is_relative_to(folder):
+            raise at.wrong(place, "must be a file in the suite file's folder, or below it")
+        with open_input(file) as stream:
+            return stream.read().decode().removesuffix("\n")
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a name that has a zero byte
+        raise at.wrong(place, f"{given.file} cannot be read: {error}") from None
 
 
 def _reused(at: At, base: Path, name: str) -> str:

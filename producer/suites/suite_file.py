@@ -138,7 +138,9 @@ def _of_each(policy: Policy, runs: Sequence[PlannedRun]) -> Policy:
     """The policy, in which what is demanded of a matrix is demanded of each of its runs."""
     made: dict[str, list[str]] = {}
     for run in runs:
-        made.setdefault(run.base, []).append(run.name)
+        # Not of none: what is in quarantine in no run by name is so in all of them.
+        if run.base:
+            made.setdefault(run.base, []).append(run.name)
     gates = [
         gate.model_copy(update={"metric": f"{name}.{gate.path}"}) if gate.run in made else gate
         for gate in policy.gates
@@ -147,7 +149,7 @@ def _of_each(policy: Policy, runs: Sequence[PlannedRun]) -> Policy:
     aside = [
         each.model_copy(update={"run": name}) for each in policy.quarantine for name in made.get(each.run, [each.run])
     ]
-    return policy.model_copy(update={"gates": tuple(gates), "quarantine": tuple(aside)}) if any(made) else policy
+    return policy.model_copy(update={"gates": tuple(gates), "quarantine": tuple(aside)}) if made else policy
 
 
 def _unkept(

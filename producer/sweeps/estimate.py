@@ -25,7 +25,7 @@ from evalq.workers.settings import Settings
 if TYPE_CHECKING:
     from evalq.workers.ledger.heartbeats import TargetFacts
 
-__all__ = ["estimate"]
+__all__ = ["asks_of", "estimate"]
 
 
 def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, settings: Settings) -> Iterator[str]:
@@ -48,16 +48,24 @@ def _about_outputs(
     """What asking further targets takes, where every output has all that is asked about."""
     from evalq.workers.targets.variable import canonical_name
 
-    asks = Counter({group: questions * live.repeat for group, questions in stage.asks().items()})
-    # Outputs that are there already may lack what is asked about: their own questions are counted.
-    if not live.target:
-        asks.clear()
-        for line in recorded_lines(evaluator, request):
-            asks.update((question.target, question.repeats) for question in stage.questions(line))
+    asks = asks_of(evaluator, request, stage, live)
     for (target, repeats), questions in sorted(asks.items()):
         votes = f" x {repeats} votes" if repeats > 1 else ""
         yield f"about the outputs: {questions:,} question(s){votes} to {target} = {questions * repeats:,} calls"
         yield from _taking(canonical_name(target), questions * repeats, live, settings)
+
+
+def asks_of(
+    evaluator: Evaluator[Any, Any], request: Request, stage: Stage, live: SweepOptions
+) -> Counter[tuple[str, int]]:
+    """{(target, votes): questions about all outputs}. Raises InputError."""
+    if live.target:
+        return Counter({group: questions * live.repeat for group, questions in stage.asks().items()})
+    # Outputs that are there already may lack what is asked about: their own questions are counted.
+    asks = Counter[tuple[str, int]]()
+    for line in recorded_lines(evaluator, request):
+        asks.update((question.target, question.repeats) for question in stage.questions(line))
+    return asks
 
 
 def _taking(target: str, calls: int, live: SweepOptions, settings: Settings) -> Iterator[str]:

@@ -39,10 +39,13 @@ class Suite(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A finished run of a suite: in a folder here, in the ledger's history, or both."""
+    """A finished run of a suite: in a folder here, in the ledger's history, or both.
+
+    ``when`` a run in a folder was begun, which does not say when it ended; else when it ended.
+    """
 
     run: str
-    ended: str
+    when: str
     known: Known | None
     entry: Entry | None
 
@@ -78,7 +81,7 @@ class Histories:
         for entry in entries.values():
             ended = datetime.fromtimestamp(entry.ended, UTC).isoformat()
             found.append(Past(entry.run, ended, away.get(entry.run), entry))
-        return sorted(found, key=lambda each: (each.ended, each.run), reverse=True)
+        return sorted(found, key=lambda each: (each.when, each.run), reverse=True)
 
     def approved(self, suite: Suite) -> dict[str, RunCases]:
         """The baselines that runs of a suite are compared with."""

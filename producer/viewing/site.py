@@ -35,13 +35,14 @@ class Site:
         """The page at ``path``. What cannot be shown is said on a page, too."""
         try:
             asked = parse_qs(query, keep_blank_values=True, max_num_fields=2 * _LIVE, errors="replace")
+        except ValueError:
+            return refusal(400, "That cannot be asked", "The address asks for too much.")
+        try:
             return self._page([unquote(part, errors="replace") for part in path.split("/")[1:]], asked)
         except EvalqError as error:
             return refusal(404, "That cannot be shown", str(error))
         except OSError as error:
             return refusal(404, "That cannot be read (any more)", f"{error.filename}: {error.strerror or error}")
-        except ValueError:
-            return refusal(400, "That cannot be asked", "The address asks for too much.")
 
     def _page(self, parts: list[str], query: Query) -> Answer:
         viewer = self._viewer

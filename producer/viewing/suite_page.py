@@ -59,7 +59,7 @@ def suite_page(histories: Histories, query: Query) -> Answer:
         element("p", _told(approved, left, many), class_="lede", dir="auto"),
     )
     rows = [(f"baseline {name}", run.run, histories.of_baseline(run)) for name, run in approved.items()]
-    rows += [(past.run, when(past.ended), found[past.run]) for past in shown if past.run in found]
+    rows += [(past.run, when(past.when), found[past.run]) for past in shown if past.run in found]
     figures = list(_charts(rows))
     further = element("a", "Older runs →", href=link("suite", **suite._asdict(), at=at + _RUNS))
     drift = [element("li", line, dir="auto") for line in histories.drift(suite)]
@@ -108,7 +108,7 @@ def _runs(metrics: Sequence[Metric], shown: Sequence[Past], found: Mapping[str, 
     entries = [past.entry for past in shown if past.entry is not None]
     numbers = [metric for metric in metrics if not metric.labels][:_NUMBERS] if entries else []
     titles = [metric.name.removeprefix("evalq_").partition("_")[2].replace("_", " ") for metric in numbers]
-    heads = ("Run", *(f"Against {name}" for name in names), "Ended", "Records", *titles)
+    heads = ("Run", *(f"Against {name}" for name in names), "When", "Records", *titles)
     rows = []
     for past in shown:
         values = {name: value for name, labels, value in past.entry.samples if not labels} if past.entry else {}
@@ -119,7 +119,7 @@ def _runs(metrics: Sequence[Metric], shown: Sequence[Past], found: Mapping[str, 
                 "tr",
                 run_cell(past.known) if past.known else element("th", past.run, scope="row", dir="auto"),
                 *(_verdict(past, went, name) for name in names),
-                element("td", when(past.ended), class_="when"),
+                element("td", when(past.when), class_="when"),
                 element("td", f"{records:,}" if records is not None else "–", class_="n"),
                 *(element("td", number(values.get(each.name), each.unit), class_="n") for each in numbers),
             )

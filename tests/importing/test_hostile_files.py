@@ -17,6 +17,8 @@ from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Asked, Imported
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 
+_CONTAINS = {"type": "contains", "value": "x"}
+
 
 def imported(folder: Path, config: Any) -> Imported:
     """What a promptfoo configuration gives."""
@@ -120,3 +122,33 @@ def test_assertions_that_nest_without_end(tmp_path: Path, depth: int) -> None:
     found = sources.read("promptfoo", path, Asked())
     assert [case["checks"] for case in found.cases] == [[{"contains": "y"}]]
     assert any("tests[0].assert[0]" in note.where and "deeper than 100" in note.why for note in found.notes)
+
+
+def test_many_cases_of_one_name_take_no_square_of_their_number(tmp_path: Path) -> None:
+    """Each has an id of its own, found at once: 40,000 took minutes."""
+    test = {"description": "d", "vars": {"n": [str(n) for n in range(40_000)]}, "assert": [_CONTAINS]}
+    began = time.process_time()
+    found = imported(tmp_path, {"prompts": ["{{n}}"], "tests": [test]})
+    assert time.process_time() - began < 30
+    assert [case["id"] for case in found.cases] == ["d", *(f"d-{number}" for number in range(2, 40_001))]
+
+
+def test_a_number_that_another_case_has_in_its_name_is_passed_over(tmp_path: Path) -> None:
+    """Whichever comes first."""
+    names = ("d", "d-2", "d", "d-2", "d", "d-2-2")
+    tests = [{"description": name, "vars": {"n": "x"}, "assert": [_CONTAINS]} for name in names]
+    found = imported(tmp_path, {"prompts": ["{{n}}"], "tests": tests})
+    assert [case["id"] for case in found.cases] == ["d", "d-2", "d-3", "d-2-2", "d-4", "d-2-2-2"]
+
+
+@pytest.mark.parametrize("given", [5, "x", {"a": 1}, [5]], ids=str)
+def test_what_is_no_list_where_tags_or_calls_are_is_none_of_them(given: Any, tmp_path: Path) -> None:
+    """And no traceback."""
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps([{"input": "i", "expected_output": "x", "actual_output": "x", "tags": given}]))
+    (case,) = sources.read("deepeval", path, Asked(checks=("equals",))).cases
+    assert "tags" not in case
+    sample = {"id": 1, "input": "i", "target": "x", "output": {"completion": "x"}, "messages": [{"tool_calls": given}]}
+    path.write_text(json.dumps({"eval": {"scorers": [{"name": "includes"}]}, "samples": [sample]}))
+    ((line,),) = sources.read("inspect", path, Asked()).outputs.values()
+    assert line["tool_calls"] == []

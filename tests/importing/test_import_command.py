@@ -159,3 +159,16 @@ def test_what_is_written_there_about_files_elsewhere_is_not_believed(tmp_path: P
     assert main(["import", "promptfoo", CONFIG, "-d", str(out), "--force"]) == 0
     assert (out / "keep").exists()
     assert (tmp_path / "keep").exists()
+
+
+def test_where_nothing_is_written_no_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a file without anything that has a counterpart the first reasons are printed, and how many there are."""
+    tests = [{"vars": {"q": str(n)}, "assert": [{"type": "javascript", "value": "1"}]} for n in range(60)]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"prompts": ["{{q}}"], "tests": tests}))
+    assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 2
+    told = capsys.readouterr()
+    assert "nothing in it has a counterpart" in told.err
+    assert "more" in told.out.splitlines()[-1]
+    assert "not-imported.jsonl" not in told.out
+    assert not (tmp_path / "evals").exists()

@@ -40,6 +40,23 @@ def test_other_graders_are_listed_and_never_run() -> None:
     assert not Path("ran").exists()
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_one_page_of_output_items_is_said_to_be_one(beside: bool, tmp_path: Path) -> None:
+    """The API gives them page by page, and what the file lacks would be missed by nobody."""
+    data = json.loads(EVAL.read_text())
+    data["output_items"]["has_more"] = True
+    if beside:
+        (tmp_path / "output_items.json").write_text(json.dumps(data.pop("output_items")))
+    (tmp_path / "eval.json").write_text(json.dumps(data))
+    (note,) = [
+        note
+        for note in sources.read("openai-evals", tmp_path / "eval.json", Asked()).notes
+        if note.what == "further output items"
+    ]
+    place = "output_items.json: has_more" if beside else "eval.json: output_items.has_more"
+    assert note.where == f"{tmp_path}/{place}"
+
+
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_output_items_may_lie_beside_the_eval(form: str, tmp_path: Path) -> None:
     """As the API's list, or a line each."""

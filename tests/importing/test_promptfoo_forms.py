@@ -191,3 +191,25 @@ def test_what_cannot_be_read_says_so_and_ends(text: str, message: str, tmp_path:
     except ConfigError as error:
         said = str(error)
     assert message in said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("t.csv", 'q,__expected\na,contains:x\nb,"contains-any:""x"" y"\nc,contains:z\n', ":3"),
+        (
+            "t.jsonl",
+            f"{json.dumps({'vars': {'q': 'a'}, 'assert': [{'type': 'equals', 'value': 'x'}]})}\n[1]\n" * 2,
+            ":2",
+        ),
+        ("t.yaml", "- {vars: {q: a}, assert: [{type: equals, value: x}]}\n- 1\n" * 2, ":2"),
+    ],
+)
+def test_a_test_of_a_file_that_is_none_is_noted_and_the_others_are_read(
+    name: str, text: str, line: str, tmp_path: Path
+) -> None:
+    """With its line; those that stand behind it are none the worse."""
+    (tmp_path / name).write_text(text)
+    imported = _imported(tmp_path, f'prompts: ["{{{{q}}}}"]\ntests: {name}\n')
+    assert len(imported.cases) == 2
+    assert f"{tmp_path / name}{line}" in [note.where.partition(": ")[0] for note in imported.notes]

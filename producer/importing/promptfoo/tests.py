@@ -60,7 +60,7 @@ def tests_of(document: Document, imported: Imported, asked: Asked) -> list[Test]
     tests: list[Test] = []
     for each, at in zip(listed, keys, strict=True):
         try:
-            tests += _entry(each, at, document, asked)
+            tests += _entry(each, at, document, asked, imported)
         except (NoText, Outside, ConfigError) as error:
             imported.note("none", document.where(at), "tests", str(error))
     scenarios = document.data.get("scenarios")
@@ -74,7 +74,9 @@ def tests_of(document: Document, imported: Imported, asked: Asked) -> list[Test]
     return tests
 
 
-def _entry(entry: Any, keys: Sequence[str | int], document: Document, asked: Asked) -> Iterator[Test]:
+def _entry(
+    entry: Any, keys: Sequence[str | int], document: Document, asked: Asked, imported: Imported
+) -> Iterator[Test]:
     if isinstance(entry, Mapping) and "path" in entry and "vars" not in entry:
         raise NoText("a program writes them: write them to a file, and name that")
     if isinstance(entry, Mapping):
@@ -88,27 +90,37 @@ def _entry(entry: Any, keys: Sequence[str | int], document: Document, asked: Ask
     folder = document.path.parent
     many = any(sign in name for sign in "*?[") and not Path(name).is_absolute()
     for path in globbed(folder, name, anywhere=asked.anywhere) if many else [folder / name]:
-        yield from _of_file(below(folder, str(path), anywhere=asked.anywhere))
+        yield from _of_file(below(folder, str(path), anywhere=asked.anywhere), imported)
 
 
-def _of_file(path: Path) -> Iterator[Test]:
-    if path.suffix == ".csv":
-        for line, row in csv_rows(path):
-            yield Test(_row(row), [], lambda keys, line=line: f"{path}:{line}")  # type: ignore[misc]  # a default for a closure
-        return
-    if path.suffix == ".jsonl":
-        for line, value in read_lines(path):
-            if isinstance(value, Mapping):
-                yield Test(value, [], lambda keys, line=line: f"{path}:{line}")  # type: ignore[misc]  # the same
+def _of_file(path: Path, imported: Imported) -> Iterator[Test]:
+    """The tests of a file; one that is none is noted, and those after it are read all the same."""
+    if path.suffix in (".csv", ".jsonl"):
+        for line, value in csv_rows(path) if path.suffix == ".csv" else read_lines(path):
+            try:
+                test = _row(value) if path.suffix == ".csv" else _given(value)
+            except NoText as error:
+                imported.note("none", f"{path}:{line}", "a test", str(error))
+                continue
+            yield Test(test, [], lambda keys, line=line: f"{path}:{line}")  # type: ignore[misc]  # a default for a closure
         return
     if path.suffix not in (".json", ".yaml", ".yml"):
         raise NoText(f"{path.name} is a program or a format that only promptfoo reads")
     document = read_yaml(path)
     listed = document.data if isinstance(document.data, list) else [document.data]
     for index, value in enumerate(listed):
-        if not isinstance(value, Mapping):
-            raise NoText(f"{path.name} holds no tests")
-        yield Test(value, [index] if isinstance(document.data, list) else [], document.where)
+        keys: list[str | int] = [index] if isinstance(document.data, list) else []
+        try:
+            yield Test(_given(value), keys, document.where)
+        except NoText as error:
+            imported.note("none", document.where(keys), "a test", str(error))
+
+
+def _given(value: Any) -> Mapping[str, Any]:
+    """A test as a file has it. Raises NoText for what is none."""
+    if not isinstance(value, Mapping):
+        raise NoText("a test of a file is a mapping")
+    return value
 
 
 def _scenario(scenario: Any, keys: Sequence[str | int], document: Document) -> Iterator[Test]:

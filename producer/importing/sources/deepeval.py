@@ -124,7 +124,8 @@ class _Reader:
             self._imported.note("differs", where, "expected_tools", why)
 
     def _tags(self, given: Mapping[str, Any]) -> list[str]:
-        tags: list[str] = [str(tag) for tag in given.get("tags") or [] if isinstance(tag, str) and tag]
+        listed = given.get("tags")
+        tags = [tag for tag in (listed if isinstance(listed, list) else []) if isinstance(tag, str) and tag]
         for key in ("additional_metadata", "metadata", "custom_column_key_values"):
             held = given.get(key)
             if isinstance(held, dict):

@@ -118,7 +118,10 @@ def _input(sample: dict[str, Any]) -> Any:
 
 
 def _messages(sample: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    found = sample.get("messages")
+    return _mappings(sample.get("messages"))
+
+
+def _mappings(found: Any) -> Sequence[dict[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
@@ -135,7 +138,7 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
         line["output"] = _content(_resolved(_part(choices[0], "message").get("content"), sample))
     else:
         line["error"] = str(output.get("error") or "no output was recorded")
-    calls = [call for each in _messages(sample) for call in each.get("tool_calls") or [] if isinstance(call, dict)]
+    calls = [call for each in _messages(sample) for call in _mappings(each.get("tool_calls"))]
     if "messages" in sample:
         line["tool_calls"] = [
             {"name": str(call.get("function")), "arguments": call.get("arguments") or {}} for call in calls

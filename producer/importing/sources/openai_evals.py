@@ -42,7 +42,7 @@ def read(path: Path, asked: Asked, imported: Imported) -> None:
         raise ConfigError(f"{path}: no eval of OpenAI: it has no testing_criteria")
     cases: dict[bytes, str] = {}
     found = False
-    for where, item in _items(path, data):
+    for where, item in _items(path, data, imported):
         found = True
         if not isinstance(item, dict) or not isinstance(item.get("datasource_item"), dict):
             imported.note("none", where, "an output item", "it has no datasource_item")
@@ -59,7 +59,7 @@ def read(path: Path, asked: Asked, imported: Imported) -> None:
         raise ConfigError(f"{path}: no output items: under output_items, or in output_items.json(l) beside it")
 
 
-def _items(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _items(path: Path, data: Mapping[str, Any], imported: Imported) -> Iterator[tuple[str, Any]]:
     """(place, output item), wherever they are."""
     given, source, at = data.get("output_items"), path, "output_items"
     beside = path.with_name("output_items.jsonl")
@@ -70,6 +70,9 @@ def _items(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         source, at = path.with_name("output_items.json"), ""
         given = read_json(source)
     if isinstance(given, dict):
+        if given.get("has_more") is True:
+            why = "the API gives them page by page, and has more than are in the file: add their pages to data"
+            imported.note("none", f"{source}: {at}.has_more".replace(": .", ": "), "further output items", why)
         given, at = given.get("data"), f"{at}.data".lstrip(".")
     for index, item in enumerate(given if isinstance(given, list) else []):
         yield f"{source}: {at}[{index}]", item

@@ -12,12 +12,13 @@ import yaml
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.errors import ConfigError, EvalqError, Paused
 from evalq.evalcore.model.calls import Prompt
 from evalq.producer.folder.job import folder_name
 from evalq.producer.suites.listing import planned_calls
 from evalq.producer.suites.suite_file import Suite, load_suite
 from evalq.producer.sweeps.options import SweepOptions, Wording
+from evalq.producer.sweeps.watching import Unwatched
 from evalq.producer.sweeps.wording import _worded, prompts_of
 from tests.unit.comparing.conftest import Command
 
@@ -115,6 +116,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         r"runs\.0\.matrix\.prompt\.x\.system\.file: must be a file in",
     ),
     (
+        {**RUN, "target": "a", "prompt": {"system": {"file": "p\0.md"}}},
+        r"runs\.0\.prompt\.system\.file: p\0\.md cannot be read",
+    ),
+    (
+        {**RUN, "target": "a", "prompt": {"system": {"file": "."}}},
+        r"runs\.0\.prompt\.system\.file: \. cannot be read",
+    ),
+    (
         _matrix(target=["a"], prompt={"x": {"system": {"file": "no.md"}}}),
         r"runs\.0\.matrix\.prompt\.x\.system\.file: no\.md cannot be read",
     ),
@@ -185,6 +194,20 @@ def test_what_is_demanded_of_a_matrix_is_demanded_of_each_run(here: Path) -> Non
         _loaded(here, run, policy={"gates": [{"metric": "sup[target=b].pass_rate", "min": 1}]})
 
 
+def test_what_is_in_quarantine_in_every_run_is_so_in_those_of_a_matrix(here: Path) -> None:
+    """Also where a run beside it is of no matrix."""
+    (here / "o.jsonl").write_text("")
+    runs = [
+        _matrix(target=["a", "b"]),
+        {"evaluator": "checks", "name": "own", "cases": "cases.yaml", "outputs": "o.jsonl"},
+    ]
+    policy = {"gates": [{"metric": "sup.pass_rate", "min": 0.5}], "quarantine": [{"case": "c1", "reason": "flaky"}]}
+    loaded = _loaded(here, runs[0], runs=runs, policy=policy).policy
+    assert loaded is not None
+    assert [each.run for each in loaded.quarantine] == [""]
+    assert [gate.run for gate in loaded.gates] == ["sup[target=a]", "sup[target=b]"]
+
+
 def test_names_are_one_runs_each(here: Path) -> None:
     """A matrix has the name of no other run, and no second matrix."""
     for other in ({**RUN, "target": "a"}, _matrix(target=["a"])):
@@ -203,6 +226,42 @@ def test_a_dry_run_lists_all_and_calls_nobody(here: Path, command: Command) -> N
     listed = json.loads(command("run", "suite.yaml", "--dry-run", "--format", "json").stdout)
     assert [run["calls"] for run in listed["runs"]] == [15, 15]
     assert not (here / "evalq-runs").exists()
+
+
+def test_a_dry_run_counts_what_judges_are_asked(here: Path, command: Command) -> None:
+    """Of outputs that are to come, and of those that are there; they are calls as any others."""
+    judged = {"cases": [{"id": f"c{n}", "input": "x", "checks": [{"rubric": "polite", "votes": 3}]} for n in range(2)]}
+    (here / "judged.yaml").write_text(yaml.safe_dump(judged))
+    (here / "o.jsonl").write_text('{"case": "c0", "output": "x"}\n')
+    run = {"evaluator": "checks", "cases": "judged.yaml", "judge": "grader"}
+    runs = [{**run, "name": "live", "target": "chat", "repeat": 4}, {**run, "name": "there", "outputs": "o.jsonl"}]
+    (here / "suite.yaml").write_text(yaml.safe_dump({"runs": runs}))
+    told = command("run", "suite.yaml", "--dry-run")
+    assert (told.code, told.stdout.splitlines()[-1]) == (0, "2 runs, 35 calls at most")
+    assert "| live | checks | chat | 2 x 4 | 8 | 24 |" in told.stdout
+    assert "| there | checks |  |  |  | 3 |" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "begun"), [(Paused("run r was paused"), 2), (Unwatched("r"), 1)], ids=["paused", "left"]
+)
+def test_a_suite_ends_in_order_where_one_of_its_runs_was_paused_or_is_watched_no_more(
+    error: EvalqError, begun: int, here: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of a paused one go on; Ctrl-C means all of them. 130, and no traceback."""
+    (here / "cases.yaml").write_text(yaml.safe_dump(CASES))
+    (here / "o.jsonl").write_text("")
+    run = {"evaluator": "checks", "cases": "cases.yaml", "outputs": "o.jsonl"}
+    (here / "suite.yaml").write_text(yaml.safe_dump({"runs": [run, run]}))
+    tried = []
+
+    def begin(*_: object, **__: object) -> None:
+        tried.append(1)
+        raise error
+
+    monkeypatch.setattr("evalq.producer.commands.run.begin_or_join", begin)
+    told = command("run", "suite.yaml", "--inline")
+    assert (told.code, len(tried), "Traceback" in told.stderr) == (130, begun, False), told.stderr
 
 
 def test_who_cannot_be_called_is_told_before_anybody_is(here: Path, command: Command) -> None:

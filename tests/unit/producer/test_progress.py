@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -68,3 +69,20 @@ def test_waiting_is_a_json_line_where_those_are_asked_for(capsys: pytest.Capture
         {"event": "recovered", "what": "the server is away", "after": 14.0},
     ]
     assert not err
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_hosts_say_is_no_markup_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path in brackets ends no command, a number in them stays, and an escape is shown."""
+    shown = _Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setenv("COLUMNS", "200")
+    said = "h: cannot load x: [Errno 2] no such file: [/tmp/x] \x1b]0;mine\x07"
+    with Reporter("rows", quiet=False, bar=True, json_lines=False).watching() as watch:
+        watch(RunStatus(1, 1, 10, trouble=(said,)))
+    assert "[Errno 2] no such file: [/tmp/x] \N{REPLACEMENT CHARACTER}]0;mine" in shown.getvalue()
+    assert "\x1b]0;mine" not in shown.getvalue()

@@ -1,12 +1,15 @@
-"""What run.json keeps of the command line that began a run."""
+"""What run.json keeps of the command line that began a run, and what commands say of what others said."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from evalq.producer.cli import cli
 from evalq.producer.invocation.command_line import command_line
 from tests.integration.harness import evalq
 
@@ -41,3 +44,39 @@ def test_a_run_keeps_its_command_line_and_no_environment(tmp_path: Path) -> None
     kept = json.loads((tmp_path / "run" / "run.json").read_text())
     assert kept["command"] == ["evalq", *words]
     assert not [word for word in kept["command"] if "environment" in word]
+
+
+@pytest.mark.parametrize(("words", "what"), [(["status"], "status._fleet"), (["doctor"], "doctor._here")])
+def test_what_hosts_say_is_shown_and_not_obeyed(
+    words: list[str], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of workers and reasons of theirs come from other machines."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"evalq.producer.commands.{what}", lambda *_: [("sick", "w\x1b]0;mine\x07: broken")])
+    monkeypatch.setattr("evalq.producer.commands.doctor._embedded", list)
+    told = CliRunner().invoke(cli, words).stdout
+    assert "broken" in told
+    assert "\x1b" not in told
+
+
+def test_the_demo_names_commands_that_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a folder with a space in its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("evalq.producer.commands.demo._evaluate", lambda _, out, *__: [out / "verification"])
+    told = CliRunner().invoke(cli, ["demo", "--out", "my demo", "--only", "verification", "--records", "3"]).stdout
+    assert "  evalq status 'my demo/verification'" in told.splitlines()
+
+
+def test_the_demo_replaces_no_run_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it makes anything; one that a demo made before is replaced."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("evalq.producer.commands.demo._evaluate", lambda _, out, *__: [out / "verification"])
+    (tmp_path / "t.jsonl").write_text('{"actual_output": "ok"}\n')
+    demo = ["demo", "--out", "mine", "--only", "verification", "--records", "3"]
+    for suite, code in (("nightly", 1), ("demo", 0)):
+        words = ["verification", "t.jsonl", "--inline", "--out", "mine/verification", "--suite", suite]
+        assert CliRunner().invoke(cli, words).exit_code == 0
+        ended = CliRunner().invoke(cli, demo)
+        assert (ended.exit_code, (tmp_path / "mine" / "data").exists()) == (code, not code)
+        assert bool(code) == ("no demo made" in str(ended.exception))
+        shutil.rmtree("mine")

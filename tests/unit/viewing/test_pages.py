@@ -262,6 +262,10 @@ def test_damaged_records_are_shown_as_such(made: Made) -> None:
         assert found.text.count("unreadable") == 4
         assert "longer than is shown" in found.text
         assert browser.get(f"/run/{key}/record?at=5").status == 200
+        found = browser.get(f"/run/{key}/table")
+        assert (found.status, "line 3 of records.jsonl is damaged" in found.text) == (404, True)
+        found = browser.get("/?" + "&".join(f"q={n}" for n in range(150)))
+        assert (found.status, "The address asks for too much." in found.text) == (400, True)
 
 
 def test_two_runs_of_one_id_are_two(made: Made) -> None:

@@ -104,6 +104,7 @@ def test_a_suite_s_history_has_the_verdict_against_each_baseline(made: Made) -> 
         (verdict,) = [link for link in found.links if link.startswith("/compare") and run_of(worse) in link]
         assert "Pass rate: worse" in browser.get(verdict).text
         assert found.body.count("<figure") == 2, "each measure over the runs"
+        assert "Ended" not in found.text, "a folder says when its run was begun"
 
 
 def test_a_history_does_not_read_runs_of_very_many_records(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
