@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import tempfile
 from collections.abc import Iterator
+from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -99,11 +100,18 @@ def _answers(outputs: Path) -> dict[str, tuple[str, str, str]]:
                 found[record["case"]] = (FAILED, "", str(record["error"])[:200])
             elif isinstance(output, dict):
                 score = output.get("score")
-                text = f"{score:g}" if type(score) in (int, float) else msgspec.json.encode(score).decode()
-                found[record["case"]] = (JUDGED, text, str(output.get("comment") or ""))
+                found[record["case"]] = (JUDGED, _written(score), str(output.get("comment") or ""))
             else:
                 found[record["case"]] = (JUDGED, msgspec.json.encode(output).decode()[:80], "")
     return found
+
+
+def _written(score: Any) -> str:
+    """A score as the column holds it: in plain digits, all of them, or it would be read as another one."""
+    if type(score) is not float:
+        return msgspec.json.encode(score).decode()
+    short = f"{score:g}"
+    return short if float(short) == score and "e" not in short else format(Decimal(repr(score)), "f")
 
 
 def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[_Row]]]:

@@ -273,3 +273,10 @@ def test_targets_are_asked_the_inputs(tmp_path: Path) -> None:
     first, *rest = str(caught.value).split("\n  ")
     assert first == f"{path}: cases without an input cannot be called"
     assert rest == [f"test_cases.full_vs_tests[{at}].input: missing; a target is asked it" for at in (2, 3)]
+
+
+def test_a_number_that_python_refuses_is_a_fault_like_any(tmp_path: Path) -> None:
+    """It has a limit of some thousand digits."""
+    (fault,) = faults(tmp_path, full_vs_tests=[case(expected={"modal_count": "== " + "1" * 5000})])
+    assert "modal_count: 1111" in fault
+    assert "longer than 300 digits" in fault

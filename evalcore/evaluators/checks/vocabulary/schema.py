@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
+from evalq.evalcore.evaluators.checks.likeness import exact
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.evaluators.checks.vocabulary.patterns import compiled
 from evalq.evalcore.model.canonical import canonical_json
@@ -99,6 +101,8 @@ def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
             "patternProperties": _pattern_properties,
             "additionalProperties": _additional,
             "uniqueItems": _unique,
+            # Under the name that its draft has.
+            **{name: _multiple for name in ("multipleOf", "divisibleBy") if name in kind.VALIDATORS},
         },
     )
     steps, evolve = _Steps(), checked.evolve
@@ -231,6 +235,15 @@ def _unique(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterato
     seen = {canonical_json(_numbers(item)) for item in instance}
     if len(seen) < len(instance):
         yield ValidationError("the items are not unique")
+
+
+def _multiple(validator: Any, of: float, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    # As they are written: in floats .07 is no multiple of .01. By fractions, which no exponent is too large for.
+    numeric = isinstance(instance, int | float) and not isinstance(instance, bool)
+    if numeric and Fraction(exact(instance)) % Fraction(exact(of)):
+        yield ValidationError(f"{instance!r} is not a multiple of {of!r}")
 
 
 def _numbers(value: Any) -> Any:
