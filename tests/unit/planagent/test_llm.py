@@ -137,3 +137,19 @@ def test_a_judges_score_is_kept_as_it_is(tmp_path: Path, score: float, text: str
     found = read_llm_score(text, "judged", "")
     assert found is not None
     assert found.score == read
+
+
+def test_rows_keep_their_lines_behind_a_comment_of_several(tmp_path: Path) -> None:
+    """Records and faults are named by them; what a failed call says may have several lines, too."""
+    rows, answers, copies = tmp_path / "rows.csv", tmp_path / "outputs.jsonl", tmp_path / "copies"
+    copies.mkdir()
+    rows.write_text(to_csv([row("a"), row("b"), row("c")]), encoding="utf-8")
+    said = [{"case": "rows.csv:2", "output": {"score": 3, "comment": "good,\nbut\r\nslow"}}]
+    said += [{"case": "rows.csv:3", "error": "no\nanswer"}, {"case": "rows.csv:4", "output": {"score": 1}}]
+    answers.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in said))
+    (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
+    header, first, second, third = Path(copy).read_text(encoding="utf-8").splitlines()
+    assert header == ",".join(rows.read_text(encoding="utf-8").splitlines()[0].split(","))
+    assert "good, but slow" in first
+    assert "no answer" in second
+    assert ",c," in third

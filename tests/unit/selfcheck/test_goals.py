@@ -218,3 +218,13 @@ def test_resolved_records_carry_no_notice(tmp_path: Path) -> None:
     assert ended.exit_code == 0
     assert "note: " not in ended.stderr
     assert "Goal reached in 1 of 1 records" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_record(root: Path, tmp_path: Path) -> None:
+    """The evaluation takes such a file, so that its first record has to be looked up, too."""
+    given = tmp_path / "evidence.jsonl"
+    given.write_bytes(b'\xef\xbb\xbf{"expectedPaths":["src"]}\r\n{"testOutput":"x"}\r\n')
+    (command,) = evaluator.command.commands
+    first, second = command.call({"evidence": str(given), "root": str(root)}).split("\n")
+    assert json.loads(first)["goalVerification"]["passed"] is True
+    assert second == '{"testOutput":"x"}'
