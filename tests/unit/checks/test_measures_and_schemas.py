@@ -182,3 +182,15 @@ def test_each_draft_has_its_own_name_for_multiples() -> None:
     assert judged({"json-schema": {**third, "divisibleBy": 0.01}}, 0.07).passed is True
     assert judged({"json-schema": {**third, "divisibleBy": 0.01}}, 0.075).passed is False
     assert judged({"json-schema": {**third, "multipleOf": 2}}, 3).passed is True
+
+
+def test_unevaluated_members_are_looked_for_among_some_thousand() -> None:
+    """Each is looked up among all others; where there are too many an answer fails, and a negated check, too."""
+    schema = {"allOf": [{"additionalProperties": True}], "unevaluatedProperties": False}
+    assert judged({"json-schema": schema}, {f"k{at}": at for at in range(1_000)}).passed is True
+    many: Any = {"a": [{f"k{at}": at for at in range(60_000)}]}
+    began = time.process_time()
+    assert "more than 10000 members" in judged({"json-schema": schema}, many).found
+    assert judged({"not-json-schema": {"unevaluatedItems": False}}, [*range(60_000)]).passed is False
+    assert judged({"json-schema": {"items": True}}, [*range(60_000)]).passed is True
+    assert time.process_time() - began < 2

@@ -26,6 +26,10 @@ _HOLDERS = frozenset(("properties", "patternProperties", "$defs", "definitions",
 """Keywords that hold schemas by names of the user's own."""
 _MOST_STEPS = 200_000
 """Schemas that one answer is held against: a few references, each to the next one twice, double them without end."""
+_MOST_MEMBERS = 10_000
+"""Members of one object or list where a schema asks for those that are unevaluated: the library looks each of them up
+in a list of the others.
+"""
 
 
 class _TooMuch(Exception):
@@ -33,10 +37,11 @@ class _TooMuch(Exception):
 
 
 class _Steps:
-    """How many steps are left for an answer."""
+    """How many steps are left for an answer, and whether the schema asks for members that are ``unevaluated``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unevaluated: bool) -> None:
         self.left = _MOST_STEPS
+        self.unevaluated = unevaluated
 
     def take(self) -> None:
         """One step. Raises _TooMuch."""
@@ -55,6 +60,8 @@ def _schema(value: dict[str, Any] | bool, options: NoOptions) -> Made:
             raise Unfit(str(error)) from None
         if _deeper(given, _DEEPEST):
             raise Unfit(f"nested deeper than {_DEEPEST} levels")
+        if steps.unevaluated and _larger(given, _MOST_MEMBERS):
+            raise Unfit(f"more than {_MOST_MEMBERS} members in one object or list, too many for unevaluated ones")
         return _judged(validator, steps, given)
 
     return Made(canonical_json(value).decode(), run)
@@ -105,7 +112,8 @@ def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
             **{name: _multiple for name in ("multipleOf", "divisibleBy") if name in kind.VALIDATORS},
         },
     )
-    steps, evolve = _Steps(), checked.evolve
+    unevaluated = any(key.startswith("unevaluated") for part in parts.values() for key in part)
+    steps, evolve = _Steps(unevaluated=unevaluated), checked.evolve
 
     def evolved(self: Any, **changes: Any) -> Any:
         given = changes.get("schema")
@@ -262,6 +270,17 @@ def _deeper(value: Any, limit: int) -> bool:
         holders = (held.values() if isinstance(held, dict) else held for held in level)
         level = [inner for holder in holders for inner in holder if isinstance(inner, dict | list)]
     return bool(level)
+
+
+def _larger(value: Any, limit: int) -> bool:
+    waiting = [value]
+    while waiting:
+        held = waiting.pop()
+        if isinstance(held, dict | list):
+            if len(held) > limit:
+                return True
+            waiting += held.values() if isinstance(held, dict) else held
+    return False
 
 
 KINDS = (
