@@ -181,7 +181,8 @@ def dead(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterat
         before, victim, after = example.batches([0, at, at + 1, len(example.records)])
         outcome = dead_outcome(subject.evaluator, victim, subject.params, "made up")
         rest = [subject.compute(before), subject.compute(after)]
-        without, _ = subject.finish([example], [rest])
+        # Also of the bytes that `settle` may read again.
+        without, _ = subject.finish([example.without(at)], [rest])
         report, _ = subject.finish([example], [[rest[0], encode(outcome), rest[1]]])
         if "records" not in without or "records" not in report:
             continue  # the data ends the run with an error, or there is nothing else to evaluate

@@ -55,6 +55,13 @@ class Example(msgspec.Struct, frozen=True):
         """All records in one batch."""
         return self.batch(0, len(self.records))
 
+    def without(self, at: int) -> Example:
+        """An input with blank lines in place of a record, so that those behind it keep their lines."""
+        body, victim = b"".join(self.records), b"".join(self.records[at : at + 1])
+        start = len(self.data) - len(body) + sum(map(len, self.records[:at]))
+        blank = b"\n" * victim.count(b"\n")
+        return msgspec.structs.replace(self, data=self.data[:start] + blank + self.data[start + len(victim) :])
+
 
 class Answer(msgspec.Struct, frozen=True):
     """All that a run gives for its inputs, as bytes: compared, never read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from evalq.evalcore.contract.answers import InputResult
@@ -29,15 +29,24 @@ class Gatherer(Protocol[S_co]):
 
 
 def count_first(
-    judge: Callable[[bytes], Any], gatherer: Gatherer[S_co], reopen: Callable[[], BinaryIO], last: int
+    judge: Callable[[bytes], Any],
+    gatherer: Gatherer[S_co],
+    reopen: Callable[[], BinaryIO],
+    last: int,
+    dead: Collection[int] = (),
 ) -> tuple[S_co, Faults]:
     """Count an input again up to line ``last``, the first output of each (case, repeat) alone; also the lines left out.
+
+    ``dead`` lines killed the process that judged them: they have no result, and are not judged here either.
 
     A second output cannot be taken out of a state that holds only sums, so the input is read again.
     """
     left_out: list[tuple[int, str]] = []
+    killers = frozenset(dead)
     with reopen() as stream:
         for number, data in _lines(stream, last):
+            if number in killers:
+                continue
             test = judge(data)
             # The first output counts, as in a live sweep: otherwise a case could be repeated until it passes.
             if gatherer.has(test) and test.plan is not None:

@@ -7,7 +7,19 @@ from typing import Literal
 
 from evalq.evalcore.scan.charset import CharSet
 
-__all__ = ["Anchor", "Chars", "Choice", "Node", "PatternRefused", "Place", "Repeat", "Sequence", "charsets", "width"]
+__all__ = [
+    "Anchor",
+    "Chars",
+    "Choice",
+    "Node",
+    "PatternRefused",
+    "Place",
+    "Repeat",
+    "Sequence",
+    "charsets",
+    "has_boundary",
+    "width",
+]
 
 Place = Literal["begin", "end", "line_begin", "line_end", "boundary", "inside"]
 """Where an anchor holds: at the text's or a line's ends, at a word boundary, or anywhere but at one."""
@@ -69,6 +81,19 @@ def charsets(node: Node) -> set[CharSet]:
             return charsets(inner)
         case Sequence(parts) | Choice(parts):
             return set().union(*map(charsets, parts))
+
+
+def has_boundary(node: Node) -> bool:
+    """Whether the tree asks for word boundaries."""
+    match node:
+        case Anchor(place):
+            return place in ("boundary", "inside")
+        case Repeat(inner):
+            return has_boundary(inner)
+        case Sequence(parts) | Choice(parts):
+            return any(map(has_boundary, parts))
+        case _:
+            return False
 
 
 def width(node: Node) -> tuple[int, int | None]:

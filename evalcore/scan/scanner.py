@@ -11,8 +11,7 @@ import msgspec
 from evalq.evalcore.scan.alphabet import Alphabet
 from evalq.evalcore.scan.charset import Folding
 from evalq.evalcore.scan.matchers import Counter, Encoded, Finder, Span, Strings, counter, finder
-from evalq.evalcore.scan.nodes import Anchor, Choice, Node, PatternRefused, Repeat, charsets
-from evalq.evalcore.scan.nodes import Sequence as Row
+from evalq.evalcore.scan.nodes import Node, PatternRefused, charsets, has_boundary
 from evalq.evalcore.scan.parse import parse
 from evalq.evalcore.scan.presence import Presence, presence
 from evalq.evalcore.scan.sweep import SWEEP_FROM, Sweep
@@ -42,7 +41,7 @@ class Scanner:
         # Apart: where boundaries count, word characters have to share the 63 bytes that are word characters in ASCII;
         # patterns without boundaries may use all 256 bytes.
         kinds = [
-            {index: node for index, node in nodes.items() if _has_boundary(node) == words} for words in (False, True)
+            {index: node for index, node in nodes.items() if has_boundary(node) == words} for words in (False, True)
         ]
         self._groups = [
             group for words, kind in enumerate(kinds) for group in _groups(kind, counted, words=bool(words))
@@ -181,18 +180,6 @@ def _groups(nodes: dict[int, Node], counted: set[int], *, words: bool) -> list[_
 def _tree(pattern: Pattern) -> Node:
     flags = re.IGNORECASE * pattern.ignore_case | re.DOTALL * pattern.dotall
     return parse(pattern.source, flags, pattern.folding)
-
-
-def _has_boundary(node: Node) -> bool:
-    match node:
-        case Anchor(place):
-            return place in ("boundary", "inside")
-        case Repeat(inner):
-            return _has_boundary(inner)
-        case Row(parts) | Choice(parts):
-            return any(map(_has_boundary, parts))
-        case _:
-            return False
 
 
 @lru_cache(maxsize=256)

@@ -20,6 +20,7 @@ from evalq.evalcore.contract.evaluator import (
     Sample,
     Views,
     WholeInput,
+    without_result,
 )
 from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
@@ -48,9 +49,14 @@ def settle(state: ChecksState, params: ChecksParams, reopen: Callable[[], Binary
     """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
     if not state.overlap:
         return state
-    settled, repeated = count_first(judge_for(params).test, Gatherer(), reopen, state.last)
-    settled.repeated = repeated
+    settled, repeated = count_first(judge_for(params).test, Gatherer(), reopen, state.last, state.dead)
+    settled.repeated, settled.dead = repeated, state.dead
     return settled
+
+
+def dead_output(record: Batch, params: ChecksParams, reason: str) -> Outcome[ChecksState]:
+    """An output without a result, which repeats no other."""
+    return without_result(ChecksState(dead=[record.first_line]), record, reason)
 
 
 class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
@@ -133,7 +139,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         stopping=stopping,
         further=Further(asking, to_ask, "judged.jsonl"),
     )
-    whole = WholeInput(settle, leave_out_repeated)
+    whole = WholeInput(settle, leave_out_repeated, dead_output)
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:
         """Judge every line of a chunk."""

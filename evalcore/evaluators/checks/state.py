@@ -87,7 +87,7 @@ class ChecksState(State):
     ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
     that failed, each with what it failed by, ``drawn`` the answers of the cases in which they are
     counted by kind. ``judges`` are those whose judgements were counted, by name,
-    ``astray`` the labels in lines that are about nothing.
+    ``astray`` the labels in lines that are about nothing, ``dead`` the lines without a result.
     """
 
     cases: dict[int, CaseState] = msgspec.field(default_factory=dict)
@@ -101,6 +101,7 @@ class ChecksState(State):
     drawn: dict[int, Drawn] = msgspec.field(default_factory=dict)
     judges: dict[str, JudgeTally] = msgspec.field(default_factory=dict)
     astray: Faults = msgspec.field(default_factory=Faults)
+    dead: list[int] = msgspec.field(default_factory=list)
 
     def merge(self, later: Self) -> None:
         """Take in the state of the lines that follow."""
@@ -109,6 +110,7 @@ class ChecksState(State):
         self.repeated.merge(later.repeated)
         self.failures.merge(later.failures)
         self.astray.merge(later.astray)
+        self.dead += later.dead
         for mine, theirs in ((self.latency, later.latency), (self.cost, later.cost), (self.tokens, later.tokens)):
             mine.merge(theirs)
         if later.judges:

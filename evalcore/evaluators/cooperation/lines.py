@@ -23,7 +23,8 @@ MAX_DEPTH = 256
 _SHOWN = 40
 _PIECE_BYTES = 1 << 16
 _MISSING = object()
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+# Possessive, and the last quote may lack: a string that a cut line leaves open must not be tried from each quote in it.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _STEP = np.zeros(256, dtype=np.int64)
 _STEP[list(b"[{")] = 1
 _STEP[list(b"]}")] = -1

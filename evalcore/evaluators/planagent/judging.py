@@ -97,10 +97,10 @@ def _answers(outputs: Path) -> dict[str, tuple[str, str, str]]:
             record = msgspec.json.decode(line)
             output = record.get("output")
             if "error" in record:
-                found[record["case"]] = (FAILED, "", str(record["error"])[:200])
+                found[record["case"]] = (FAILED, "", _one_line(str(record["error"]))[:200])
             elif isinstance(output, dict):
                 score = output.get("score")
-                found[record["case"]] = (JUDGED, _told(score), str(output.get("comment") or ""))
+                found[record["case"]] = (JUDGED, _told(score), _one_line(str(output.get("comment") or "")))
             else:
                 found[record["case"]] = (JUDGED, msgspec.json.encode(output).decode()[:80], "")
     return found
@@ -112,6 +112,11 @@ def _told(score: Any) -> str:
         return msgspec.json.encode(score).decode()
     text = format(Decimal(repr(score or 0)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _one_line(text: str) -> str:
+    """A text without line ends: rows behind it would have other lines than in the original, by which they are named."""
+    return " ".join(text.splitlines())
 
 
 def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[_Row]]]:

@@ -17,6 +17,7 @@ from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.selfcheck.record import GoalBackwardResult, GoalPath
 from evalq.evalcore.evaluators.selfcheck.signals import search_pattern
 from evalq.evalcore.files import open_given
+from evalq.evalcore.model.span import BOM
 from evalq.evalcore.records.objects import RecordFault, read_object, typed
 from evalq.evalcore.scan import PatternRefused, Scanner
 
@@ -117,8 +118,9 @@ def resolve_command(options: Mapping[str, Any]) -> str:
     evidence = options["evidence"]
     try:
         with open_given(evidence) as stream:
-            # As everything else ends a line: a lone carriage return is white space of JSON, in the middle of a record.
-            lines = [line.rstrip(b"\r") for line in stream.read().split(b"\n")]
+            # As the evaluation reads it: what marks the byte order is no part of the first record, and a lone carriage
+            # return is white space of JSON, in the middle of one.
+            lines = [line.rstrip(b"\r") for line in stream.read().removeprefix(BOM).split(b"\n")]
     except OSError as error:
         raise InputError("no evidence to resolve", [(evidence, error.strerror or str(error))]) from None
     return "\n".join(_resolved(line, options["root"]) for line in lines if line.strip())

@@ -7,13 +7,15 @@ docs/reference/selfcheck-effectiveness.md. They are data: lists of patterns of P
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 
 from pydantic import Field, field_validator
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.evaluators.selfcheck.record import Evidence, scanned_text
+from evalq.evalcore.scan import AnyOf, PatternRefused
 
 __all__ = ["REASONS", "SuspicionRules", "suspicions"]
 
@@ -67,14 +69,10 @@ _STUB = (
     r"\b(?:placeholder|stub(?:bed)?|dummy|hard-?coded)\b",
     r"^\+\s*pass\s*(?:#.*)?$",
 )
-# No longer number is a count, and no longer line a summary: Python refuses to read thousands of digits, and looking on
-# from each "Tests:" of a line to its end takes the square of its length, from each digit there its cube.
-_COUNT = r"(?<!\d)\d{1,18}(?!\d)"
-_COLLECTED = (
-    rf"\bcollected (?P<all>{_COUNT}) items?\b|\bTests:?\s.{{0,200}}?(?P<total>{_COUNT}) total\b"
-    rf"|\bran (?P<ran>{_COUNT}) tests?\b"
-)
-_COUNTED = rf"\b(?P<count>{_COUNT}) (?P<what>passed|failed|skipped|xfailed|xpassed|todo|pending)\b"
+_FLAGS = re.IGNORECASE | re.MULTILINE
+_MOST_DIGITS = 18
+_COLLECTED = r"\bcollected \d+ items?\b|\bTests:?\s.*?\d+ total\b|\bran \d+ tests?\b"
+_COUNTED = r"\b(?P<count>\d+) (?P<what>passed|failed|skipped|xfailed|xpassed|todo|pending)\b"
 
 _Patterns = tuple[str, ...]
 
@@ -116,10 +114,10 @@ def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
         yield "no requirements"
     if not output.strip():
         yield "no test output"
-    elif "\n" not in output.strip() and len(_any(rules.machine).findall(output)) <= rules.most_machine_tokens:
+    elif "\n" not in output.strip() and not _more(rules.machine, output, rules.most_machine_tokens):
         yield "thin test output"
     # Phrases such as "0 errors" are taken out first, since the words for failure are in them.
-    if _found(rules.failure, _any(rules.no_failure).sub(" ", output)):
+    if _found(rules.failure, _without(rules.no_failure, output)):
         yield "failure in the output"
     if _impossible(output):
         yield "impossible counts"
@@ -134,7 +132,7 @@ def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
 def _read(text: str, rules: SuspicionRules) -> str:
     """A long text's beginning and end, where runs say what they are and how they ended."""
     most = rules.read_characters
-    # These patterns may be the user's and run on Python's `re`, which bounds no time: bound the text instead.
+    # Patterns of a user's own may run on Python's `re`, which bounds no time: bound the text instead.
     return text if len(text) <= 2 * most else f"{text[:most]}\n{text[-most:]}"
 
 
@@ -145,18 +143,52 @@ def _added(diff: str, rules: SuspicionRules) -> str:
 
 def _impossible(output: str) -> bool:
     """Whether a run counts other tests than it collected."""
-    told = [int(next(filter(None, match.groups()))) for match in re.finditer(_COLLECTED, output, re.IGNORECASE)]
+    # In each of these the number stands before the last word. To match again for it takes the square of its digits.
+    told = [_whole(_last_digits(output[start:end].rpartition(" ")[0])) for start, end in _spans((_COLLECTED,))(output)]
     counted: dict[str, int] = {}
     for match in re.finditer(_COUNTED, output, re.IGNORECASE):
-        counted[match["what"].lower()] = int(match["count"])  # the last line that says so is the summary
+        counted[match["what"].lower()] = _whole(match["count"])  # the last line that says so is the summary
     # The most that any line collected: the output may be of several runs.
     return bool(told and counted) and sum(counted.values()) > max(told)
 
 
-@lru_cache(maxsize=256)
-def _any(patterns: _Patterns) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE | re.MULTILINE)
+def _last_digits(text: str) -> str:
+    end = len(text)
+    while end and text[end - 1].isdecimal():
+        end -= 1
+    return text[end:]
+
+
+def _whole(digits: str) -> int:
+    """A number of tests; int() refuses those of some thousand digits, and nobody has so many."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
+
+
+@lru_cache(maxsize=64)
+def _spans(patterns: _Patterns) -> Callable[[str], Iterator[tuple[int, int]]]:
+    """What gives the places in a text where any of ``patterns`` matches; none of none."""
+    if not patterns:
+        return lambda text: iter(())
+    try:
+        return AnyOf(patterns, _FLAGS).spans
+    except PatternRefused:
+        compiled = re.compile("|".join(f"(?:{pattern})" for pattern in patterns), _FLAGS)
+        return lambda text: (match.span() for match in compiled.finditer(text))
 
 
 def _found(patterns: _Patterns, text: str) -> bool:
-    return bool(patterns) and _any(patterns).search(text) is not None
+    return _more(patterns, text, 0)
+
+
+def _more(patterns: _Patterns, text: str, most: int) -> bool:
+    """Whether there are more matches than ``most``."""
+    return sum(1 for _ in islice(_spans(patterns)(text), most + 1)) > most
+
+
+def _without(patterns: _Patterns, text: str) -> str:
+    """``text`` with a space in place of each match."""
+    kept, at = [], 0
+    for start, end in _spans(patterns)(text):
+        kept.append(text[at:start])
+        at = end
+    return " ".join([*kept, text[at:]])

@@ -74,7 +74,8 @@ def specified(counts: Mapping[Any, int], rule: CollapseRule, errors: int = 0) ->
             most_common=[],
             errors=errors,
         )
-    evenness = shannon_bits(counts.values()) / math.log2(len(counts)) if len(counts) > 1 else 0.0
+    # Of even counts the quotient may be 1 and the last bit of a float.
+    evenness = min(1.0, shannon_bits(counts.values()) / math.log2(len(counts))) if len(counts) > 1 else 0.0
     return ModeCollapseReport(
         unique_recommendations=len(counts),
         total_runs=sum(counts.values()),

@@ -19,6 +19,7 @@ from evalq.evalcore.contract.evaluator import (
     Sample,
     Views,
     WholeInput,
+    without_result,
 )
 from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.vs.charts import CHARTS, opening
@@ -45,9 +46,14 @@ def settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scr
     """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
     if not state.overlap:
         return state
-    settled, repeated = count_first(judge_for(params).test, Gatherer(), reopen, state.last)
-    settled.repeated = repeated
+    settled, repeated = count_first(judge_for(params).test, Gatherer(), reopen, state.last, state.dead)
+    settled.repeated, settled.dead = repeated, state.dead
     return settled
+
+
+def dead_output(record: Batch, params: VsParams, reason: str) -> Outcome[VsState]:
+    """An output without a result, which repeats no other."""
+    return without_result(VsState(dead=[record.first_line]), record, reason)
 
 
 class VsEvaluator(Evaluator[VsParams, VsState]):
@@ -89,7 +95,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     sample = Sample(write_sample, records=1_500)
     gathering = Gathering((".json",), output_line)
     calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)
-    whole = WholeInput(settle, leave_out_repeated)
+    whole = WholeInput(settle, leave_out_repeated, dead_output)
 
     def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:
         """Test every line of a chunk."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -11,6 +12,7 @@ from evalq.evalcore.evaluators.vs.contract import ContractFault
 from evalq.evalcore.evaluators.vs.expectations import Unmet
 from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
+from evalq.evalcore.naming import shorten
 
 __all__ = [
     "LOW_SPREAD",
@@ -105,8 +107,13 @@ def t_score_finding(result: TScoreResult, params: VsParams) -> Finding:
         issues.append(result.reason or "the final selection has no T-score, which counts as modal")
     elif final > rule.modal_above:
         kinds.append("the final selection is modal")
-        issues.append(f"the final selection is modal (T-score {final:g} above {rule.modal_above:g})")
+        issues.append(f"the final selection is modal (T-score {_told(final)} above {rule.modal_above:g})")
     return Finding("t_scores", "T-scores: " + ", ".join(kinds), "T-scores: " + ", ".join(issues))
+
+
+def _told(score: float) -> str:
+    # A whole number may be beyond all floats, which no format takes.
+    return f"{score:g}" if abs(score) <= sys.float_info.max else shorten(str(score))
 
 
 def critique_finding(result: CritiqueResult) -> Finding:

@@ -20,8 +20,9 @@ from evalq.evalcore.naming import join, kind_of, shorten
 __all__ = ["load_golden", "load_inputs"]
 
 _KEYS = ("id", "agent", "input", "expected")
-# No longer number is read: Python refuses one of thousands of digits, and no double is as large.
-_COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d{1,300}(?:\.\d+)?)\s*")
+_MOST_DIGITS = 300
+"""Beyond so many, int() and floats end at limits of their own."""
+_COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Level]) -> list[dict[str, Any]]:
@@ -176,6 +177,9 @@ class _Reader:
             self.fault(path, f"{shorten(value)!r} {reason}")
             return {}
         number = match[2]
+        if len(number) > _MOST_DIGITS:
+            self.fault(path, f"{shorten(number)} is longer than {_MOST_DIGITS} digits")
+            return {}
         # Whole numbers stay whole, so that messages show them as they were written.
         return {"op": match[1], "want": float(number) if "." in number else int(number)}
 

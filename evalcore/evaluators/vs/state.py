@@ -76,19 +76,21 @@ class CaseState(Merging):
 class VsState(State):
     """Cases by id, in the order of first sight. ``overlap``: some (case, repeat) came twice, and `settle` must look.
 
-    ``last`` is the last line counted, ``repeated`` the lines that `settle` left out.
+    ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``dead`` those without a result.
     """
 
     cases: dict[str, CaseState] = msgspec.field(default_factory=dict)
     overlap: bool = False
     last: int = 0
     repeated: Faults = msgspec.field(default_factory=Faults)
+    dead: list[int] = msgspec.field(default_factory=list)
 
     def merge(self, later: Self) -> None:
         """Take in the state of the lines that follow."""
         self.overlap = self.overlap or later.overlap
         self.last = max(self.last, later.last)
         self.repeated.merge(later.repeated)
+        self.dead += later.dead
         for name, case in later.cases.items():
             mine = self.cases.setdefault(name, CaseState())
             self.overlap = self.overlap or overlap(mine.seen, case.seen)

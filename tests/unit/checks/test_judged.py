@@ -390,3 +390,12 @@ def test_the_reason_of_a_single_vote_is_told() -> None:
     one = judged({"score": "how polite"}, saying({"score": 2, "reason": "It is curt."}))
     assert one.checks[0].found == "2 of 5: It is curt."
     assert one.checks[0].wanted == '"how polite", from 1 to 5'
+
+
+def test_a_scale_is_told_in_all_its_digits() -> None:
+    """A judge that is told another scale cannot keep to it; one wider than all floats is none."""
+    check = compile_check({"score": "how dear", "from": 0, "to": 1234567, "threshold": 1})
+    (asked,) = check.asks()
+    assert "from 0 (the least) to 1234567 (the most)" in asked.prompt(None, "x", "", 0)
+    with pytest.raises(BadCheck, match="has to rise"):
+        compile_check({"score": "how dear", "from": -1e308, "to": 1e308})

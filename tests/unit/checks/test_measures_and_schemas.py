@@ -162,3 +162,35 @@ def test_keys_that_are_called_like_keywords_are_keys() -> None:
     """A property may be called pattern or $ref."""
     schema = {"properties": {"pattern": {"type": "string"}, "$ref": {"type": "string"}}, "enum": [{"$ref": "x"}]}
     assert judged({"json-schema": schema}, {"$ref": "x"}).passed is True
+
+
+@pytest.mark.parametrize(
+    ("value", "of", "fine"),
+    [
+        *((19.99, 0.01, True), (0.07, 0.01, True), (0.075, 0.01, False), (-4.35, 0.01, True), (1e308, 0.01, True)),
+        *((7, 7, True), (8, 7, False), (7.5, 2.5, True), (10**400, 3, False), (10**400, 0.5, True), (True, 0.5, True)),
+    ],
+)
+def test_multiples_are_of_numbers_as_they_are_written(value: Any, of: float, fine: bool) -> None:
+    """A price has two decimals, whatever floats make of it; what is no number is a multiple of nothing, nor asked."""
+    assert judged({"json-schema": {"multipleOf": of}}, value).passed is fine
+
+
+def test_each_draft_has_its_own_name_for_multiples() -> None:
+    """What is a keyword of another draft alone says nothing."""
+    third = {"$schema": "http://json-schema.org/draft-03/schema#"}
+    assert judged({"json-schema": {**third, "divisibleBy": 0.01}}, 0.07).passed is True
+    assert judged({"json-schema": {**third, "divisibleBy": 0.01}}, 0.075).passed is False
+    assert judged({"json-schema": {**third, "multipleOf": 2}}, 3).passed is True
+
+
+def test_unevaluated_members_are_looked_for_among_some_thousand() -> None:
+    """Each is looked up among all others; where there are too many an answer fails, and a negated check, too."""
+    schema = {"allOf": [{"additionalProperties": True}], "unevaluatedProperties": False}
+    assert judged({"json-schema": schema}, {f"k{at}": at for at in range(1_000)}).passed is True
+    many: Any = {"a": [{f"k{at}": at for at in range(60_000)}]}
+    began = time.process_time()
+    assert "more than 10000 members" in judged({"json-schema": schema}, many).found
+    assert judged({"not-json-schema": {"unevaluatedItems": False}}, [*range(60_000)]).passed is False
+    assert judged({"json-schema": {"items": True}}, [*range(60_000)]).passed is True
+    assert time.process_time() - began < 2

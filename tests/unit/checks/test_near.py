@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,12 @@ def test_rates_of_near_kinds_hold(shares: tuple[float, ...], answers: int) -> No
     assert found.covered >= 0.93 - 0.03
     assert found.wrong <= 0.025 + 0.03
     assert found.stopped_wrong <= 0.025 + 0.03
+
+
+def test_denials_are_counted_in_one_pass() -> None:
+    """Many different ones take time with their number, not with its square."""
+    began = time.process_time()
+    many = " ".join(f"w{chr(97 + n % 26)}{n}n't" for n in range(40_000))
+    assert sketch(many)[:4] != sketch(many + " not")[:4]
+    assert sketch("not a not")[:4] == sketch("a not not")[:4] != sketch("a not")[:4]
+    assert time.process_time() - began < 3.0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalq.evalcore.contract.evaluator import Batch, dead_outcome
+from evalq.evalcore.evaluators.checks import ChecksState, evaluator
 from evalq.evalcore.evaluators.checks.score import Judge
 from evalq.evalcore.evaluators.checks.state import Gatherer
 from tests.unit.checks.helpers import counts, line, merged_anyhow, params_of, state_of
@@ -91,3 +95,14 @@ def test_only_outputs_with_a_verdict_are_known_from_before() -> None:
     error = b'{"case": "a", "repeat": 3, "error": "lost"}'
     for other in (line("a", 4), line("b", 3), line("?", 3), b"{", error, b'{"case": "a", "repeat": -1}'):
         assert not gatherer.has(judge.test(other))
+
+
+def test_an_output_that_killed_its_process_is_not_judged_again() -> None:
+    """Neither does it take a repeat's place, where the outputs of a repeat make the input be read once more."""
+    lines = [line("a", 0, "no"), line("a", 0, "yes"), line("a", 0, "no")]
+    params, state = params_of(), ChecksState.zero()
+    state.merge(dead_outcome(evaluator, Batch("f", 1, lines[0]), params, "killed").state)
+    state.merge(evaluator.evaluate(Batch("f", 2, b"\n".join(lines[1:])), params).state)
+    settled = evaluator.whole.settle(state, params, lambda: BytesIO(b"\n".join(lines)), Path())
+    assert (settled.cases[0].passed, settled.cases[0].failed, settled.dead) == (1, 0, [1])
+    assert settled.repeated.first == [(3, "a repeat 0 came before; left out")]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalq.checks import Answer, Finding, Kind, Made
+from evalq.checks import Answer, Finding, Kind, Made, Uncomputable
 from evalq.evalcore import version
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.registry import name_checks
@@ -36,7 +36,16 @@ def share(answer: Answer, value: Any) -> float:
     """How much of it is the value."""
     if answer.text == "trip":
         raise KeyError("over this")
+    if answer.text == "odd":
+        raise OSError("no file \udcff")
     return float(answer.text) if answer.text.startswith("-") else answer.text.count(value) / len(answer.text)
+
+
+def half(answer: Answer, value: Any) -> Finding:
+    """Half of a surrogate pair, as names of files may have one."""
+    if answer.text == "lacks":
+        raise Uncomputable("no file \udcff")
+    return Finding(10**400 if answer.text == "huge" else 1.0, "seen \udcff")
 
 
 LOUD = Kind(
@@ -52,7 +61,7 @@ LOUD = Kind(
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     """What packages register in this test, to be filled before it is looked at."""
     module = ModuleType("team_checks")
-    vars(module).update(polite=polite, share=share, LOUD=LOUD, nothing=7)
+    vars(module).update(polite=polite, share=share, LOUD=LOUD, nothing=7, half=half)
     monkeypatch.setitem(sys.modules, "team_checks", module)
     points: list[EntryPoint] = []
     found = importlib.metadata.entry_points
@@ -103,6 +112,15 @@ def test_what_they_trip_over_is_an_error_of_that_output(registered: list[EntryPo
     assert (tripped.passed, tripped.error) == (None, "KeyError: 'over this'")
     for output in ("", "-1", "-nan", "-inf"):
         assert judged({"share": "a"}, output).passed is None
+
+
+def test_what_no_record_can_hold_ends_no_run(registered: list[EntryPoint]) -> None:
+    """Neither in what a check found, nor in why it found nothing."""
+    registered += [point("share", "share"), point("half", "half")]
+    assert judged({"half": 1}, "x").found == "seen ?"
+    assert judged({"half": 1}, "lacks").error == "no file ?"
+    assert judged({"half": 1}, "huge").passed is None
+    assert judged({"share": "a"}, "odd").error == "OSError: no file ?"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -318,3 +319,13 @@ def test_a_chunk_of_bad_lines_keeps_the_first_hundred_reasons() -> None:
     tally = evaluator.evaluate(Batch("x", 1, b"x\n" * 5000), evaluator.Params()).tally
     assert (tally.fatal.total, len(tally.fatal.first), tally.fatal.first[-1][0]) == (5000, 100, 100)
     assert tally.total == 0
+
+
+def test_a_line_that_was_cut_within_a_message_is_told_at_once() -> None:
+    """A message may hold JSON of its own; its quotes and brackets are none of the line's, also where it never ends."""
+    began = time.process_time()
+    cut = b'{"turn":1,"agent":"a","message":"' + b'{\\"a\\":[1,' * 20_000
+    (fault,) = read(Batch("x", 1, cut))[1]
+    assert fault[1].startswith("bad JSON: Unterminated string")
+    assert read(Batch("x", 1, cut + b'"}'))[1] == []
+    assert time.process_time() - began < 1

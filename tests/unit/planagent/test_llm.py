@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.planagent.judging import _answers, judge_prompt
+from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.evaluators.planagent.judging import _answers, judge_prompt, judged
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
 from evalq.producer.cli import cli
-from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row
+from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row, to_csv
 
 BAD = answer(items=[{"formType": "OTHER"}])
 
@@ -128,3 +130,40 @@ def test_a_command_prints_the_prompt() -> None:
     for args, lang in (([], "ko"), (["--lang", "en"], "en")):
         done = CliRunner().invoke(cli, ["planagent-prompt", *args])
         assert (done.exit_code, done.stdout) == (0, judge_prompt(lang))
+
+
+@pytest.mark.parametrize(
+    ("score", "text", "read"),
+    [
+        *((4, "4", 4.0), (4.5, "4.5", 4.5), (3.0, "3", 3.0), (0.00001, "0.00001", 0.00001)),
+        *((4.9999999, "4.9999999", 4.9999999), (5.0000001, "5.0000001", None), (10**400, "1" + "0" * 400, None)),
+    ],
+)
+def test_a_judges_score_is_kept_as_it_is(tmp_path: Path, score: float, text: str, read: float | None) -> None:
+    """In all its digits: 4.9999999 is not 5, and a number beyond all floats is one that cannot be read."""
+    rows, answers, copies = tmp_path / "rows.csv", tmp_path / "outputs.jsonl", tmp_path / "copies"
+    copies.mkdir()
+    rows.write_text(to_csv([row()]), encoding="utf-8")
+    answers.write_bytes(msgspec.json.encode({"case": "rows.csv:2", "output": {"score": score}}) + b"\n")
+    (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
+    (record,) = csv.DictReader(Path(copy).read_text(encoding="utf-8").splitlines())
+    assert (record["LLM 점수"], record["LLM 상태"]) == (text, "judged")
+    found = read_llm_score(text, "judged", "")
+    assert found is not None
+    assert found.score == read
+
+
+def test_rows_keep_their_lines_behind_a_comment_of_several(tmp_path: Path) -> None:
+    """Records and faults are named by them; what a failed call says may have several lines, too."""
+    rows, answers, copies = tmp_path / "rows.csv", tmp_path / "outputs.jsonl", tmp_path / "copies"
+    copies.mkdir()
+    rows.write_text(to_csv([row("a"), row("b"), row("c")]), encoding="utf-8")
+    said = [{"case": "rows.csv:2", "output": {"score": 3, "comment": "good,\nbut\r\nslow"}}]
+    said += [{"case": "rows.csv:3", "error": "no\nanswer"}, {"case": "rows.csv:4", "output": {"score": 1}}]
+    answers.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in said))
+    (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
+    header, first, second, third = Path(copy).read_text(encoding="utf-8").splitlines()
+    assert header == ",".join(rows.read_text(encoding="utf-8").splitlines()[0].split(","))
+    assert "good, but slow" in first
+    assert "no answer" in second
+    assert ",c," in third

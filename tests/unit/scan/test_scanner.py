@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.scan import Pattern, PatternRefused, Scanner
+from evalq.evalcore.scan import AnyOf, Pattern, PatternRefused, Scanner
 from evalq.evalcore.scan.sweep import SWEEP_FROM
 from tests.unit.scan.regexes import SIGNS, patterns, texts
 
@@ -235,3 +235,17 @@ def test_a_long_plain_text_is_swept_as_it_is(where: str) -> None:
     found = [None] * 4 if where == "nowhere" else [(at, at + 8), (at + 9, at + 13), None, None]
     assert scanner.firsts(text) == found
     assert Scanner([Pattern("아마"), Pattern("다나")]).firsts(text) == [None, None]
+
+
+@settings(max_examples=300)
+@given(st.lists(patterns, min_size=1, max_size=3), texts, st.sampled_from([*FLAGS, re.MULTILINE]))
+@example([r"^\s*a", r"a$"], "a\n\n a\na", re.MULTILINE)
+def test_all_matches_of_any_are_those_of_finditer(sources: list[str], text: str, flags: re.RegexFlag) -> None:
+    """Each search begins behind the match before, and still sees what stands there."""
+    try:
+        places = list(AnyOf(sources, flags).spans(text))
+    except PatternRefused:
+        assume(False)
+        raise
+    together = re.compile("|".join(f"(?:{source})" for source in sources), flags)
+    assert places == [match.span() for match in together.finditer(text)]

@@ -228,3 +228,13 @@ def test_a_record_ends_where_its_line_does(tmp_path: Path) -> None:
     lines = resolve_command({"evidence": str(given), "root": str(tmp_path)}).split("\n")
     whole = '{"testsPassed":true,"testOutput":"x"}'
     assert lines == [whole, broken.decode(), whole]
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_record(root: Path, tmp_path: Path) -> None:
+    """The evaluation takes such a file, so that its first record has to be looked up, too."""
+    given = tmp_path / "evidence.jsonl"
+    given.write_bytes(b'\xef\xbb\xbf{"expectedPaths":["src"]}\r\n{"testOutput":"x"}\r\n')
+    (command,) = evaluator.command.commands
+    first, second = command.call({"evidence": str(given), "root": str(root)}).split("\n")
+    assert json.loads(first)["goalVerification"]["passed"] is True
+    assert second == '{"testOutput":"x"}'

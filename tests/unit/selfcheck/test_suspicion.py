@@ -90,6 +90,39 @@ def test_a_large_text_takes_no_time_to_speak_of() -> None:
     assert time.process_time() - began < 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["1" * 40_000, "a" * 40_000, "\n" * 39_999 + "y", "Tests 1 " * 5_000, "실패" + " " * 39_998, "-" * 40_000],
+    ids=lambda text: repr(text[:5]),
+)
+def test_no_text_takes_time_with_the_square_of_its_length(text: str) -> None:
+    """Blank lines, one long word, counts that never end: some took minutes."""
+    began = time.process_time()
+    suspected(testOutput=text, codeChanges=[{"file": "a", "diff": f"+{text}"}])
+    assert time.process_time() - began < 1
+
+
+def test_counts_of_thousands_of_digits_are_counts() -> None:
+    """Python makes no numbers of them."""
+    assert "impossible counts" in suspected(testOutput=f"collected 5 items\n{'1' * 5_000} passed")
+    assert "impossible counts" not in suspected(testOutput=f"collected {'1' * 5_000} items\n9 passed")
+
+
+def test_a_list_that_is_empty_finds_nothing() -> None:
+    """Without phrases of no failure a failure is one; without machine tokens there is none in any line."""
+    evidence = Evidence(testOutput=f"{RAN}\n2 failed", requirementsList=DONE)
+    assert "failure in the output" in suspicions(evidence, SuspicionRules(no_failure=()))
+    one_line = Evidence(testOutput="$ pytest: 9 passed in 0.31s", requirementsList=DONE)
+    assert suspicions(one_line, SuspicionRules(machine=())) == ["thin test output"]
+
+
+def test_patterns_that_only_pythons_own_engine_has_are_taken() -> None:
+    """Such as one that looks ahead: the text is bounded for these."""
+    rules = SuspicionRules(no_failure=(r"1 error(?= as expected)",))
+    evidence = Evidence(testOutput=f"{RAN}\n1 error as expected", requirementsList=DONE)
+    assert suspicions(evidence, rules) == []
+
+
 def test_the_rules_are_data() -> None:
     """A list of one's own takes the place of the one that is there; a broken pattern is named."""
     rules = SuspicionRules(not_run=(r"\bhonest guess\b",), most_machine_tokens=0)
@@ -100,11 +133,12 @@ def test_the_rules_are_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["collected {} items\n3 passed", "Tests: {} total\n3 passed", "ran 2 tests\n{} passed"]
+    ("said", "impossible"),
+    [("collected {} items\n3 passed", False), ("Tests: {} total\n3 passed", False), ("ran 2 tests\n{} passed", True)],
 )
-def test_a_number_of_thousands_of_digits_is_no_count(said: str) -> None:
+def test_a_number_of_thousands_of_digits_is_more_than_any_other(said: str, impossible: bool) -> None:
     """One record brought the run down: Python refuses to read a whole number of more than 4,300 digits."""
-    assert "impossible counts" not in suspected(testOutput=said.format("1" * 5000))
+    assert ("impossible counts" in suspected(testOutput=said.format("1" * 5000))) == impossible
 
 
 @pytest.mark.parametrize("line", ["Tests: " * 300 + "1" * 2000, "Tests: " * 5500])

@@ -226,3 +226,9 @@ def test_more_options_than_are_compared_have_no_second_verdict() -> None:
     block = robust_block({f"option number {n}": 1 for n in range(6)}, CollapseRule(fuzzy_most=5))
     assert block["fuzzy"] == {"mode_share": {"value": None, "low": None, "high": None}, "verdict": None}
     assert CaseCounts("one", 1, 6, "diverse", 0.7, None).surely_diverse
+
+
+@pytest.mark.parametrize("options", [10, 13, 57])
+def test_even_options_have_an_evenness_of_one(options: int) -> None:
+    """And no more, where the quotient of floats is."""
+    assert specified(dict.fromkeys(range(options), 3), CollapseRule()).diversity_score == 1.0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.evaluator import Batch, InputResult
+from evalq.evalcore.contract.evaluator import Batch, InputResult, dead_outcome
 from evalq.evalcore.errors import NothingEvaluated
 from evalq.evalcore.evaluators.vs import VsState, evaluator
 from evalq.evalcore.evaluators.vs.sample import sample_params
@@ -192,3 +193,14 @@ def test_a_million_runs_fit_in_little_memory() -> None:
     assert len(state.cases["C19"].options) == 500
     assert not state.overlap
     assert size < 10_000_000
+
+
+def test_an_output_that_killed_its_process_is_not_judged_again() -> None:
+    """Neither does it take a repeat's place, where the outputs of a repeat make the input be read once more."""
+    lines = [line("F", 0, good_output("a")), line("F", 0, good_output("b")), line("F", 0, good_output("b"))]
+    params, state = make_params(), VsState.zero()
+    state.merge(dead_outcome(evaluator, Batch("f", 1, lines[0]), params, "killed").state)
+    state.merge(evaluator.evaluate(Batch("f", 2, b"\n".join(lines[1:])), params).state)
+    settled = evaluator.whole.settle(state, params, lambda: BytesIO(b"\n".join(lines)), Path())
+    assert (settled.cases["F"].options, settled.dead) == ({"b": 1}, [1])
+    assert settled.repeated.first == [(3, "F repeat 0 came before; left out")]

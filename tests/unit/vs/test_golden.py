@@ -123,7 +123,7 @@ def test_groups_and_json(tmp_path: Path) -> None:
         ),
         (
             {"expected": {"n": ">= " + "9" * 5000}},
-            f"expected.n: {shorten('>= ' + '9' * 5000)!r} is no comparison: write one of >= > <= < == != and a number",
+            f"expected.n: {shorten('9' * 5000)} is longer than 300 digits",
         ),
         ({"expected": {"n": "!"}}, "expected.n: '!' is no comparison: write one of >= > <= < == != and a number"),
         ({"expected": {"n": None}}, "expected.n: must be a comparison, a boolean, a number or text, found null"),
@@ -278,3 +278,10 @@ def test_targets_are_asked_the_inputs(tmp_path: Path) -> None:
     first, *rest = str(caught.value).split("\n  ")
     assert first == f"{path}: cases without an input cannot be called"
     assert rest == [f"test_cases.full_vs_tests[{at}].input: missing; a target is asked it" for at in (2, 3)]
+
+
+def test_a_number_that_python_refuses_is_a_fault_like_any(tmp_path: Path) -> None:
+    """It has a limit of some thousand digits."""
+    (fault,) = faults(tmp_path, full_vs_tests=[case(expected={"modal_count": "== " + "1" * 5000})])
+    assert "modal_count: 1111" in fault
+    assert "longer than 300 digits" in fault

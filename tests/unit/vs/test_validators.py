@@ -14,6 +14,8 @@ from evalq.evalcore.evaluators.vs import (
     validate_t_score_distribution,
     validate_vs_phases,
 )
+from evalq.evalcore.evaluators.vs.findings import t_score_finding
+from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
 from tests.unit.vs.helpers import good_output, with_value, without
 
@@ -269,3 +271,12 @@ def test_absence_is_a_failure_not_an_error(path: str) -> None:
 def test_text_has_a_length_as_in_the_specification() -> None:
     """A string of two characters counts as two strengths: the specification's code takes any length."""
     assert validate_self_critique(with_value(good_output(), "self_critique.strengths", "ab")).checks["has_strengths"]
+
+
+def test_a_selection_beyond_all_floats_is_told() -> None:
+    """Whole numbers of JSON may be so large; such an output fails as others do, and ends no run."""
+    chosen = {"t_scores": [{"score": 0.2}, {"score": 0.9}], "final_selection": {"t_score": 10**400}}
+    result = validate_t_score_distribution({"vs_metadata": chosen})
+    issue = t_score_finding(result, VsParams()).issue
+    assert issue.startswith("T-scores: the final selection is modal (T-score 1000")
+    assert len(issue) < 200

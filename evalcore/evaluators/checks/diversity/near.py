@@ -43,9 +43,8 @@ def sketch(text: str) -> bytes:
 def _facts(text: str) -> bytes:
     words = text.split(" ")
     numbers = [word for word in words if not word.isalpha() and _DIGIT.search(word)] if _DIGIT.search(text) else []
-    known = set(words)
-    denied = sorted((known & _NEGATIONS) | {word for word in known if word.endswith("n't")})
-    said = "\n".join([*numbers, "", *(f"{word} {words.count(word)}" for word in denied)])
+    denied = Counter(word for word in words if word in _NEGATIONS or word.endswith("n't"))
+    said = "\n".join([*numbers, "", *(f"{word} {count}" for word, count in sorted(denied.items()))])
     return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_FACTS).digest()
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
-from evalq.evalcore.evaluators.checks.likeness import Bounds, same_json
+from evalq.evalcore.evaluators.checks.likeness import Bounds, same_json, told
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, holds
 from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.decoding import Malformed, decode
@@ -25,8 +25,8 @@ class PathOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     is_: Annotated[Any, msgspec.Meta(description="what stands there, as JSON")] = msgspec.field(
         default=msgspec.UNSET, name="is"
     )
-    min: Annotated[float | None, msgspec.Meta(description="a number that is no smaller")] = None
-    max: Annotated[float | None, msgspec.Meta(description="a number that is no larger")] = None
+    min: Annotated[int | float | None, msgspec.Meta(description="a number that is no smaller")] = None
+    max: Annotated[int | float | None, msgspec.Meta(description="a number that is no larger")] = None
     tolerance: Annotated[float, msgspec.Meta(ge=0, description="by so much a number may differ from `is`")] = 0.0
     relative: Annotated[float, msgspec.Meta(ge=0, description="by such a share of `is` it may differ")] = 0.0
 
@@ -108,9 +108,9 @@ def _wanted(path: str, options: PathOptions) -> str:
         about = options.tolerance or options.relative
         parts.append(f"{'about ' if about else ''}{msgspec.json.encode(options.is_).decode()}")
     if options.min is not None:
-        parts.append(f"at least {options.min:g}")
+        parts.append(f"at least {told(options.min)}")
     if options.max is not None:
-        parts.append(f"at most {options.max:g}")
+        parts.append(f"at most {told(options.max)}")
     return f"{path}: {', '.join(parts) or 'something'}"
 
 

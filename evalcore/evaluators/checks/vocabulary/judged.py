@@ -14,6 +14,7 @@ import msgspec
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
 from evalq.evalcore.evaluators.checks.judging.asking import FACTUAL, PREFER, RUBRIC, SCORE, Task, written
 from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Unreadable, about, first_votes
+from evalq.evalcore.evaluators.checks.likeness import told as in_digits
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck, Finding, Kind, Made
 from evalq.evalcore.evaluators.checks.vocabulary.text import Text, quoted
 from evalq.evalcore.model.canonical import canonical_json
@@ -179,29 +180,31 @@ def _told(verdict: str, count: int, asked: Asked, ballot: _Ballot) -> str:
 
 def _score(value: str, options: ScoreOptions) -> Made:
     least, most = options.least, options.most
-    if not (math.isfinite(least) and math.isfinite(most) and least < most):
+    # Its width, too: beyond all floats every score would be 0 of it.
+    if not (math.isfinite(most - least) and least < most):
         raise BadCheck(f"the scale has to rise: from {least:g} to {most:g}", "to")
+    lowest, highest = in_digits(least), in_digits(most)
 
     def read(reply: dict[str, Any]) -> float:
         score = reply.get("score")
         if isinstance(score, bool) or not isinstance(score, int | float) or not least <= score <= most:
-            raise Unreadable(f'no "score" from {least:g} to {most:g}')
+            raise Unreadable(f'no "score" from {lowest} to {highest}')
         return float(score)
 
     def scaled(threshold: float) -> float:
         if not least <= threshold <= most:
-            raise BadCheck(f"must be on the scale, from {least:g} to {most:g}", "threshold")
+            raise BadCheck(f"must be on the scale, from {lowest} to {highest}", "threshold")
         return (threshold - least) / (most - least)
 
-    texts = {"criterion": value, "from": f"{least:g}", "to": f"{most:g}"}
+    texts = {"criterion": value, "from": lowest, "to": highest}
     asked = _asked("score", value, options, SCORE, texts, read)
 
     def run(answer: Answer) -> Finding:
         ballot = _ballot(answer, asked)
         median = statistics.median(ballot.orders[0])
-        return Finding(scaled(median), _told(f"{median:g} of {most:g}", len(ballot.orders[0]), asked, ballot))
+        return Finding(scaled(median), _told(f"{in_digits(median)} of {highest}", len(ballot.orders[0]), asked, ballot))
 
-    return Made(f"{quoted(value)}, from {least:g} to {most:g}", run, scaled=scaled, asked=asked)
+    return Made(f"{quoted(value)}, from {lowest} to {highest}", run, scaled=scaled, asked=asked)
 
 
 def _better_of(reply: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ __all__ = ["KINDS", "numbers_in"]
 # One pass, no part of which can be matched in two ways: linear in the text, whatever it is.
 # A sign after a digit, a letter or a bracket is a dash or an operator: 3-5 has no -5 in it.
 _TOKEN = re.compile(
-    r"(?:(?<![\w)])[-+\u2212])?(?:\d[\d,]*(?:\.\d+)?|(?<![\w.])\.\d+)(?:[eE][-+]?\d{1,4}(?!\d))?", re.ASCII
+    r"(?:(?<![\w)])[-+\u2212])?(?:\d+(?:,\d+)*(?:\.\d+)?|(?<![\w.])\.\d+)(?:[eE][-+]?\d{1,4}(?!\d))?", re.ASCII
 )
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+", re.ASCII)
 

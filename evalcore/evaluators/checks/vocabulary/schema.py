@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
+from evalq.evalcore.evaluators.checks.likeness import exact
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.evaluators.checks.vocabulary.patterns import compiled
 from evalq.evalcore.model.canonical import canonical_json
@@ -24,6 +26,10 @@ _HOLDERS = frozenset(("properties", "patternProperties", "$defs", "definitions",
 """Keywords that hold schemas by names of the user's own."""
 _MOST_STEPS = 200_000
 """Schemas that one answer is held against: a few references, each to the next one twice, double them without end."""
+_MOST_MEMBERS = 10_000
+"""Members of one object or list where a schema asks for those that are unevaluated: the library looks each of them up
+in a list of the others.
+"""
 
 
 class _TooMuch(Exception):
@@ -31,10 +37,11 @@ class _TooMuch(Exception):
 
 
 class _Steps:
-    """How many steps are left for an answer."""
+    """How many steps are left for an answer, and whether the schema asks for members that are ``unevaluated``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unevaluated: bool) -> None:
         self.left = _MOST_STEPS
+        self.unevaluated = unevaluated
 
     def take(self) -> None:
         """One step. Raises _TooMuch."""
@@ -53,6 +60,8 @@ def _schema(value: dict[str, Any] | bool, options: NoOptions) -> Made:
             raise Unfit(str(error)) from None
         if _deeper(given, _DEEPEST):
             raise Unfit(f"nested deeper than {_DEEPEST} levels")
+        if steps.unevaluated and _larger(given, _MOST_MEMBERS):
+            raise Unfit(f"more than {_MOST_MEMBERS} members in one object or list, too many for unevaluated ones")
         return _judged(validator, steps, given)
 
     return Made(canonical_json(value).decode(), run)
@@ -99,9 +108,12 @@ def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
             "patternProperties": _pattern_properties,
             "additionalProperties": _additional,
             "uniqueItems": _unique,
+            # Under the name that its draft has.
+            **{name: _multiple for name in ("multipleOf", "divisibleBy") if name in kind.VALIDATORS},
         },
     )
-    steps, evolve = _Steps(), checked.evolve
+    unevaluated = any(key.startswith("unevaluated") for part in parts.values() for key in part)
+    steps, evolve = _Steps(unevaluated=unevaluated), checked.evolve
 
     def evolved(self: Any, **changes: Any) -> Any:
         given = changes.get("schema")
@@ -233,6 +245,15 @@ def _unique(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterato
         yield ValidationError("the items are not unique")
 
 
+def _multiple(validator: Any, of: float, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    # As they are written: in floats .07 is no multiple of .01. By fractions, which no exponent is too large for.
+    numeric = isinstance(instance, int | float) and not isinstance(instance, bool)
+    if numeric and Fraction(exact(instance)) % Fraction(exact(of)):
+        yield ValidationError(f"{instance!r} is not a multiple of {of!r}")
+
+
 def _numbers(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -249,6 +270,17 @@ def _deeper(value: Any, limit: int) -> bool:
         holders = (held.values() if isinstance(held, dict) else held for held in level)
         level = [inner for holder in holders for inner in holder if isinstance(inner, dict | list)]
     return bool(level)
+
+
+def _larger(value: Any, limit: int) -> bool:
+    waiting = [value]
+    while waiting:
+        held = waiting.pop()
+        if isinstance(held, dict | list):
+            if len(held) > limit:
+                return True
+            waiting += held.values() if isinstance(held, dict) else held
+    return False
 
 
 KINDS = (

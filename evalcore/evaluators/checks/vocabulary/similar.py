@@ -65,7 +65,8 @@ def _edit_distance(value: str, options: DistanceOptions) -> Made:
         text = answer.plain(options.ignore_case, options.normalize) if answer.prose else ""
         if len(text) > _LONGEST and len(text) - len(wanted) <= options.max:
             raise Unfit(f"{len(text)} characters, too long to compare")
-        edits = Levenshtein.distance(text, wanted, score_cutoff=options.max)
+        # The bound may be larger than what the library takes; more edits than both have characters there never are.
+        edits = Levenshtein.distance(text, wanted, score_cutoff=min(options.max, len(text) + len(wanted)))
         return holds(edits <= options.max, f"{edits if edits <= options.max else f'over {options.max}'} edits: {text}")
 
     return Made(f"{quoted(value)}, at most {options.max} edits", run)

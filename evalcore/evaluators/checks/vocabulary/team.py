@@ -86,17 +86,22 @@ def _guarded(make: Callable[[Any, Any], Made]) -> Callable[[Any, Any], Made]:
     return made
 
 
+def _carried(text: str) -> str:
+    """``text`` without halves of surrogate pairs, such as names of files may have: no record can hold them."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _safe(run: Run) -> Run:
     def safe(answer: Answer) -> Finding:
         try:
             score, found = run(answer)
-            fine = math.isfinite(score) and 0.0 <= score <= 1.0
-        except Uncomputable:
-            raise
+            fine, value, told = math.isfinite(score) and 0.0 <= score <= 1.0, float(score), _carried(str(found))
+        except Uncomputable as error:
+            raise Uncomputable(_carried(str(error))) from error
         except Exception as error:  # whatever it raises says nothing about the answer
-            raise Uncomputable(f"{type(error).__name__}: {shorten(str(error), 160)}") from error
+            raise Uncomputable(f"{type(error).__name__}: {shorten(_carried(str(error)), 160)}") from error
         if not fine:
             raise Uncomputable(f"its score is {score}, not from 0 to 1")
-        return Finding(float(score), str(found))
+        return Finding(value, told)
 
     return safe
