@@ -30,7 +30,7 @@ from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, ser
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import Lease, RunLedger
 from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
-from evalq.workers.processes import identity
+from evalq.workers.processes import forking, identity
 from evalq.workers.settings import Settings
 
 __all__ = ["ChunkRunner"]
@@ -239,8 +239,9 @@ class ChunkRunner:
         def beat() -> None:
             while not done.wait(self._pulse):
                 try:
-                    if not self._ledger.renew(run, seq, self._name, os.getpid()):
-                        return
+                    with forking.unforked():  # a chunk that is taken apart forks
+                        if not self._ledger.renew(run, seq, self._name, os.getpid()):
+                            return
                 except Exception as error:  # a lease only saves work; the commit decides
                     log.warning("lease of chunk %s of run %s not renewed: %s", seq, run, error)
 

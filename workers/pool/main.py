@@ -32,6 +32,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
+from evalq.workers.processes.forking import unforked
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.processes.rlimits import leave_group
 from evalq.workers.ready import say_ready
@@ -227,26 +228,29 @@ class _Attendant:
             RunLedger(client, self._settings).give_back(self._name)
 
     def _serve(self) -> None:
-        client = connect(self._settings.ledger_url, self._settings)
-        ledger, heartbeats = RunLedger(client, self._settings), Heartbeats(client)
-        broker = Broker(self._settings)
-        reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
-        left = UnattendedSweeps(SweepLedger(client, self._settings), self._settings)
+        with unforked():
+            client = connect(self._settings.ledger_url, self._settings)
+            ledger, heartbeats = RunLedger(client, self._settings), Heartbeats(client)
+            broker = Broker(self._settings)
+            reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
+            left = UnattendedSweeps(SweepLedger(client, self._settings), self._settings)
         resting = 0
         try:
             while not self._stop.wait(self._timings.beat):
-                self._beat(heartbeats)
-                self._complaint.over()
-                # At each beat, also where another worker tends: only this one can report what its own process died of.
-                finalisers.idle()
-                resting -= 1
-                # For two beats: one that is late does not lose it to another worker.
-                if resting > 0 or not may_tend(client, self._name, 2 * self._timings.beat):
-                    continue
-                finalisers.start(left.over(), reconciler.tend_all())
-                if finalisers.yields:  # another worker may be able to finish what this one could not
-                    stop_tending(client, self._name)
-                    resting = _YIELD_BEATS
+                with unforked():
+                    self._beat(heartbeats)
+                    self._complaint.over()
+                    # At each beat, also where another worker tends: only this one can report what its own process died
+                    # of.
+                    finalisers.idle()
+                    resting -= 1
+                    # For two beats: one that is late does not lose it to another worker.
+                    if resting > 0 or not may_tend(client, self._name, 2 * self._timings.beat):
+                        continue
+                    finalisers.start(left.over(), reconciler.tend_all())
+                    if finalisers.yields:  # another worker may be able to finish what this one could not
+                        stop_tending(client, self._name)
+                        resting = _YIELD_BEATS
         finally:
             finalisers.close()
             broker.close()

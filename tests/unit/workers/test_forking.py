@@ -1,0 +1,94 @@
+"""A fork waits for whatever another thread does with connections and hashes: its locks would be held in the child."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from evalq.workers.pool import main as pool
+from evalq.workers.processes import forking
+from evalq.workers.processes.forking import unforked
+from evalq.workers.settings import Settings
+
+
+def forked() -> int:
+    """Fork a process that looks whether it can begin such a block itself; its exit code."""
+    pid = os.fork()
+    if not pid:
+        at_once = threading.Thread(target=_enter, daemon=True)
+        at_once.start()
+        at_once.join(60)
+        os._exit(int(at_once.is_alive()))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _enter() -> None:
+    with unforked():
+        pass
+
+
+def test_a_fork_waits_for_the_block_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes, within its patience; the child is free of it."""
+    monkeypatch.setattr(forking, "PATIENCE", 600.0)
+    inside, order = threading.Event(), []
+
+    def block() -> None:
+        with unforked():
+            inside.set()
+            waits.wait(0.3)  # nobody sets it: the fork is tried meanwhile
+            order.append("block")
+
+    waits, thread = threading.Event(), threading.Thread(target=block)
+    thread.start()
+    inside.wait()
+    assert forked() == 0
+    order.append("forked")
+    thread.join()
+    assert order == ["block", "forked"]
+
+
+def test_a_block_that_does_not_end_keeps_nobody_from_forking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its patience; and the child can begin blocks of its own all the same."""
+    monkeypatch.setattr(forking, "PATIENCE", 0.05)
+    inside, over = threading.Event(), threading.Event()
+
+    def block() -> None:
+        with unforked():
+            inside.set()
+            over.wait()
+
+    thread = threading.Thread(target=block)
+    thread.start()
+    inside.wait()
+    try:
+        assert forked() == 0
+    finally:
+        over.set()
+        thread.join()
+    assert forked() == 0
+
+
+def test_a_worker_forks_no_process_while_it_connects_beside_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was forked in a handshake of the attendant's stood still in its first chunk, over TLS."""
+    monkeypatch.setattr(forking, "PATIENCE", 600.0)
+    inside, order = threading.Event(), []
+
+    def connecting(*_: Any) -> Any:
+        inside.set()
+        threading.Event().wait(0.3)
+        order.append("connected")
+        attendant._stop.set()
+        raise OSError("no server")
+
+    monkeypatch.setattr(pool, "connect", connecting)
+    attendant = pool._Attendant(Settings(), "w")
+    thread = threading.Thread(target=attendant.attend)
+    thread.start()
+    inside.wait()
+    assert forked() == 0
+    order.append("forked")
+    thread.join()
+    assert order == ["connected", "forked"]
