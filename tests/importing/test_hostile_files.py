@@ -125,12 +125,12 @@ def test_assertions_that_nest_without_end(tmp_path: Path, depth: int) -> None:
 
 
 def test_many_cases_of_one_name_take_no_square_of_their_number(tmp_path: Path) -> None:
-    """Each has an id of its own, found at once: 40,000 took minutes."""
-    test = {"description": "d", "vars": {"n": [str(n) for n in range(40_000)]}, "assert": [_CONTAINS]}
+    """Each has an id of its own, found at once: 16,000 took half a minute."""
+    test = {"description": "d", "vars": {"n": [str(n) for n in range(16_000)]}, "assert": [_CONTAINS]}
     began = time.process_time()
     found = imported(tmp_path, {"prompts": ["{{n}}"], "tests": [test]})
-    assert time.process_time() - began < 30
-    assert [case["id"] for case in found.cases] == ["d", *(f"d-{number}" for number in range(2, 40_001))]
+    assert time.process_time() - began < 15
+    assert [case["id"] for case in found.cases] == ["d", *(f"d-{number}" for number in range(2, 16_001))]
 
 
 def test_a_number_that_another_case_has_in_its_name_is_passed_over(tmp_path: Path) -> None:
