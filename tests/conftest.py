@@ -35,8 +35,8 @@ class Fewer(settings):
         super().__init__(*given, **named)
 
 
-PLAIN = "-p no:deepeval -p no:asyncio"
-os.environ["PYTEST_ADDOPTS"] = f"{os.environ.get('PYTEST_ADDOPTS', '')} {PLAIN}"  # plug-ins that take seconds to import
+# For sessions of pytest that tests start: to load these two plug-ins of others takes longer than what is tested.
+os.environ["PYTEST_ADDOPTS"] = f"{os.environ.get('PYTEST_ADDOPTS', '')} -p no:deepeval -p no:asyncio"
 subprocess.Popen = Beside  # type: ignore[misc]  # a Popen itself, for whatever else is started
 
 

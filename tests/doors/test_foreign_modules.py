@@ -21,7 +21,6 @@ from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
 from tests.agents.server import running_agent, write_golden
 from tests.integration.harness import Server, clean_environment, evalq, same_answer, serves, wait_until
-from tests.spawned import LEAN
 
 EVALQ = str(Path(sys.executable).parent / "evalq")
 OURS = {"evalq", "evalcore", "workers", "producer"}
@@ -194,7 +193,7 @@ def checkout(tmp_path: Path, trap: Path) -> Path:
 def python(*words: str, cwd: Path) -> str:
     """Python as a user starts it, in a folder."""
     command = [sys.executable, *words]
-    environment = clean_environment(**LEAN)
+    environment = clean_environment()
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )

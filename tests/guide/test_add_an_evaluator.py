@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.harness import EVALQ, clean_environment
-from tests.spawned import LEAN
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-an-evaluator.md"
 
@@ -37,7 +36,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _shell(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
     top = Path(__file__).parents[2]
-    environment = clean_environment(PYTHONPATH=f"{package / 'site'}:{top}", **LEAN)
+    environment = clean_environment(PYTHONPATH=f"{package / 'site'}:{top}")
     return subprocess.run(words, cwd=package, env=environment, capture_output=True, text=True, check=False)
 
 

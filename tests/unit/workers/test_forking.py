@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -30,44 +32,47 @@ def _enter() -> None:
         pass
 
 
-def test_a_fork_waits_for_the_block_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long that takes, within its patience; the child is free of it."""
-    monkeypatch.setattr(forking, "PATIENCE", 600.0)
-    inside, order = threading.Event(), []
+@contextmanager
+def in_a_block(last: Callable[[], object]) -> Iterator[None]:
+    """Another thread is inside such a block, which ends with ``last``."""
+    inside = threading.Event()
 
     def block() -> None:
         with unforked():
             inside.set()
-            waits.wait(0.3)  # nobody sets it: the fork is tried meanwhile
-            order.append("block")
+            last()
 
-    waits, thread = threading.Event(), threading.Thread(target=block)
+    thread = threading.Thread(target=block)
     thread.start()
     inside.wait()
-    assert forked() == 0
-    order.append("forked")
+    yield
     thread.join()
+
+
+def test_a_fork_waits_for_the_block_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes, within its patience; the child is free of it."""
+    monkeypatch.setattr(forking, "PATIENCE", 600.0)
+    order = []
+
+    def last() -> None:
+        threading.Event().wait(0.3)  # nobody sets it: the fork is tried meanwhile
+        order.append("block")
+
+    with in_a_block(last):
+        assert forked() == 0
+        order.append("forked")
     assert order == ["block", "forked"]
 
 
 def test_a_block_that_does_not_end_keeps_nobody_from_forking(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its patience; and the child can begin blocks of its own all the same."""
     monkeypatch.setattr(forking, "PATIENCE", 0.05)
-    inside, over = threading.Event(), threading.Event()
-
-    def block() -> None:
-        with unforked():
-            inside.set()
-            over.wait()
-
-    thread = threading.Thread(target=block)
-    thread.start()
-    inside.wait()
-    try:
-        assert forked() == 0
-    finally:
-        over.set()
-        thread.join()
+    over = threading.Event()
+    with in_a_block(over.wait):
+        try:
+            assert forked() == 0
+        finally:
+            over.set()
     assert forked() == 0
 
 
