@@ -16,6 +16,9 @@ from tests.integration.ports import free_port
 
 __all__ = ["Rabbit", "unavailable"]
 
+_IDLE = "+sbwt none +sbwtdcpu none +sbwtdio none"
+"""Its schedulers sleep while they have nothing to do: by default they look for work all the time, for a while."""
+
 
 def unavailable() -> str:
     """Why there can be no node here; empty when there can."""
@@ -38,7 +41,7 @@ class Rabbit:
             RABBITMQ_LOG_BASE=str(self._folder),
             RABBITMQ_PID_FILE=str(self._folder / "pid"),
             RABBITMQ_ENABLED_PLUGINS_FILE=str(self._folder / "plugins"),
-            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}",
+            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=f"-kernel inet_dist_use_interface {{127,0,0,1}} {_IDLE}",
             ERL_EPMD_PORT=str(names),
             ERL_EPMD_ADDRESS="127.0.0.1",
         )

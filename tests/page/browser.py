@@ -184,10 +184,11 @@ class Tab:
         """By how many pixels the page is wider than the window."""
         return int(self.run("document.documentElement.scrollWidth - innerWidth"))
 
-    def faults(self) -> list[str]:
-        """What axe-core finds serious or critical, a line each."""
+    def faults(self, *rules: str) -> list[str]:
+        """What axe-core finds serious or critical, a line each: by all of its rules, or by these."""
         self.run(AXE.read_text(encoding="utf-8"))
-        found = json.loads(self.run("axe.run().then(found => JSON.stringify(found.violations))"))
+        asked = {"resultTypes": ["violations"]} | ({"runOnly": rules} if rules else {})
+        found = json.loads(self.run(f"axe.run({json.dumps(asked)}).then(found => JSON.stringify(found.violations))"))
         return [
             f"{each['id']} ({each['impact']}): {each['nodes'][0]['html'][:200]}"
             for each in found

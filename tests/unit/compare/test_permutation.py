@@ -116,7 +116,7 @@ def test_more_repeats_than_a_grid_has_room_for(cases: int, fall: int, monkeypatc
     if cases == 400:
         monkeypatch.setattr("evalq.evalcore.compare.permutation._MOST_GROUPS", 100)
     rng, number = np.random.default_rng(4), np.arange(cases)
-    n_b, n_c = number % 150 + 1, 60 + number // 150
+    n_b, n_c = number % 128 + 1, 20 + number // 128
     m_b, m_c = (rng.binomial(n, 0.8).astype(float) for n in (n_b, n_c))
     m_c -= fall
     worse, better = permutation_p(Side(n_b, m_b, m_b), Side(n_c, m_c, m_c))

@@ -45,7 +45,7 @@ def test_one_tail_decides_as_the_interval_does(seen: tuple[int, int], share: flo
 
 def test_runs_to_decide_and_the_verdict_never_contradict_each_other() -> None:
     """Just above one half too: no case is inconclusive with no further run to go."""
-    for n in some((*range(1, 60), 90, 119)):
+    for n in some((*range(1, 40), 60, 90, 119)):
         for m in range(1, n + 1):
             interval = mode_share_interval(m, n)
             for share in (0.5, 0.501, 0.505, 0.51, 0.6, 0.7):
