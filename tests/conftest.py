@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -46,8 +49,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--hypothesis-profile", None) == "quick":
         quicken()
         hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
-    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        return
+    _leave_nothing(config)
+    if getattr(config.option, "numprocesses", None):
         share()
+
+
+def _leave_nothing(config: pytest.Config) -> None:
+    """What processes that tests kill have in the folder for such things goes with the session."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest's own stay, to be looked at
+    made = Path(tempfile.mkdtemp(prefix="evalq-tests-"))
+    made.chmod(0o1777)  # some tests are other users
+    os.environ["TMPDIR"] = tempfile.tempdir = str(made)
+    config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
