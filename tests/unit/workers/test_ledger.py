@@ -270,6 +270,18 @@ def test_only_what_moves_a_run_on_keeps_it(ledger: RunLedger, server: Server) ->
     assert _left(server, "open-run") > 60_000
 
 
+def test_a_worker_that_ends_keeps_no_run_but_those_that_it_computed(ledger: RunLedger, server: Server) -> None:
+    """Each asks every run for its leases: in a fleet that grows and shrinks no run would ever expire."""
+    for run in ("held-run", "other-run"):
+        _begin(ledger, run=run)
+    ledger.claim("held-run", 0, 1, "w", 1)
+    for run in ("held-run", "other-run"):
+        _age(server, run)
+    ledger.give_back("w")
+    assert _left(server, "other-run") <= 60_000
+    assert _left(server, "held-run") > 60_000
+
+
 def test_a_damaged_run_stops_the_tending_of_no_other(ledger: RunLedger, server: Server) -> None:
     """What somebody else wrote into one run's header is left alone, and the runs behind it are published."""
     for run in ("a", "b", "c"):
