@@ -242,7 +242,7 @@ def main(run: str, settings: Any) -> int:
     try:
         ledger = RunLedger(connect(chosen.ledger_url, chosen), chosen)
         left = UnattendedSweeps(SweepLedger(ledger.client, chosen), chosen)
-        if left.find(run) is not None:
+        if left.has(run):
             left.evaluate(run, RunLedger(ledger.client, chosen, identity.driver_token()))
         else:
             finalise(run, ledger, chosen)

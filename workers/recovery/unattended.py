@@ -66,9 +66,13 @@ class UnattendedSweeps:
         """A producer attends the sweep again."""
         self._client.hdel(SHARED.unattended, run)
 
+    def has(self, run: str) -> bool:
+        """Whether a sweep is still left, whatever has become of what was left with it."""
+        return bool(self._client.hexists(SHARED.unattended, run))
+
     def find(self, run: str) -> Left | None:
         """What was left with a sweep that is still left. Raises WireError."""
-        data = self._client.hget(_key(run), "left") if self._client.hexists(SHARED.unattended, run) else None
+        data = self._client.hget(_key(run), "left") if self.has(run) else None
         try:
             return msgspec.json.decode(data, type=Left) if data else None
         except msgspec.DecodeError as error:
@@ -108,8 +112,12 @@ class UnattendedSweeps:
 
         Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
         """
+        try:
+            left = self.find(run)
+        except WireError:
+            self.take_back(run)  # no try would help, and others wait behind it
+            raise
         # Tries are counted before anything is done: an evaluation that takes its process down is not begun for ever.
-        left = self.find(run)
         if left is None or self._client.hincrby(_key(run), "tries", 1) > REPORT_TRIES:
             self.take_back(run)
             return False
