@@ -112,13 +112,8 @@ class UnattendedSweeps:
 
         Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
         """
-        try:
-            left = self.find(run)
-        except WireError:
-            self.take_back(run)  # no try would help, and others wait behind it
-            raise
-        # Tries are counted before anything is done: an evaluation that takes its process down is not begun for ever.
-        if left is None or self._client.hincrby(_key(run), "tries", 1) > REPORT_TRIES:
+        left = self._tried(run)
+        if left is None:
             self.take_back(run)
             return False
         header, look = left.header, self._calls.look(run)
@@ -130,8 +125,14 @@ class UnattendedSweeps:
             outputs = Path(scratch) / "outputs.jsonl"
             self._write(run, outputs)
             usage = usage_of(outputs)
-            if not _begin(header, outputs, ledger):
-                return False  # whoever watches the sweep has begun it anew
+            try:
+                begun = _begin(header, outputs, ledger)
+            except Driven:
+                # No try: one that was killed at it may still count as driving, for longer than all tries would take.
+                self._client.hincrby(_key(run), "tries", -1)
+                raise
+        if not begun:
+            return False  # whoever watches the sweep has begun it anew
         # Nobody makes the report before it is detached: by then either the calls are done, and the run itself is what
         # can be ended, or somebody ended the calls meanwhile, and the run with them.
         state = self._calls.close(run, "done")
@@ -143,6 +144,16 @@ class UnattendedSweeps:
         ledger.hand_over(run)
         self.take_back(run)
         return True
+
+    def _tried(self, run: str) -> Left | None:
+        """What was left with a sweep, one try at it counted; None where there is nothing, or it was tried enough."""
+        try:
+            left = self.find(run)
+        except WireError:
+            self.take_back(run)  # no try would help, and others wait behind it
+            raise
+        # Counted before anything is done: an evaluation that takes its process down is not begun for ever.
+        return left if left is not None and self._client.hincrby(_key(run), "tries", 1) <= REPORT_TRIES else None
 
     def _write(self, run: str, path: Path) -> None:
         """outputs.jsonl: what was recorded, by case and repeat."""

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from evalq.evalcore.errors import Driven
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.model.manifest import Header, PlannedInput
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.keys import SweepKeys
+from evalq.workers.ledger.progress import REPORT_TRIES
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery import finaliser
@@ -52,4 +55,30 @@ def test_a_sweep_that_lost_what_was_left_with_it_is_taken_off_the_list(
         server.client.hset(SweepKeys.of("left").left, "left", there)
     ended = finaliser.main("left", Settings(broker=server.url).model_dump(mode="json"))
     assert (ended != 0) == bool(there), "damage is told"
+    assert left.over() == []
+
+
+class Killed(Exception):
+    """The end of a process."""
+
+
+class Dying(RunLedger):
+    """A ledger that is spoken to by a process which is killed as it adds its first chunk."""
+
+    def append(self, *_: object) -> int:
+        """It ends."""
+        raise Killed
+
+
+def test_a_driver_that_was_killed_uses_up_no_tries_but_its_own(server: Server, left: UnattendedSweeps) -> None:
+    """Until it has been silent for long, others are refused: these have tried nothing."""
+    with pytest.raises(Killed):
+        left.evaluate("left", Dying(server.client, Settings(), "host 1 killed"))
+    for _ in range(2 * REPORT_TRIES):
+        with pytest.raises(Driven):
+            left.evaluate("left", RunLedger(server.client, Settings(), "host 2 other"))
+        assert left.over() == ["left"]
+    silent = Settings(driver_seconds=0.2)
+    server.client.hset("evalq:run:{left}:meta", "driver_at", 1)
+    assert left.evaluate("left", RunLedger(server.client, silent, "host 2 other"))
     assert left.over() == []
