@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -148,7 +148,6 @@ class Finalisers:
         self._process: subprocess.Popen[bytes] | None = None
         self._run = ""
         self._said: IO[bytes] | None = None
-        self._tried: set[str] = set()
         self.yields = False
 
     def start(self, sweeps: Sequence[str], runs: Sequence[str]) -> None:
@@ -156,12 +155,10 @@ class Finalisers:
         if not self.idle():
             return
         others = self._others()
-        # One that was tried here is tried again only where each other living worker has failed at it, too.
-        mine = [run for run in runs if run not in self._tried or not others - self._failed(run)]
+        mine = [run for run in runs if not self._leaves(run, others)]
         self.yields = len(mine) < len(runs)
         for run in mine[:1] if not sweeps else sweeps[:1]:
             if not sweeps:
-                self._tried.add(run)
                 # Counted before it begins: a report that takes its process down is tried REPORT_TRIES times, not for
                 # ever.
                 Reports(self._ledger, self._settings).begin(run)
@@ -221,9 +218,12 @@ class Finalisers:
         log.warning("run %s is not finished here: %s", self._run, said.strip() or reason)
         self._failures.unreported(self._run, self._name, self._host, f"cannot make the report: {reason}")
 
-    def _failed(self, run: str) -> set[str]:
-        """The workers that could not make a run's report."""
-        return {name for name, failed in self._failures.told(run).workers.items() if failed.kind == "report"}
+    def _leaves(self, run: str, others: Set[str]) -> bool:
+        """Whether this worker has failed at a run's report, and of the ``others`` one has not."""
+        # By the ledger alone: it forgets with each restart of the run, and so a run that was tried here once is not
+        # left for ever.
+        failed = {name for name, told in self._failures.told(run).workers.items() if told.kind == "report"}
+        return self._name in failed and bool(others - failed)
 
     def _others(self) -> set[str]:
         """The other living workers of this code."""

@@ -14,6 +14,7 @@ from billiard import common
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import ConfigError, UnknownEvaluator
+from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, server_is_away
 from evalq.workers.ledger.heartbeats import sick_of
 from evalq.workers.ledger.keys import SHARED, RunKeys
@@ -386,6 +387,25 @@ def test_a_report_that_cannot_be_made_is_tried_elsewhere_and_then_told(hosts: Ho
     assert not look.unreported, "three tries are enough"
     assert (look.progress.state, look.progress.finals) == ("open", 3)
     assert [line.partition(":")[0] for line in look.trouble] == ["host-a", "host-b"]
+
+
+def test_a_run_that_was_resumed_and_left_again_has_all_its_tries(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What workers failed at before is forgotten, by the ledger and by them: each waited for the other, for ever."""
+    for name in ("a", "b"):
+        hosts.add(name)
+    _complete_run(hosts)
+    monkeypatch.setattr("evalq.workers.recovery.finaliser.child", lambda *_: ["/no/such/program"])
+    makers = {name: Finalisers(hosts.settings, hosts.ledger, name) for name in ("a", "b")}
+    for name in ("a", "b", "a"):
+        makers[name].start([], ["r"])
+    assert not hosts.ledger.look("r").unreported, "three tries are enough"
+    hosts.ledger.open(HEADER, 2, key=KEY)
+    Reports(hosts.ledger, hosts.settings).detach("r", Detached(0.0))
+    for tries, name in enumerate(("a", "b", "a"), 1):
+        assert hosts.ledger.look("r").unreported
+        makers[name].start([], ["r"])
+        assert hosts.ledger.look("r").progress.finals == tries
+    assert set(Failures(hosts.ledger).told("r").workers) == {"a", "b"}
 
 
 def test_a_finaliser_that_is_killed_or_cannot_start_is_told(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
