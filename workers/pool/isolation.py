@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -31,6 +32,7 @@ MAX_DEAD = 100
 # A short range needs time to begin, too: with less it would be halved for being slow.
 _LEAST_SHARE = 1 / 16
 _DIGEST = 64
+_LOOK_MS = 100
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -148,10 +150,10 @@ class Isolation:
             self._answer(piece, seconds, writer)
         # The parent's copy too: as long as one is open, the read below has no end.
         os.close(writer)
-        with os.fdopen(reader, "rb") as stream:
-            # Before the wait: a child whose answer is longer than the pipe's buffer ends only when somebody reads.
-            answer = stream.read()
-        _, status = os.waitpid(pid, 0)
+        try:
+            answer, status = _told(reader, pid)
+        finally:
+            os.close(reader)
         return self._read(answer, status)
 
     def _answer(self, piece: Batch, seconds: float, writer: int) -> NoReturn:
@@ -187,6 +189,27 @@ class Isolation:
         if kind == b"!":
             raise RuntimeError(rest.decode(errors="replace"))
         return f"ended its process with exit code {os.WEXITSTATUS(status)}"
+
+
+def _told(reader: int, pid: int) -> tuple[bytes, int]:
+    """All that a process wrote to a pipe, and how it ended.
+
+    Its own end counts, not the pipe's alone: that does not come while a process which it has started has the pipe open.
+    """
+    os.set_blocking(reader, False)
+    ready, parts, status = select.poll(), list[bytes](), None
+    ready.register(reader, select.POLLIN)
+    while status is None:
+        ready.poll(_LOOK_MS)
+        # Looked for before the pipe is read, so that all it wrote is there; and no more than that, for one whose answer
+        # is longer than the pipe's buffer ends only when somebody reads.
+        done, found = os.waitpid(pid, os.WNOHANG)
+        status = found if done else None
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(reader, 1 << 20):
+                parts.append(part)
+            status = os.waitpid(pid, 0)[1] if status is None else status
+    return b"".join(parts), status
 
 
 def _folded(left: Outcome[Any], right: Outcome[Any]) -> Outcome[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.contract.specimens import Summing, SumParams
 from tests.samples import sampled
 
 LIMITS = Limits(20.0, 1 << 30)
+HANGS = 10
 
 
 class Deadly(Summing):
@@ -45,6 +47,18 @@ class Leaving(Summing):
 
     def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
         """Never returns."""
+        os._exit(9)
+
+
+class Parting(Summing):
+    """Ends its process, and leaves one behind that it has started: a pool of its own, say."""
+
+    def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
+        """Never returns."""
+        if os.fork() == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(HANGS)  # for the test's sake
+            signal.pause()
         os._exit(9)
 
 
@@ -119,6 +133,15 @@ def test_an_evaluator_that_always_kills_fails_the_run(monkeypatch: pytest.Monkey
     assert outcome.tally.dead == most
     with pytest.raises(InfrastructureError, match=f"over {most} records of one chunk.*exit code 9"):
         _isolated(Leaving(), _batch(["r"] * (most + 1)))
+
+
+def test_a_death_is_seen_whatever_the_process_has_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it started has the pipe for its answer open, for as long as it runs: that could be for ever."""
+    monkeypatch.setattr(isolation, "DEATHS", 1)
+    began = time.monotonic()
+    outcome, tried = _isolated(Parting(), _batch(["a"]))
+    assert time.monotonic() - began < HANGS
+    assert (outcome.tally.dead, tried) == (1, ["0-1"])
 
 
 def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:
