@@ -231,6 +231,8 @@ class _Attendant:
         with unforked():
             client = connect(self._settings.ledger_url, self._settings)
             ledger, heartbeats = RunLedger(client, self._settings), Heartbeats(client)
+            # Before the queues are asked for: they may be away, on another server, for longer than a worker's life.
+            self._beat(heartbeats)
             broker = Broker(self._settings)
             reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
             left = UnattendedSweeps(SweepLedger(client, self._settings), self._settings)
