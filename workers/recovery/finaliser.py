@@ -73,7 +73,14 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     counted = evaluator.measures and sum(chunk.records for chunk in reports.chunks(run)) <= settings.cases_records
     counter = FinishedCases(evaluator, run) if counted else None
     roots = [Path(root) for root in settings.roots] or [Path.cwd()]
-    report = _fold(header, reports.chunks(run), seal, ledger, roots, counter)
+    try:
+        report = _fold(header, reports.chunks(run), seal, ledger, roots, counter)
+    except EvalqError:
+        if reports.detached(run) != facts:  # its producer came back meanwhile, and took answers: that is no failure
+            return False
+        raise
+    if reports.detached(run) != facts:  # whoever came back makes the report, which may be of other answers by then
+        return False
     # The server's clock may have been set back since the run began.
     took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
     place = HistoryKey(header.evaluator, header.suite, facts.target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,9 +20,10 @@ from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, server_is
 from evalq.workers.ledger.heartbeats import sick_of
 from evalq.workers.ledger.keys import SHARED, RunKeys
 from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.pool.chunk_runner import REST_SECONDS
-from evalq.workers.recovery.finaliser import Finalisers
+from evalq.workers.recovery.finaliser import Finalisers, finalise
 from evalq.workers.recovery.judge import CHUNK_TRIES, HOPELESS
 from tests.integration.harness import Server, wait_until
 from tests.samples import KEY
@@ -406,6 +408,36 @@ def test_a_run_that_was_resumed_and_left_again_has_all_its_tries(hosts: Hosts, m
         makers[name].start([], ["r"])
         assert hosts.ledger.look("r").progress.finals == tries
     assert set(Failures(hosts.ledger).told("r").workers) == {"a", "b"}
+
+
+class Returning(RunLedger):
+    """A ledger in which a run's producer comes back, and takes the answers, as a worker is about to read them."""
+
+    def collect(self, run: str, seqs: Sequence[int]) -> list[Partial | None]:
+        """All are in its folder by now."""
+        self.open(HEADER, 2, key=KEY)
+        found = super().collect(run, seqs)
+        self.trim(run, range(CHUNKS) if self.takes else [])
+        return super().collect(run, seqs) if self.takes else found
+
+    takes = False
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_run_whose_producer_comes_back_while_a_worker_makes_its_report_is_left_to_it(
+    hosts: Hosts, server: Server, takes: bool
+) -> None:
+    """That answers are gone is nobody's failure then; and the report of a retry to come must not meet this one."""
+    hosts.add("a")
+    hosts.begin(left=True)
+    for seq in range(CHUNKS):
+        assert hosts.act("a", seq) == "committed"
+    ledger = Returning(server.client, hosts.settings)
+    ledger.takes = takes
+    assert not finalise("r", ledger, hosts.settings)
+    assert Reports(ledger, hosts.settings).report("r") is None
+    assert hosts.ledger.look("r").progress.state == "open"
+    assert server.client.keys("evalq:histor*") == []
 
 
 def test_a_finaliser_that_is_killed_or_cannot_start_is_told(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
