@@ -92,11 +92,11 @@ class UnattendedSweeps:
 
     def _all_there(self, run: str, look: SweepLook) -> bool:
         """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""
-        header = self._calls.header(run)
-        whole = look.known if look.state in _CLOSED else 0 if header is None else header.total
-        if header is None or look.waiting == look.known == whole:
-            return look.known > 0
         try:
+            header = self._calls.header(run)
+            whole = look.known if look.state in _CLOSED else 0 if header is None else header.total
+            if header is None or look.waiting == look.known == whole:
+                return look.known > 0
             there = {output.call for output in self._calls.waiting(run)}
             self._calls.restore(run, sorted(there))
             if look.state == "open":

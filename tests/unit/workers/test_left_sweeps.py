@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalq.evalcore.errors import Driven
+from evalq.evalcore.errors import Driven, WireError
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.model.manifest import Header, PlannedInput
 from evalq.evalcore.version import code_version
@@ -55,6 +55,17 @@ def test_a_sweep_that_lost_what_was_left_with_it_is_taken_off_the_list(
         server.client.hset(SweepKeys.of("left").left, "left", there)
     ended = finaliser.main("left", Settings(broker=server.url).model_dump(mode="json"))
     assert (ended != 0) == bool(there), "damage is told"
+    assert left.over() == []
+
+
+def test_a_sweep_with_a_damaged_header_stops_the_tending_of_no_other(server: Server, left: UnattendedSweeps) -> None:
+    """It counts as over, so that the evaluation says what is wrong, and is taken off the list after its tries."""
+    server.client.hset(SweepKeys.of("left").meta, "sweep", b"damaged")
+    for _ in range(REPORT_TRIES):
+        assert left.over() == ["left"]
+        with pytest.raises(WireError, match="header"):
+            left.evaluate("left", RunLedger(server.client, Settings()))
+    assert not left.evaluate("left", RunLedger(server.client, Settings()))
     assert left.over() == []
 
 
