@@ -19,6 +19,7 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params,
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import InfrastructureError
 from evalq.workers.processes.rlimits import bound_memory, die_with_parent, leave_group
+from evalq.workers.processes.signals import signal_name
 from evalq.workers.settings import Settings
 
 __all__ = ["DEATHS", "LOSSES", "MAX_DEAD", "Isolation", "Limits"]
@@ -83,7 +84,7 @@ class Limits(msgspec.Struct, frozen=True):
             number = os.WTERMSIG(status)
             if number == signal.SIGALRM:
                 return f"took longer than {self.seconds:g} s"
-            return f"killed its process by {signal.Signals(number).name}"
+            return f"killed its process by {signal_name(number)}"
         return f"ended its process with exit code {os.WEXITSTATUS(status)}" if os.WEXITSTATUS(status) else ""
 
 

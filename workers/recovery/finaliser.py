@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -42,6 +41,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes import identity
 from evalq.workers.processes.child import child
+from evalq.workers.processes.signals import signal_name
 from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.servers.connections import connect
@@ -180,7 +180,7 @@ class Finalisers:
             return False
         self._process, said = None, self._told()
         if code:
-            died = f"its process was ended by {signal.Signals(-code).name}; is there enough memory?" if code < 0 else ""
+            died = f"its process was ended by {signal_name(-code)}; is there enough memory?" if code < 0 else ""
             lines = [line for line in said.splitlines() if line.strip()]
             self._fail(died or (lines[-1] if lines else f"its process ended with exit code {code}"), said)
         return True

@@ -144,6 +144,21 @@ def test_a_death_is_seen_whatever_the_process_has_left_behind(monkeypatch: pytes
     assert (outcome.tally.dead, tried) == (1, ["0-1"])
 
 
+class Signalling(Summing):
+    """Ends its process by a signal without a name."""
+
+    def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
+        """Never returns."""
+        os.kill(os.getpid(), signal.SIGRTMIN + 6)
+        raise AssertionError
+
+
+def test_a_record_that_kills_by_a_signal_without_a_name_is_dead_like_any_other() -> None:
+    """Most real-time signals have none."""
+    outcome, _ = _isolated(Signalling(), _batch(["a"]))
+    assert outcome.tally.listed.first == [(11, f"dead: killed its process by signal {signal.SIGRTMIN + 6}")]
+
+
 def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:
     """With the exception's own words."""
     with pytest.raises(RuntimeError, match="ZeroDivisionError: a bug"):
