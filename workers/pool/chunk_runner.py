@@ -293,8 +293,10 @@ def _kind_of(error: BaseException) -> Kind:
 
 
 def _brief(error: BaseException) -> str:
-    # What evalq raises says where the trouble is; of what plug-ins raise the line is told.
-    if isinstance(error, EvalqError) or error.__traceback__ is None:
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (in {Path(last.filename).name}:{last.lineno}, {last.name})"
+    told = str(error)
+    if (
+        not isinstance(error, EvalqError) and error.__traceback__
+    ):  # evalq says where the trouble is; of others it is told
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        told = f"{type(error).__name__}: {told} (in {Path(last.filename).name}:{last.lineno}, {last.name})"
+    return told.encode(errors="backslashreplace").decode()  # no server can be told half of a surrogate pair

@@ -171,7 +171,7 @@ class Isolation:
             except MemoryError:
                 answer = b"m"
             except Exception as error:  # told to the parent, which fails the run
-                answer = b"!" + f"{type(error).__name__}: {error}".encode()
+                answer = b"!" + f"{type(error).__name__}: {error}".encode(errors="backslashreplace")
             with os.fdopen(writer, "wb") as out:
                 out.write(answer)
             os._exit(0)

@@ -67,6 +67,19 @@ def test_a_bug_on_every_host_ends_the_run_with_hosts_and_reasons(hosts: Hosts) -
     assert hosts.turn().progress == look.progress, "nothing circles any more"
 
 
+def test_a_reason_that_no_server_can_be_told_is_told_by_escapes(hosts: Hosts) -> None:
+    """A message may quote half of a surrogate pair from a record: its failure is counted like any other."""
+    hosts.add("a")
+    hosts.begin()
+    hosts.fails["a"] = _raise(ValueError("no \ud800"))
+    assert hosts.act("a", 0) == "failed"
+    assert "ValueError: no \\ud800" in Failures(hosts.ledger).told("r").workers["a"].reason
+    hosts.add("b")
+    hosts.cannot["b"] = _raise(ValueError("no \ud800"))
+    assert hosts.act("b", 1) == "failed"
+    assert "ValueError: no \\ud800" in sick_of(hosts.register.workers()["b"])["summing"]
+
+
 def test_one_host_that_fails_does_not_fail_the_run(hosts: Hosts) -> None:
     """Whatever the evaluator raises there: others compute its chunks, and it is named while that goes on."""
     hosts.add("good")

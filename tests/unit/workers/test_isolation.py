@@ -67,7 +67,7 @@ class Failing(Summing):
 
     def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
         """Raise."""
-        raise ZeroDivisionError("a bug")
+        raise ZeroDivisionError("a bug \ud800")
 
 
 def _batch(ids: list[str]) -> Batch:
@@ -160,8 +160,8 @@ def test_a_record_that_kills_by_a_signal_without_a_name_is_dead_like_any_other()
 
 
 def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:
-    """With the exception's own words."""
-    with pytest.raises(RuntimeError, match="ZeroDivisionError: a bug"):
+    """With the exception's own words, also where they have no form in UTF-8."""
+    with pytest.raises(RuntimeError, match=r"ZeroDivisionError: a bug \\ud800"):
         _isolated(Failing(), _batch(["a"]))
 
 
