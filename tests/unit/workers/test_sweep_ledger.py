@@ -432,3 +432,16 @@ def test_an_attempt_is_not_counted_for_ever_when_its_call_was_made_by_another_me
     look = calls.look("late")
     assert look is not None
     assert (look.started, look.lost, look.repaid) == (3, 0, 1)
+
+
+def test_a_commit_that_is_repeated_counts_once_in_the_totals(server: Server) -> None:
+    """Its first answer was lost: nothing was paid twice. Where two processes made a call, both payments count."""
+    server.client.delete(SHARED.calls)
+    calls = _begun(server, "told")
+    assert calls.claim("told", "slow", 1, LEASE, [])[1] == [0]
+    server.client.zadd(SweepKeys.of("told").holders, {"slow": 1})
+    assert calls.claim("told", "quick", 1, LEASE, [])[1] == [0]
+    for holder, cost, repaid in (("quick", b"500000", None), ("slow", b"1000000", b"1")):
+        for _ in range(2):
+            calls.commit("told", holder, "t", [_result(0, cost=0.5)])
+            assert server.client.hmget(SHARED.calls, "cost t", "answered t", "repaid t") == [cost, b"1", repaid]
