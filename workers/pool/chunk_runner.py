@@ -149,7 +149,7 @@ class ChunkRunner:
             data = reading.read(planned, chunk, self._roots, lease.key)
         if isinstance(data, str):
             # Refused first: a producer that attends the run sends the bytes, and then nothing has failed.
-            self._ledger.refuse(header.run, chunk.seq, epoch, data)
+            self._ledger.refuse(header.run, chunk.seq, epoch, data, self._name)
             self._fail(header.run, chunk.seq, epoch, "input", self._unread(planned.given, data))
             return data
         batch = Batch(planned.name, chunk.first_line, data, planned.columns, chunk.members)

@@ -184,7 +184,7 @@ def test_a_refused_chunk_waits_for_its_bytes(ledger: RunLedger) -> None:
     """Refusal takes it out of flight; supplying puts it back with the blob, which goes with the commit."""
     chunks = _begin(ledger, 1)
     ledger.take("r")
-    ledger.refuse("r", 0, 1, "unreadable")
+    ledger.refuse("r", 0, 1, "unreadable", "w")
     look = ledger.look("r")
     assert (look.refused, look.suspect) == ({0: "unreadable"}, {})
     assert ledger.supply("r", 0, b"bytes")
@@ -218,12 +218,27 @@ def test_a_closed_run_gives_no_work(ledger: RunLedger) -> None:
     assert ledger.take("r") == []
 
 
+def test_a_refusal_takes_no_chunk_from_who_computes_it(ledger: RunLedger, brief: RunLedger) -> None:
+    """A worker that stood still wakes up and cannot read a chunk, which another one has claimed and reads."""
+    _begin(ledger)
+    assert ledger.take("r") == [0, 1, 2]
+    brief.claim("r", 0, 1, "slow", 1)
+    wait_until(lambda: ledger.claim("r", 0, 1, "quick", 2).status == "leased", "its lease is over")
+    ledger.refuse("r", 0, 1, "unreadable", "slow")
+    assert ledger.renew("r", 0, "quick", 2)
+    look = ledger.look("r")
+    assert (look.leases, look.refused) == (1, {})
+    ledger.refuse("r", 0, 1, "unreadable", "quick")
+    look = ledger.look("r")
+    assert (look.leases, look.refused) == (0, {0: "unreadable"})
+
+
 def test_every_key_of_a_run_expires(ledger: RunLedger, server: Server) -> None:
     """Whatever steps a run takes, no key with its id is without an expiry, from its creation."""
     chunks = _begin(ledger, 4, run="unique-run")
     ledger.take("unique-run")
     ledger.claim("unique-run", 0, 1, "w", 1)
-    ledger.refuse("unique-run", 1, 1, "unreadable")
+    ledger.refuse("unique-run", 1, 1, "unreadable", "w")
     ledger.supply("unique-run", 1, b"b")
     header = _header("unique-run")
     ledger.commit(header, chunks[2], 1, ANSWER)
@@ -437,9 +452,9 @@ def test_bytes_that_come_while_a_worker_refuses_are_not_lost(ledger: RunLedger) 
     """Refused first, the chunk is to be published with its bytes; supplied first, the refusal counts for nothing."""
     _begin(ledger)
     ledger.take("r")
-    ledger.refuse("r", 0, 1, "unreadable")
+    ledger.refuse("r", 0, 1, "unreadable", "w")
     assert ledger.supply("r", 0, b"blob", publish=False)
     assert not ledger.supply("r", 1, b"blob", publish=False)
-    ledger.refuse("r", 1, 1, "unreadable")
+    ledger.refuse("r", 1, 1, "unreadable", "w")
     assert ledger.look("r").refused == {}
     assert ledger.claim("r", 1, 1, "w", 1).blob == b"blob"
