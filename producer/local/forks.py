@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from evalq.evalcore.errors import InfrastructureError
+from evalq.workers.processes.signals import signal_name
 
 __all__ = ["Fork", "ForkLost", "Forks", "forked"]
 
@@ -119,7 +120,7 @@ class Fork:
             _, status = os.waitpid(self.pid, 0)
             self._gone = True
             if os.WIFSIGNALED(status):
-                return f"a process was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+                return f"a process was killed by {signal_name(os.WTERMSIG(status))}"
             return f"a process ended with exit code {os.WEXITSTATUS(status)}"
         return "a process ended"
 

@@ -59,24 +59,31 @@ class _Keeper:
     def keep(self) -> None:
         """Start the process, and again whenever it ends; what ends at once time and again, ever more seldom."""
         pause = _RESTART_SECONDS
-        while True:
-            # Under the lock, so that `end` never misses a process that is started in the same moment.
-            with self._lock:
-                if self._ending.is_set():
-                    return
-                command = child("evalq.workers.callers.main")
-                self._child = subprocess.Popen(command, env=self._environment)  # noqa: S603 - this project's own module
+        while not self._ending.is_set():
             began = time.monotonic()
-            code = self._child.wait()
+            became = self._run()
             # What ran for a while died of something new; what dies at once dies of the same again.
             if time.monotonic() - began > _STEADY_SECONDS:
                 pause = _RESTART_SECONDS
             if self._ending.is_set():
                 return
-            log.warning("the process that calls ended with exit code %s; it is started again in %g s", code, pause)
+            log.warning("the process that calls %s again in %g s", became, pause)
             if self._ending.wait(pause):
                 return
             pause = min(2 * pause, _LONGEST_SECONDS)
+
+    def _run(self) -> str:
+        """Start it and wait for its end; what became of it."""
+        # Under the lock, so that `end` never misses a process that is started in the same moment.
+        with self._lock:
+            if self._ending.is_set():
+                return ""
+            try:
+                command = child("evalq.workers.callers.main")
+                self._child = subprocess.Popen(command, env=self._environment)  # noqa: S603 - this project's own module
+            except OSError as error:  # no process or no memory is left: later there may be some
+                return f"cannot be started: {error}; it is tried"
+        return f"ended with exit code {self._child.wait()}; it is started"
 
     def end(self, seconds: float) -> None:
         """Let it end in good order, and make it end."""

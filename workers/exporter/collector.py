@@ -35,7 +35,8 @@ _EXEMPLAR_CHARS = 128
 
 
 class _Bounded(Collector):
-    """Families of at most ``most`` series and one more; ``folded`` counts those that were put together in it."""
+    """Families of at most ``most`` series and one more; ``folded`` counts those that were put together in it, and those
+    of histograms that were left out."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -64,7 +65,9 @@ class Live(_Bounded):
                 yield self._family(shown, shown.read(self._snapshot), shown.together, exemplars)
             elif shown.spread is not None:
                 filled = HistogramMetricFamily(shown.name, shown.help, labels=shown.labels)
-                for labels, buckets, total in shown.spread(self._snapshot)[: self._most]:
+                found = shown.spread(self._snapshot)
+                self.folded += max(0, len(found) - self._most)
+                for labels, buckets, total in found[: self._most]:
                     filled.add_metric(labels, buckets, total)
                 yield filled
 

@@ -151,9 +151,9 @@ class RunLedger(Driving):
         start = f"fell {seq} "
         return {key.removeprefix(start): count for key, count in self.notes(run).items() if key.startswith(start)}
 
-    def refuse(self, run: str, seq: int, epoch: int, reason: str) -> None:
+    def refuse(self, run: str, seq: int, epoch: int, reason: str, worker: str) -> None:
         """Say that a chunk's bytes cannot be read here, or are not those planned."""
-        self.step("refuse", run, seq, epoch, reason)
+        self.step("refuse", run, seq, epoch, reason, worker)
 
     # -- collecting -------------------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ class ChunkRunner:
             data = reading.read(planned, chunk, self._roots, lease.key)
         if isinstance(data, str):
             # Refused first: a producer that attends the run sends the bytes, and then nothing has failed.
-            self._ledger.refuse(header.run, chunk.seq, epoch, data)
+            self._ledger.refuse(header.run, chunk.seq, epoch, data, self._name)
             self._fail(header.run, chunk.seq, epoch, "input", self._unread(planned.given, data))
             return data
         batch = Batch(planned.name, chunk.first_line, data, planned.columns, chunk.members)
@@ -293,8 +293,10 @@ def _kind_of(error: BaseException) -> Kind:
 
 
 def _brief(error: BaseException) -> str:
-    # What evalq raises says where the trouble is; of what plug-ins raise the line is told.
-    if isinstance(error, EvalqError) or error.__traceback__ is None:
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (in {Path(last.filename).name}:{last.lineno}, {last.name})"
+    told = str(error)
+    if (
+        not isinstance(error, EvalqError) and error.__traceback__
+    ):  # evalq says where the trouble is; of others it is told
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        told = f"{type(error).__name__}: {told} (in {Path(last.filename).name}:{last.lineno}, {last.name})"
+    return told.encode(errors="backslashreplace").decode()  # no server can be told half of a surrogate pair

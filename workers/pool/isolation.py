@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -18,6 +19,7 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params,
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import InfrastructureError
 from evalq.workers.processes.rlimits import bound_memory, die_with_parent, leave_group
+from evalq.workers.processes.signals import signal_name
 from evalq.workers.settings import Settings
 
 __all__ = ["DEATHS", "LOSSES", "MAX_DEAD", "Isolation", "Limits"]
@@ -31,6 +33,7 @@ MAX_DEAD = 100
 # A short range needs time to begin, too: with less it would be halved for being slow.
 _LEAST_SHARE = 1 / 16
 _DIGEST = 64
+_LOOK_MS = 100
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -81,7 +84,7 @@ class Limits(msgspec.Struct, frozen=True):
             number = os.WTERMSIG(status)
             if number == signal.SIGALRM:
                 return f"took longer than {self.seconds:g} s"
-            return f"killed its process by {signal.Signals(number).name}"
+            return f"killed its process by {signal_name(number)}"
         return f"ended its process with exit code {os.WEXITSTATUS(status)}" if os.WEXITSTATUS(status) else ""
 
 
@@ -148,10 +151,10 @@ class Isolation:
             self._answer(piece, seconds, writer)
         # The parent's copy too: as long as one is open, the read below has no end.
         os.close(writer)
-        with os.fdopen(reader, "rb") as stream:
-            # Before the wait: a child whose answer is longer than the pipe's buffer ends only when somebody reads.
-            answer = stream.read()
-        _, status = os.waitpid(pid, 0)
+        try:
+            answer, status = _told(reader, pid)
+        finally:
+            os.close(reader)
         return self._read(answer, status)
 
     def _answer(self, piece: Batch, seconds: float, writer: int) -> NoReturn:
@@ -168,7 +171,7 @@ class Isolation:
             except MemoryError:
                 answer = b"m"
             except Exception as error:  # told to the parent, which fails the run
-                answer = b"!" + f"{type(error).__name__}: {error}".encode()
+                answer = b"!" + f"{type(error).__name__}: {error}".encode(errors="backslashreplace")
             with os.fdopen(writer, "wb") as out:
                 out.write(answer)
             os._exit(0)
@@ -187,6 +190,27 @@ class Isolation:
         if kind == b"!":
             raise RuntimeError(rest.decode(errors="replace"))
         return f"ended its process with exit code {os.WEXITSTATUS(status)}"
+
+
+def _told(reader: int, pid: int) -> tuple[bytes, int]:
+    """All that a process wrote to a pipe, and how it ended.
+
+    Its own end counts, not the pipe's alone: that does not come while a process which it has started has the pipe open.
+    """
+    os.set_blocking(reader, False)
+    ready, parts, status = select.poll(), list[bytes](), None
+    ready.register(reader, select.POLLIN)
+    while status is None:
+        ready.poll(_LOOK_MS)
+        # Looked for before the pipe is read, so that all it wrote is there; and no more than that, for one whose answer
+        # is longer than the pipe's buffer ends only when somebody reads.
+        done, found = os.waitpid(pid, os.WNOHANG)
+        status = found if done else None
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(reader, 1 << 20):
+                parts.append(part)
+            status = os.waitpid(pid, 0)[1] if status is None else status
+    return b"".join(parts), status
 
 
 def _folded(left: Outcome[Any], right: Outcome[Any]) -> Outcome[Any]:

@@ -19,7 +19,8 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import worker_process_shutdown, worker_ready
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import BrokerUnreachable, EvalqError
+from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError
+from evalq.evalcore.naming import is_text
 from evalq.evalcore.version import code_version
 from evalq.workers import tracing
 from evalq.workers.broker.app import make_app
@@ -61,7 +62,9 @@ def run_worker(
     SIGTERM and SIGINT let running chunks end within ``soft_shutdown_seconds`` and give the rest back. For SIGTERM,
     REMAP_SIGTERM=SIGQUIT must stand in the environment before this module is imported: billiard reads it then.
     Evaluators in ``preload`` are loaded before the pool forks. Unless ``quiet``, it says when it is ready.
+    Raises ConfigError where a folder that it may read has a path that nobody can be told.
     """
+    _roots(settings)
     _ignore_warnings()
     name = unique_name()
     log_to_stderr(loglevel)
@@ -102,6 +105,15 @@ def run_worker(
         worker.max_concurrency = settings.processes
         worker.start()
         return int(worker.exitcode or 0)
+
+
+def _roots(settings: Settings) -> str:
+    """The folders that a worker may read, as it tells of them. Raises ConfigError."""
+    told = os.pathsep.join(str(Path(root).resolve()) for root in settings.roots or (Path.cwd(),))
+    if not is_text(told):
+        which = f"of a root ({told!r})" if settings.roots else "of the current folder"
+        raise ConfigError(f"the path {which} is not text in UTF-8; rename it, or give another --root")
+    return told
 
 
 def _ignore_warnings() -> None:
@@ -231,6 +243,8 @@ class _Attendant:
         with unforked():
             client = connect(self._settings.ledger_url, self._settings)
             ledger, heartbeats = RunLedger(client, self._settings), Heartbeats(client)
+            # Before the queues are asked for: they may be away, on another server, for longer than a worker's life.
+            self._beat(heartbeats)
             broker = Broker(self._settings)
             reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
             left = UnattendedSweeps(SweepLedger(client, self._settings), self._settings)
@@ -270,5 +284,5 @@ class _Attendant:
             "since": self._since,
             "clock_ahead": str(self._clock_ahead),
             "evaluators": msgspec.json.encode(registry.packages()).decode(),
-            "roots": os.pathsep.join(str(Path(root).resolve()) for root in self._settings.roots or (Path.cwd(),)),
+            "roots": _roots(self._settings),
         }

@@ -70,7 +70,7 @@ class RateLimiter:
         self._closed = False
         self._task: asyncio.Task[None] | None = None
         self._ask_at = 0.0
-        self._lost: BrokerUnreachable | None = None
+        self._lost = ""
 
     async def __aenter__(self) -> RateLimiter:
         self._task = asyncio.create_task(self._attend(), name="evalq-pacer")
@@ -89,8 +89,8 @@ class RateLimiter:
     async def acquire(self) -> Grant:
         """Wait until a call may start. Raises BrokerUnreachable when the server is lost for too long."""
         # No waiting for the next who come: one exchange that succeeds lets calls through again.
-        if self._lost is not None:
-            raise self._lost
+        if self._lost:
+            raise BrokerUnreachable(self._lost)
         turn: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         if self._wanted == 1:  # else the next exchange is due already
@@ -146,12 +146,12 @@ class RateLimiter:
             self._wake.clear()
             try:
                 await self._once()
-                lost_at, self._lost = None, None
+                lost_at, self._lost = None, ""
             except (redis.RedisError, OSError) as error:
                 lost_at = lost_at or time.monotonic()
                 if time.monotonic() - lost_at > self._patience:
-                    self._lost = BrokerUnreachable(f"the server that paces calls is lost: {error}")
-                    self._fail(self._lost)
+                    self._lost = f"the server that paces calls is lost: {error}"
+                    self._fail(BrokerUnreachable(self._lost))
                 self._ask_at = loop.time() + 0.25
             await self._rest()
         with contextlib.suppress(redis.RedisError, OSError):

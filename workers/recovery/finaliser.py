@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -42,6 +41,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes import identity
 from evalq.workers.processes.child import child
+from evalq.workers.processes.signals import signal_name
 from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.servers.connections import connect
@@ -73,7 +73,14 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     counted = evaluator.measures and sum(chunk.records for chunk in reports.chunks(run)) <= settings.cases_records
     counter = FinishedCases(evaluator, run) if counted else None
     roots = [Path(root) for root in settings.roots] or [Path.cwd()]
-    report = _fold(header, reports.chunks(run), seal, ledger, roots, counter)
+    try:
+        report = _fold(header, reports.chunks(run), seal, ledger, roots, counter)
+    except EvalqError:
+        if reports.detached(run) != facts:  # its producer came back meanwhile, and took answers: that is no failure
+            return False
+        raise
+    if reports.detached(run) != facts:  # whoever came back makes the report, which may be of other answers by then
+        return False
     # The server's clock may have been set back since the run began.
     took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
     place = HistoryKey(header.evaluator, header.suite, facts.target)
@@ -148,7 +155,6 @@ class Finalisers:
         self._process: subprocess.Popen[bytes] | None = None
         self._run = ""
         self._said: IO[bytes] | None = None
-        self._tried: set[str] = set()
         self.yields = False
 
     def start(self, sweeps: Sequence[str], runs: Sequence[str]) -> None:
@@ -156,12 +162,10 @@ class Finalisers:
         if not self.idle():
             return
         others = self._others()
-        # One that was tried here is tried again only where each other living worker has failed at it, too.
-        mine = [run for run in runs if run not in self._tried or not others - self._failed(run)]
+        mine = [run for run in runs if not self._leaves(run, others)]
         self.yields = len(mine) < len(runs)
         for run in mine[:1] if not sweeps else sweeps[:1]:
             if not sweeps:
-                self._tried.add(run)
                 # Counted before it begins: a report that takes its process down is tried REPORT_TRIES times, not for
                 # ever.
                 Reports(self._ledger, self._settings).begin(run)
@@ -176,7 +180,7 @@ class Finalisers:
             return False
         self._process, said = None, self._told()
         if code:
-            died = f"its process was ended by {signal.Signals(-code).name}; is there enough memory?" if code < 0 else ""
+            died = f"its process was ended by {signal_name(-code)}; is there enough memory?" if code < 0 else ""
             lines = [line for line in said.splitlines() if line.strip()]
             self._fail(died or (lines[-1] if lines else f"its process ended with exit code {code}"), said)
         return True
@@ -221,9 +225,12 @@ class Finalisers:
         log.warning("run %s is not finished here: %s", self._run, said.strip() or reason)
         self._failures.unreported(self._run, self._name, self._host, f"cannot make the report: {reason}")
 
-    def _failed(self, run: str) -> set[str]:
-        """The workers that could not make a run's report."""
-        return {name for name, failed in self._failures.told(run).workers.items() if failed.kind == "report"}
+    def _leaves(self, run: str, others: Set[str]) -> bool:
+        """Whether this worker has failed at a run's report, and of the ``others`` one has not."""
+        # By the ledger alone: it forgets with each restart of the run, and so a run that was tried here once is not
+        # left for ever.
+        failed = {name for name, told in self._failures.told(run).workers.items() if told.kind == "report"}
+        return self._name in failed and bool(others - failed)
 
     def _others(self) -> set[str]:
         """The other living workers of this code."""
@@ -242,7 +249,7 @@ def main(run: str, settings: Any) -> int:
     try:
         ledger = RunLedger(connect(chosen.ledger_url, chosen), chosen)
         left = UnattendedSweeps(SweepLedger(ledger.client, chosen), chosen)
-        if left.find(run) is not None:
+        if left.has(run):
             left.evaluate(run, RunLedger(ledger.client, chosen, identity.driver_token()))
         else:
             finalise(run, ledger, chosen)

@@ -66,9 +66,13 @@ class UnattendedSweeps:
         """A producer attends the sweep again."""
         self._client.hdel(SHARED.unattended, run)
 
+    def has(self, run: str) -> bool:
+        """Whether a sweep is still left, whatever has become of what was left with it."""
+        return bool(self._client.hexists(SHARED.unattended, run))
+
     def find(self, run: str) -> Left | None:
         """What was left with a sweep that is still left. Raises WireError."""
-        data = self._client.hget(_key(run), "left") if self._client.hexists(SHARED.unattended, run) else None
+        data = self._client.hget(_key(run), "left") if self.has(run) else None
         try:
             return msgspec.json.decode(data, type=Left) if data else None
         except msgspec.DecodeError as error:
@@ -88,11 +92,11 @@ class UnattendedSweeps:
 
     def _all_there(self, run: str, look: SweepLook) -> bool:
         """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""
-        header = self._calls.header(run)
-        whole = look.known if look.state in _CLOSED else 0 if header is None else header.total
-        if header is None or look.waiting == look.known == whole:
-            return look.known > 0
         try:
+            header = self._calls.header(run)
+            whole = look.known if look.state in _CLOSED else 0 if header is None else header.total
+            if header is None or look.waiting == look.known == whole:
+                return look.known > 0
             there = {output.call for output in self._calls.waiting(run)}
             self._calls.restore(run, sorted(there))
             if look.state == "open":
@@ -108,9 +112,8 @@ class UnattendedSweeps:
 
         Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
         """
-        # Tries are counted before anything is done: an evaluation that takes its process down is not begun for ever.
-        left = self.find(run)
-        if left is None or self._client.hincrby(_key(run), "tries", 1) > REPORT_TRIES:
+        left = self._tried(run)
+        if left is None:
             self.take_back(run)
             return False
         header, look = left.header, self._calls.look(run)
@@ -122,8 +125,14 @@ class UnattendedSweeps:
             outputs = Path(scratch) / "outputs.jsonl"
             self._write(run, outputs)
             usage = usage_of(outputs)
-            if not _begin(header, outputs, ledger):
-                return False  # whoever watches the sweep has begun it anew
+            try:
+                begun = _begin(header, outputs, ledger)
+            except Driven:
+                # No try: one that was killed at it may still count as driving, for longer than all tries would take.
+                self._client.hincrby(_key(run), "tries", -1)
+                raise
+        if not begun:
+            return False  # whoever watches the sweep has begun it anew
         # Nobody makes the report before it is detached: by then either the calls are done, and the run itself is what
         # can be ended, or somebody ended the calls meanwhile, and the run with them.
         state = self._calls.close(run, "done")
@@ -135,6 +144,16 @@ class UnattendedSweeps:
         ledger.hand_over(run)
         self.take_back(run)
         return True
+
+    def _tried(self, run: str) -> Left | None:
+        """What was left with a sweep, one try at it counted; None where there is nothing, or it was tried enough."""
+        try:
+            left = self.find(run)
+        except WireError:
+            self.take_back(run)  # no try would help, and others wait behind it
+            raise
+        # Counted before anything is done: an evaluation that takes its process down is not begun for ever.
+        return left if left is not None and self._client.hincrby(_key(run), "tries", 1) <= REPORT_TRIES else None
 
     def _write(self, run: str, path: Path) -> None:
         """outputs.jsonl: what was recorded, by case and repeat."""

@@ -22,6 +22,7 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.processes.child import child
 from evalq.workers.processes.function_host import Asked, Told
+from evalq.workers.processes.signals import signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
 
 if TYPE_CHECKING:  # each of them names the class here that makes its calls
@@ -162,7 +163,7 @@ class _Process:
         if code >= 0:
             return f"ended its process with exit code {code}"
         memory = " (by the system when memory runs out, or by a user)" if code == -signal.SIGKILL else ""
-        return f"killed its process by {signal.Signals(-code).name}{memory}"
+        return f"killed its process by {signal_name(-code)}{memory}"
 
 
 class Function:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from evalq.workers.processes.signals import signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
 
 if TYPE_CHECKING:  # each of them names the class here that makes its calls
@@ -127,7 +128,7 @@ def _tail(text: str) -> str:
 
 
 def _ended(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
 class CallFailed(Exception):

@@ -183,3 +183,13 @@ def test_the_last_runs_stand_side_by_side() -> None:
     newest = Newest(Entry("r", place, {}, runs[0]), runs)
     assert newest_series(metric, [newest]) == [(("s", "t"), 0.1)]
     assert recent_series(metric, [newest]) == [(("s", "t", "1"), 0.1), (("s", "t", "2"), 0.2)]
+
+
+def test_histograms_beyond_the_cap_are_counted_as_left_out() -> None:
+    """A histogram has no series for the others; that there are some is told all the same."""
+    calls = {f"seconds t{number} 1": 1 for number in range(7)}
+    none, some = Live(_snapshot(), 5), Live(_snapshot(calls=calls), 5)
+    list(none.collect())
+    shown = {each.name: each for each in some.collect()}
+    assert len({sample.labels["target"] for sample in shown["evalq_call_seconds"].samples}) == 5
+    assert some.folded - none.folded == 2

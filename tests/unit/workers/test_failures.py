@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,13 +15,15 @@ from billiard import common
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import ConfigError, UnknownEvaluator
+from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, server_is_away
 from evalq.workers.ledger.heartbeats import sick_of
 from evalq.workers.ledger.keys import SHARED, RunKeys
 from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.pool.chunk_runner import REST_SECONDS
-from evalq.workers.recovery.finaliser import Finalisers
+from evalq.workers.recovery.finaliser import Finalisers, finalise
 from evalq.workers.recovery.judge import CHUNK_TRIES, HOPELESS
 from tests.integration.harness import Server, wait_until
 from tests.samples import KEY
@@ -62,6 +65,19 @@ def test_a_bug_on_every_host_ends_the_run_with_hosts_and_reasons(hosts: Hosts) -
         assert f"ValueError: a bug on {name} (in test_failures.py:" in look.progress.reason
     assert "all 2 living worker(s)" in look.progress.reason
     assert hosts.turn().progress == look.progress, "nothing circles any more"
+
+
+def test_a_reason_that_no_server_can_be_told_is_told_by_escapes(hosts: Hosts) -> None:
+    """A message may quote half of a surrogate pair from a record: its failure is counted like any other."""
+    hosts.add("a")
+    hosts.begin()
+    hosts.fails["a"] = _raise(ValueError("no \ud800"))
+    assert hosts.act("a", 0) == "failed"
+    assert "ValueError: no \\ud800" in Failures(hosts.ledger).told("r").workers["a"].reason
+    hosts.add("b")
+    hosts.cannot["b"] = _raise(ValueError("no \ud800"))
+    assert hosts.act("b", 1) == "failed"
+    assert "ValueError: no \\ud800" in sick_of(hosts.register.workers()["b"])["summing"]
 
 
 def test_one_host_that_fails_does_not_fail_the_run(hosts: Hosts) -> None:
@@ -386,6 +402,55 @@ def test_a_report_that_cannot_be_made_is_tried_elsewhere_and_then_told(hosts: Ho
     assert not look.unreported, "three tries are enough"
     assert (look.progress.state, look.progress.finals) == ("open", 3)
     assert [line.partition(":")[0] for line in look.trouble] == ["host-a", "host-b"]
+
+
+def test_a_run_that_was_resumed_and_left_again_has_all_its_tries(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What workers failed at before is forgotten, by the ledger and by them: each waited for the other, for ever."""
+    for name in ("a", "b"):
+        hosts.add(name)
+    _complete_run(hosts)
+    monkeypatch.setattr("evalq.workers.recovery.finaliser.child", lambda *_: ["/no/such/program"])
+    makers = {name: Finalisers(hosts.settings, hosts.ledger, name) for name in ("a", "b")}
+    for name in ("a", "b", "a"):
+        makers[name].start([], ["r"])
+    assert not hosts.ledger.look("r").unreported, "three tries are enough"
+    hosts.ledger.open(HEADER, 2, key=KEY)
+    Reports(hosts.ledger, hosts.settings).detach("r", Detached(0.0))
+    for tries, name in enumerate(("a", "b", "a"), 1):
+        assert hosts.ledger.look("r").unreported
+        makers[name].start([], ["r"])
+        assert hosts.ledger.look("r").progress.finals == tries
+    assert set(Failures(hosts.ledger).told("r").workers) == {"a", "b"}
+
+
+class Returning(RunLedger):
+    """A ledger in which a run's producer comes back, and takes the answers, as a worker is about to read them."""
+
+    def collect(self, run: str, seqs: Sequence[int]) -> list[Partial | None]:
+        """All are in its folder by now."""
+        self.open(HEADER, 2, key=KEY)
+        found = super().collect(run, seqs)
+        self.trim(run, range(CHUNKS) if self.takes else [])
+        return super().collect(run, seqs) if self.takes else found
+
+    takes = False
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_run_whose_producer_comes_back_while_a_worker_makes_its_report_is_left_to_it(
+    hosts: Hosts, server: Server, takes: bool
+) -> None:
+    """That answers are gone is nobody's failure then; and the report of a retry to come must not meet this one."""
+    hosts.add("a")
+    hosts.begin(left=True)
+    for seq in range(CHUNKS):
+        assert hosts.act("a", seq) == "committed"
+    ledger = Returning(server.client, hosts.settings)
+    ledger.takes = takes
+    assert not finalise("r", ledger, hosts.settings)
+    assert Reports(ledger, hosts.settings).report("r") is None
+    assert hosts.ledger.look("r").progress.state == "open"
+    assert server.client.keys("evalq:histor*") == []
 
 
 def test_a_finaliser_that_is_killed_or_cannot_start_is_told(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.workers.ledger.history import Entry, History, HistoryKey, entry_of
 from evalq.workers.ledger.keys import SHARED
+from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
 
@@ -79,6 +80,20 @@ def test_the_oldest_history_makes_room(history: History, server: Server) -> None
     assert history.places()[0] == HistoryKey("vs", "four", "t")
     assert not server.client.keys('evalq:history:*"two"*')
     assert server.client.zcard(SHARED.histories) == 3
+
+
+def test_a_clock_that_was_set_back_hides_and_drops_no_history(history: History, server: Server) -> None:
+    """What is added is the newest, whatever time the others were added at: it is shown at once, and it stays."""
+    for suite in ("one", "two", "three"):
+        history.record(_entry(f"run of {suite}", HistoryKey("vs", suite, "t")))
+    for member, score in server.client.zrange(SHARED.histories, 0, -1, withscores=True):
+        server.client.zadd(SHARED.histories, {member: score + 3600 * 1_000_000})
+    before = read_snapshot(server.client, Settings())
+    history.record(_entry("again", HistoryKey("vs", "two", "t")))
+    shown = read_snapshot(server.client, Settings(), before=before)
+    assert {newest.entry.run for newest in shown.histories} == {"run of one", "again", "run of three"}
+    history.record(_entry("run of four", HistoryKey("vs", "four", "t")))
+    assert [place.suite for place in history.places()] == ["four", "two", "three"]
 
 
 def test_a_history_outlives_its_runs(history: History, server: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.contract.specimens import Summing, SumParams
 from tests.samples import sampled
 
 LIMITS = Limits(20.0, 1 << 30)
+HANGS = 10
 
 
 class Deadly(Summing):
@@ -48,12 +50,24 @@ class Leaving(Summing):
         os._exit(9)
 
 
+class Parting(Summing):
+    """Ends its process, and leaves one behind that it has started: a pool of its own, say."""
+
+    def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
+        """Never returns."""
+        if os.fork() == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(HANGS)  # for the test's sake
+            signal.pause()
+        os._exit(9)
+
+
 class Failing(Summing):
     """Has a bug."""
 
     def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
         """Raise."""
-        raise ZeroDivisionError("a bug")
+        raise ZeroDivisionError("a bug \ud800")
 
 
 def _batch(ids: list[str]) -> Batch:
@@ -121,9 +135,33 @@ def test_an_evaluator_that_always_kills_fails_the_run(monkeypatch: pytest.Monkey
         _isolated(Leaving(), _batch(["r"] * (most + 1)))
 
 
+def test_a_death_is_seen_whatever_the_process_has_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it started has the pipe for its answer open, for as long as it runs: that could be for ever."""
+    monkeypatch.setattr(isolation, "DEATHS", 1)
+    began = time.monotonic()
+    outcome, tried = _isolated(Parting(), _batch(["a"]))
+    assert time.monotonic() - began < HANGS
+    assert (outcome.tally.dead, tried) == (1, ["0-1"])
+
+
+class Signalling(Summing):
+    """Ends its process by a signal without a name."""
+
+    def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
+        """Never returns."""
+        os.kill(os.getpid(), signal.SIGRTMIN + 6)
+        raise AssertionError
+
+
+def test_a_record_that_kills_by_a_signal_without_a_name_is_dead_like_any_other() -> None:
+    """Most real-time signals have none."""
+    outcome, _ = _isolated(Signalling(), _batch(["a"]))
+    assert outcome.tally.listed.first == [(11, f"dead: killed its process by signal {signal.SIGRTMIN + 6}")]
+
+
 def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:
-    """With the exception's own words."""
-    with pytest.raises(RuntimeError, match="ZeroDivisionError: a bug"):
+    """With the exception's own words, also where they have no form in UTF-8."""
+    with pytest.raises(RuntimeError, match=r"ZeroDivisionError: a bug \\ud800"):
         _isolated(Failing(), _batch(["a"]))
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.keys import SHARED
 from evalq.workers.pool import main
 from evalq.workers.settings import Settings, Timings
 from tests.integration.harness import PATIENCE, Server, clean_environment, wait_until
+from tests.integration.ports import free_port
 
 
 def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,6 +40,18 @@ def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypat
     for thread in threads:
         thread.join(PATIENCE)
     assert Heartbeats(server.client).workers() == {}
+
+
+def test_a_worker_whose_queues_are_away_is_still_told_of_as_living(server: Server) -> None:
+    """Its ledger is on another server: what its processes have taken is computed and committed there meanwhile."""
+    settings = Settings(broker=f"redis://127.0.0.1:{free_port()}", ledger=server.url)
+    attendant = main._Attendant(settings, "w", Timings(beat=0.01))
+    for _ in range(2):
+        server.client.delete(SHARED.worker + "w")
+        with pytest.raises(BrokerUnreachable):
+            attendant._serve()
+        assert set(Heartbeats(server.client).workers()) == {"w"}
+    attendant.leave()
 
 
 SLOW_TO_TELL = """

@@ -184,7 +184,7 @@ def test_a_refused_chunk_waits_for_its_bytes(ledger: RunLedger) -> None:
     """Refusal takes it out of flight; supplying puts it back with the blob, which goes with the commit."""
     chunks = _begin(ledger, 1)
     ledger.take("r")
-    ledger.refuse("r", 0, 1, "unreadable")
+    ledger.refuse("r", 0, 1, "unreadable", "w")
     look = ledger.look("r")
     assert (look.refused, look.suspect) == ({0: "unreadable"}, {})
     assert ledger.supply("r", 0, b"bytes")
@@ -218,12 +218,27 @@ def test_a_closed_run_gives_no_work(ledger: RunLedger) -> None:
     assert ledger.take("r") == []
 
 
+def test_a_refusal_takes_no_chunk_from_who_computes_it(ledger: RunLedger, brief: RunLedger) -> None:
+    """A worker that stood still wakes up and cannot read a chunk, which another one has claimed and reads."""
+    _begin(ledger)
+    assert ledger.take("r") == [0, 1, 2]
+    brief.claim("r", 0, 1, "slow", 1)
+    wait_until(lambda: ledger.claim("r", 0, 1, "quick", 2).status == "leased", "its lease is over")
+    ledger.refuse("r", 0, 1, "unreadable", "slow")
+    assert ledger.renew("r", 0, "quick", 2)
+    look = ledger.look("r")
+    assert (look.leases, look.refused) == (1, {})
+    ledger.refuse("r", 0, 1, "unreadable", "quick")
+    look = ledger.look("r")
+    assert (look.leases, look.refused) == (0, {0: "unreadable"})
+
+
 def test_every_key_of_a_run_expires(ledger: RunLedger, server: Server) -> None:
     """Whatever steps a run takes, no key with its id is without an expiry, from its creation."""
     chunks = _begin(ledger, 4, run="unique-run")
     ledger.take("unique-run")
     ledger.claim("unique-run", 0, 1, "w", 1)
-    ledger.refuse("unique-run", 1, 1, "unreadable")
+    ledger.refuse("unique-run", 1, 1, "unreadable", "w")
     ledger.supply("unique-run", 1, b"b")
     header = _header("unique-run")
     ledger.commit(header, chunks[2], 1, ANSWER)
@@ -268,6 +283,18 @@ def test_only_what_moves_a_run_on_keeps_it(ledger: RunLedger, server: Server) ->
     _age(server, "open-run")
     ledger.look("open-run", attending=True)
     assert _left(server, "open-run") > 60_000
+
+
+def test_a_worker_that_ends_keeps_no_run_but_those_that_it_computed(ledger: RunLedger, server: Server) -> None:
+    """Each asks every run for its leases: in a fleet that grows and shrinks no run would ever expire."""
+    for run in ("held-run", "other-run"):
+        _begin(ledger, run=run)
+    ledger.claim("held-run", 0, 1, "w", 1)
+    for run in ("held-run", "other-run"):
+        _age(server, run)
+    ledger.give_back("w")
+    assert _left(server, "other-run") <= 60_000
+    assert _left(server, "held-run") > 60_000
 
 
 def test_a_damaged_run_stops_the_tending_of_no_other(ledger: RunLedger, server: Server) -> None:
@@ -425,9 +452,9 @@ def test_bytes_that_come_while_a_worker_refuses_are_not_lost(ledger: RunLedger) 
     """Refused first, the chunk is to be published with its bytes; supplied first, the refusal counts for nothing."""
     _begin(ledger)
     ledger.take("r")
-    ledger.refuse("r", 0, 1, "unreadable")
+    ledger.refuse("r", 0, 1, "unreadable", "w")
     assert ledger.supply("r", 0, b"blob", publish=False)
     assert not ledger.supply("r", 1, b"blob", publish=False)
-    ledger.refuse("r", 1, 1, "unreadable")
+    ledger.refuse("r", 1, 1, "unreadable", "w")
     assert ledger.look("r").refused == {}
     assert ledger.claim("r", 1, 1, "w", 1).blob == b"blob"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from statistics import mean
 
 import pytest
@@ -36,6 +37,13 @@ def test_configured_limits_are_never_passed(
     assert world.most_in(1.0) <= per_second + 1
     possible = min(per_second, at_once / (latency * 1.2 + 0.06 + 0.3))
     assert world.rate(2, 10) >= 0.8 * possible - 1, "and what they allow is used"
+
+
+def test_a_configured_limit_may_be_less_than_a_call_a_minute(server: Server) -> None:
+    """Also where a call's turn comes later than any refusal may hold the pool."""
+    world = World(server.client, Limits(requests_per_minute=0.15), _always(1e9), holders=1, most=1, latency=1.0)
+    world.run(810)
+    assert [round(later - sooner) for sooner, later in pairwise(world.sent)] == [400, 400]
 
 
 @pytest.mark.parametrize(("holders", "latency"), some([(2, 0.05), (4, 0.05), (2, 0.3), (4, 0.3)], of=3))

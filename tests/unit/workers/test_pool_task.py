@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import resource
+from pathlib import Path
 
 import pytest
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import WorkerLostError
 from celery.app.trace import build_tracer
 
+from evalq.evalcore.errors import ConfigError
 from evalq.workers.broker.message import TASK
 from evalq.workers.pool import main
 from evalq.workers.settings import Settings
@@ -49,3 +52,14 @@ def test_a_pool_process_that_was_killed_is_one_line_of_the_log() -> None:
     record = logging.LogRecord("celery.worker.request", logging.ERROR, __file__, 1, "it died", (), info.exc_info)
     main._without_traceback(record)
     assert logging.Formatter().format(record) == "it died"
+
+
+def test_a_folder_that_nobody_can_be_told_of_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heartbeat tells the folders: with a path that has no form in UTF-8 it ended the worker in a traceback."""
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    with pytest.raises(ConfigError, match=r"a root .* is not text in UTF-8"):
+        main.run_worker(Settings(roots=(folder,)))
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigError, match="of the current folder is not text in UTF-8"):
+        main.run_worker(Settings())

@@ -417,3 +417,31 @@ def test_failures_do_not_say_that_a_target_tells_no_cost(server: Server) -> None
     calls.commit("told", "p", "t", [_result(0)])
     assert calls.claim("told", "p", 50, LEASE, [])[0] == "spent"
     assert calls.look("told").reason == "the target tells no tokens, so its cost is not known"  # type: ignore[union-attr]  # it is there
+
+
+def test_an_attempt_is_not_counted_for_ever_when_its_call_was_made_by_another_meanwhile(server: Server) -> None:
+    """A process that was silent for too long tries its call again, which another has recorded: it tells that itself."""
+    calls, other = _begun(server, "late"), _calls(server)
+    assert calls.claim("late", "slow", 1, LEASE, [])[1] == [0]
+    server.client.zadd(SweepKeys.of("late").holders, {"slow": 1})
+    assert other.claim("late", "quick", 1, LEASE, [])[1] == [0]
+    other.commit("late", "quick", "t", [_result(0)])
+    assert calls.again("late", 0) == 1
+    twice = msgspec.structs.replace(_result(0).output, attempts=(Attempt(kind="server"), Attempt()))
+    calls.commit("late", "slow", "t", [Result(twice)])
+    look = calls.look("late")
+    assert look is not None
+    assert (look.started, look.lost, look.repaid) == (3, 0, 1)
+
+
+def test_a_commit_that_is_repeated_counts_once_in_the_totals(server: Server) -> None:
+    """Its first answer was lost: nothing was paid twice. Where two processes made a call, both payments count."""
+    server.client.delete(SHARED.calls)
+    calls = _begun(server, "told")
+    assert calls.claim("told", "slow", 1, LEASE, [])[1] == [0]
+    server.client.zadd(SweepKeys.of("told").holders, {"slow": 1})
+    assert calls.claim("told", "quick", 1, LEASE, [])[1] == [0]
+    for holder, cost, repaid in (("quick", b"500000", None), ("slow", b"1000000", b"1")):
+        for _ in range(2):
+            calls.commit("told", holder, "t", [_result(0, cost=0.5)])
+            assert server.client.hmget(SHARED.calls, "cost t", "answered t", "repaid t") == [cost, b"1", repaid]

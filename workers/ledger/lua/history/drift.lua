@@ -18,5 +18,5 @@ if redis.call('HLEN', keys.drifting) > tonumber(ARGV[6]) then
   redis.call('HDEL', keys.drifting, oldest)
 end
 -- The index tells who looks whether anything changed.
-redis.call('ZADD', shared.histories, now, place)
+redis.call('ZADD', shared.histories, newest(), place)
 return 1

@@ -8,7 +8,7 @@ if stored and string.match(stored, '^%S+') == digest then return 0 end
 local ended = string.format('%d', now_us())
 redis.call('HSET', keys.texts, run, digest .. ' ' .. ended .. ' ' .. text)
 redis.call('HSET', keys.recent, run, recent)
-redis.call('ZADD', shared.histories, ended, place)
+redis.call('ZADD', shared.histories, newest(), place)
 if not stored then redis.call('LPUSH', keys.ids, run) end
 while redis.call('LLEN', keys.ids) > most_runs do
   local oldest = redis.call('RPOP', keys.ids)

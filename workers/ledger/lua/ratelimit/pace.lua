@@ -13,9 +13,12 @@ local function of(name, default) return state[name] or default end
 -- The server's clock may step back. Times are kept relative to the exchange that stored them, so that one which lay ahead of
 -- the clock by as much as the step lies ahead by what was meant; and none may lie further ahead than anything here puts it.
 local longest = policy.longest_hold_seconds * 1000000
+local ceiling = ask.requests_per_minute > 0 and ask.requests_per_minute / 60 or math.huge
+local least = math.min(policy.least_per_second, ceiling) -- a limit may be less than what is always tried
+local next_ahead = math.max(longest, policy.horizon_seconds * 1000000 + 1000000 / least)
 local stepped = math.max(0, of('at', now) - now)
 for _, name in ipairs({'at', 'limited_at', 'stepped_at', 'doubled_at', 'held_at', 'passing_at', 'next_call', 'next_token'}) do
-  local ahead = (name == 'next_call' or name == 'next_token') and longest or policy.horizon_seconds * 1000000
+  local ahead = name == 'next_call' and next_ahead or name == 'next_token' and longest or policy.horizon_seconds * 1000000
   local at = state[name]
   if at then
     at = at - stepped
@@ -24,7 +27,6 @@ for _, name in ipairs({'at', 'limited_at', 'stepped_at', 'doubled_at', 'held_at'
 end
 ask.served_at = math.min(ask.served_at, now)
 for _, refusal in ipairs(ask.refusals) do refusal[1] = math.min(refusal[1], now) end
-local ceiling = ask.requests_per_minute > 0 and ask.requests_per_minute / 60 or math.huge
 local start = ceiling < math.huge and ceiling or policy.start_per_second
 local rate, good, grown = of('rate', start), of('good', 0), of('grown', 0)
 
@@ -52,7 +54,7 @@ if now - of('limited_at', 0) < 1000000 then
     state.doubled_at = now
   end
 end
-rate = math.max(policy.least_per_second, math.min(rate, ceiling))
+rate = math.max(least, math.min(rate, ceiling))
 
 -- Tokens: the mean of a call, and the difference to what was charged beforehand.
 local expected = of('expected', ask.tokens_per_call)
@@ -78,7 +80,7 @@ local function step_back(granted_at)
   -- down than by `factor` at once, for while all is refused nothing passes.
   local seen = passing * math.exp(math.min(0, passing_at - now) / fade)
   good = math.min(rate, math.max(policy.margin * seen, policy.factor * rate))
-  rate, grown, stepped_at = math.max(policy.least_per_second, good * policy.factor), 0, now
+  rate, grown, stepped_at = math.max(least, good * policy.factor), 0, now
 end
 for _, refusal in ipairs(ask.refusals) do
   local weight = math.exp(math.min(0, refusal[1] - passing_at) / fade)

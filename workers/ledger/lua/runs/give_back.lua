@@ -9,4 +9,4 @@ for i = 1, #leases, 2 do
     redis.call('HDEL', keys.notes, 'trying ' .. seq)
   end
 end
-return released
+return released, released == 0

@@ -48,7 +48,7 @@ if token ~= '' and epoch >= 0 then wanted = math.max(wanted, epoch + 1) end
 if wanted > epoch then
   epoch = wanted
   redis.call('HSET', meta, 'epoch', epoch, 'cursor', 0)
-  redis.call('HDEL', meta, 'detached', 'failures', 'unserved')
+  redis.call('HDEL', meta, 'detached', 'failures', 'finals', 'unserved')
   -- Messages and leases of former epochs are void from now on: every chunk without an answer is published again.
   redis.call('DEL', keys.flight, keys.leases, keys.notes, keys.refused, keys.sent, keys.failures)
   local state = redis.call('HGET', meta, 'state')

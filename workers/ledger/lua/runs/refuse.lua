@@ -1,8 +1,11 @@
 -- A chunk this worker cannot read: it waits for the producer; or, where its bytes came while the worker tried, it is
--- given back, to be published again when it is seen to be lost. ARGV: ttl, token, seq, epoch, reason
-local seq, epoch, reason = unpack(ARGV, 3, 5)
+-- given back, to be published again when it is seen to be lost. One that another worker has by now is that one's.
+-- ARGV: ttl, token, seq, epoch, reason, worker
+local seq, epoch, reason, worker = unpack(ARGV, 3, 6)
 if redis.call('HGET', keys.meta, 'epoch') ~= epoch then return 0 end
 if redis.call('HEXISTS', keys.digests, seq) == 1 then return 0 end
+local lease = lease_of(seq)
+if lease and lease.live and lease.worker ~= worker then return 0 end
 redis.call('HDEL', keys.leases, seq)
 if redis.call('HEXISTS', keys.blobs, seq) == 1 then return 0 end
 redis.call('HSET', keys.refused, seq, reason)

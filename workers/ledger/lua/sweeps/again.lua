@@ -4,5 +4,6 @@ if redis.call('HGET', keys.meta, 'state') ~= 'open' then return -1 end
 local calls, cost = number('max_calls'), number('max_cost')
 if calls > 0 and started() >= calls then return 0 end
 if cost > 0 and spent() >= cost then return 0 end
-redis.call('HINCRBY', keys.retries, ARGV[3], 1)
+-- Of a call that nobody has (another process made it meanwhile) it would be counted for ever, beside what is told of it.
+if redis.call('HEXISTS', keys.held, ARGV[3]) == 1 then redis.call('HINCRBY', keys.retries, ARGV[3], 1) end
 return 1

@@ -34,12 +34,14 @@ local function keep(call, kind, fatal, output, cost_is)
 end
 for i = 6, #ARGV, 11 do
   local call, cost = ARGV[i], ARGV[i + 3]
-  local known = ARGV[i + 9] == '1' and (not there or redis.call('SISMEMBER', keys.recorded, call) == 1)
-  if redis.call('HGET', keys.held, call) == me then
+  local recorded, mine = redis.call('SISMEMBER', keys.recorded, call) == 1, redis.call('HGET', keys.held, call) == me
+  if mine then
     redis.call('HDEL', keys.held, call)
     redis.call('HDEL', keys.retries, call)
   end
-  redis.call('SREM', keys.lost, me .. ' ' .. call)
+  if redis.call('SREM', keys.lost, me .. ' ' .. call) == 1 then mine = true end
+  -- Recorded, and this process's no more: it is told so once more, since the answer to the first time was lost.
+  local known = recorded and not mine or ARGV[i + 9] == '1' and (recorded or not there)
   local counted = not known and redis.call('SREM', keys.forgotten, call) == 1 and ARGV[i + 9] == '1'
   if there and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8], ARGV[i + 10]) end
   if not known and not counted then
