@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request
-from evalq.evalcore.errors import InputError, Interrupted, NothingEvaluated, StorageError, UsageError
+from evalq.evalcore.errors import InputError, Interrupted, NothingEvaluated, UsageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import show
 from evalq.producer.follow.run import FollowRun, Pass, begin
@@ -22,6 +22,7 @@ from evalq.producer.invocation.command_line import command_line
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
+from evalq.producer.runs.holding import unwritten
 from evalq.producer.runs.record_history import remember
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
@@ -96,7 +97,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
                     # The log was never there: nothing was begun that could be resumed.
                     folder.discard()
     except OSError as error:
-        raise StorageError.of(error, folder.path, f"run {_AGAIN}") from error
+        raise unwritten(error, folder, f"run {_AGAIN}") from error
     if stop.signal == signal.SIGINT:
         raise Interrupted(_AGAIN)
     if stop.signal:

@@ -1,0 +1,40 @@
+"""The command that follows a log, in this process: how it waits, is told to end, and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalq.producer.cli import main
+from evalq.producer.follow.run import FollowRun, Pass
+from tests.unit.follow.stage import LOG, Stage
+
+FOLLOW = ["cooperation", "--follow", LOG, "--run-dir", "run", "--format", "none"]
+
+
+@pytest.fixture(autouse=True)
+def log(tmp_path: Path) -> Iterator[None]:
+    """A log of one event, in the current folder."""
+    with Stage(tmp_path).entered() as stage:
+        stage.append(b'{"turn": 1, "agent": "a"}\n')
+        yield
+
+
+def test_a_folder_that_is_moved_away_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of it is damaged; in its place again the same command goes on."""
+
+    def moved(self: FollowRun) -> Pass:
+        Path("run").rename("elsewhere")
+        return run_pass(self)
+
+    run_pass = FollowRun.run_pass
+    with monkeypatch.context() as patch:
+        patch.setattr(FollowRun, "run_pass", moved)
+        assert main([*FOLLOW, "--passes", "1"]) == 3
+    assert "evalq: run: the run folder was moved or removed while" in capsys.readouterr().err
+    Path("elsewhere").rename("run")
+    assert main([*FOLLOW, "--passes", "1"]) == 0
