@@ -149,10 +149,14 @@ class Follower:
             return stream is not None
         path = find(self._log, self._current)
         stream = opened(path) if path else None
-        if path is not None and stream is not None:
-            self._go_on(stream, path)
+        # By its number alone it may be another file: those of removed ones are given again, as to what rsync leaves.
+        same = stream is not None and self._current.difference(stream) is None
+        if not same and (self._taken_over() or self._copied()):
+            if stream is not None:
+                stream.close()
             return True
-        if self._taken_over() or self._copied():
+        if path is not None and stream is not None:
+            self._go_on(stream, path)  # where it is not what was read, this is told when more is looked for
             return True
         if not self._log.exists():
             return False

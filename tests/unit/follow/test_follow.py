@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import tempfile
 from pathlib import Path
@@ -174,6 +175,22 @@ def test_a_replaced_log_that_is_rotated_before_the_next_look_is_read_on_in(tmp_p
         stage.append(data[3_000:6_000])
         stage.rotate()
         stage.append(data[6_000:])
+        stage.look()
+        stage.agrees()
+
+
+def test_a_replaced_log_is_read_on_in_where_its_old_number_is_another_files(tmp_path: Path) -> None:
+    """As rsync leaves a folder of logs: the file that the first one was is gone, and the next one got its inode."""
+    data = numbered(sorted(shuffled_log(60), key=lambda row: row["turn"]))
+    with Stage(tmp_path).entered() as stage:
+        stage.append(data[:1_000])
+        stage.look()
+        stage.forget()
+        held = stage.log.with_name("other.jsonl")
+        os.link(stage.log, held)
+        stage.replace()
+        held.write_bytes(data[500:])
+        stage.append(data[1_000:])
         stage.look()
         stage.agrees()
 
