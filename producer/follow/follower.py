@@ -17,7 +17,7 @@ from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.digest import RunningSha256
-from evalq.producer.follow.rotation import find, find_copy, locate, rotated_later, stat
+from evalq.producer.follow.rotation import find, find_copy, locate, refuse_passed_over, rotated_later, stat
 from evalq.producer.follow.segment import Segment, opened
 from evalq.producer.follow.whole import Whole
 
@@ -178,6 +178,8 @@ class Follower:
         elif self._current.is_file(stat(self._log)):
             return None
         here = find(self._log, self._current)
+        if here is None:
+            refuse_passed_over(self._log, os.fstat(self._stream.fileno()).st_mtime_ns, self.kept.segments)
         later = rotated_later(self._log, here) if here else None
         stream = opened(later or self._log)
         if stream is None:
