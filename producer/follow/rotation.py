@@ -84,9 +84,9 @@ def rotated_later(log: Path, path: Path) -> Path | None:
 
 
 def refuse_passed_over(log: Path, moment: int, known: Sequence[Segment]) -> None:
-    """Raise InputChanged where the log was rotated away since the file that was read last is gone.
+    """Raise InputChanged where the file that was read last is gone, and the log was rotated away to another one since.
 
-    ``moment`` (in ns) is when that one was written to last, ``known`` are the files that were read.
+    ``moment`` (in ns) is when the one that is gone was written to last, ``known`` are the files that were read.
     """
     for path in sorted(path for path in _files(log.parent) if _suffix(log, path, _NUMBER, _DATE)):
         found = stat(path)

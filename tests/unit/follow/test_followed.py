@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,3 +39,14 @@ def test_a_folder_that_is_moved_away_is_told_so(
     assert "evalq: run: the run folder was moved or removed while" in capsys.readouterr().err
     Path("elsewhere").rename("run")
     assert main([*FOLLOW, "--passes", "1"]) == 0
+
+
+def test_a_log_in_a_folder_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the follower is could not be kept; nothing is left that could be gone on with."""
+    folder = Path(os.fsdecode(b"logs\xff"))
+    folder.mkdir()
+    Path(LOG).rename(folder / LOG)
+    Path(LOG).symlink_to(folder / LOG)
+    assert main([*FOLLOW, "--passes", "1"]) == 2
+    assert "udcff/events.jsonl': its path is not text in UTF-8: rename it" in capsys.readouterr().err
+    assert not Path("run").exists()

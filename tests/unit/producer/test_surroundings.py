@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,19 @@ def test_an_input_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
     for given in (str(tmp_path), str(tmp_path / "*.csv")):
         with pytest.raises(InputError, match=r"udcff\.csv': its name is not text in UTF-8: rename it"):
             discover([given], (".csv",))
+
+
+def test_a_link_to_what_has_no_text_for_a_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plans name what a link leads to."""
+    monkeypatch.chdir(tmp_path)
+    with Path(NO_TEXT).open("w", encoding="utf-8", newline="") as stream:
+        write_rows(stream, 2, seed=1)
+    Path("link.csv").symlink_to(NO_TEXT)
+    assert main(["planagent", "link.csv", "--inline"]) == 2
+    assert re.search(r"link\.csv: it leads to '.*udcff\.csv', which is not text in UTF-8", capsys.readouterr().err)
+    assert not list(Path("evalq-runs").glob("*"))
 
 
 def test_a_current_folder_that_is_no_text_is_told(tmp_path: Path) -> None:
