@@ -30,6 +30,8 @@ from evalq.workers.settings import Settings
 __all__ = ["follow_log"]
 
 EVERY_SECONDS = 5.0
+_POLL_SECONDS = 86_400.0
+"""The system waits for 24 days at most."""
 _AGAIN = "the same command again"
 
 
@@ -47,13 +49,18 @@ class _Stop:
         """Until then, or until a signal."""
         poll = select.poll()  # select takes no file above number 1023
         poll.register(self._read, select.POLLIN)
-        poll.poll(max(0.0, seconds) * 1000)
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not poll.poll(min(left, _POLL_SECONDS) * 1000):
+            pass
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """A signal is noted in the block; a second one interrupts at once."""
+        """A signal is noted in the block; a second one interrupts at once. Those that are ignored stay ignored."""
+        numbers = signal.SIGINT, signal.SIGTERM
+        before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
         # Not KeyboardInterrupt at once, which would leave a block half counted.
-        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in before:
+            signal.signal(number, self._note)
         try:
             yield
         finally:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from evalq.producer.attending.follow import _Stop
 from evalq.producer.cli import main
 from evalq.producer.follow.run import FollowRun, Pass
 from tests.unit.follow.stage import LOG, Stage
@@ -50,3 +52,26 @@ def test_a_log_in_a_folder_that_is_no_text_is_refused(capsys: pytest.CaptureFixt
     assert main([*FOLLOW, "--passes", "1"]) == 2
     assert "udcff/events.jsonl': its path is not text in UTF-8: rename it" in capsys.readouterr().err
     assert not Path("run").exists()
+
+
+def test_any_number_of_seconds_is_waited_for() -> None:
+    """Also a month, which is more than the system waits for at once; until a signal, that may have come before."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests are in the background
+    try:
+        with (stop := _Stop()).listening():
+            signal.raise_signal(signal.SIGINT)
+            stop.wait(30 * 86_400)
+        assert stop.signal == signal.SIGINT
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """As in the background of a script, and under nohup."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with (stop := _Stop()).listening():
+            signal.raise_signal(signal.SIGINT)
+        assert not stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
