@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request
-from evalq.evalcore.errors import InputError, Interrupted, NothingEvaluated, UsageError
+from evalq.evalcore.errors import Cancelled, InputError, Interrupted, NothingEvaluated, UsageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import show
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.run import FollowRun, Pass, begin
 from evalq.producer.invocation.command_line import command_line
 from evalq.producer.invocation.invocation import Invocation
@@ -96,6 +97,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
             folder.note(state="following")
             try:
                 last = _follow(run, stop, settings, invocation, reporter)
+                _refuse_cancelled(folder, stop)
             finally:
                 if run.found:
                     with contextlib.suppress(OSError):
@@ -115,6 +117,13 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
     show(folder, last.report, request.options, msgspec.structs.replace(invocation.output, outputs=()))
     reporter.event("done", run=folder.info().run, folder=str(folder.path), records=last.report["records"])
     reporter.say(f"run {folder.info().run}: {folder.path}")
+
+
+def _refuse_cancelled(folder: RunFolder, stop: _Stop) -> None:
+    """Raise Cancelled where the signal that came is of who cancels the run for good."""
+    if stop.signal and folder.being_cancelled():
+        run = folder.info().run
+        raise Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
 
 
 def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocation, reporter: Reporter) -> Pass:

@@ -230,9 +230,9 @@ class RunFolder:
 
     def next_step(self, state: RunState) -> str:
         """What its user can do next, where nobody drives the run: at the server that it is on."""
-        info = self.info()
-        reported = state == "done" and self.reported  # else its report waits at the server
-        return next_step("following" if info.follows else state, self.named("" if reported else info.server))
+        info, reported = self.info(), state == "done" and self.reported  # else its report waits at the server
+        told: RunState = "following" if info.follows and state != "cancelled" else state
+        return next_step(told, self.named("" if reported else info.server))
 
     def report(self) -> dict[str, Json]:
         """report.json. Raises UsageError when the run has none (yet)."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from evalq.evalcore.model.life import may_follow
 from evalq.producer.attending.follow import _Stop
 from evalq.producer.cli import main
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.run import FollowRun, Pass
 from tests.unit.follow.stage import LOG, Stage
 
@@ -52,6 +55,37 @@ def test_a_log_in_a_folder_that_is_no_text_is_refused(capsys: pytest.CaptureFixt
     assert main([*FOLLOW, "--passes", "1"]) == 2
     assert "udcff/events.jsonl': its path is not text in UTF-8: rename it" in capsys.readouterr().err
     assert not Path("run").exists()
+
+
+def test_what_a_killed_follower_left_can_be_cancelled_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its folder says that it follows. A cancelled one is not gone on with, and it is said how to begin anew."""
+    assert main([*FOLLOW, "--passes", "1"]) == 0
+    RunFolder(Path("run")).note(state="following")
+    assert main(["cancel", "run"]) == 0
+    for again in ([*FOLLOW, "--passes", "1"], ["resume", "run"]):
+        capsys.readouterr()
+        assert main(again) != 0
+        assert "evalq prune run" in capsys.readouterr().err
+    assert main(["prune", "run"]) == 0
+    assert main([*FOLLOW, "--passes", "1"]) == 0
+
+
+def test_a_follower_that_is_cancelled_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends by a signal, as by a service manager's, and does not say that the same command goes on with it."""
+    run_pass = FollowRun.run_pass
+    with ExitStack() as stack, monkeypatch.context() as patch:
+
+        def ended(self: FollowRun) -> Pass:
+            stack.enter_context(self.folder.cancelling())
+            signal.raise_signal(signal.SIGTERM)
+            return run_pass(self)
+
+        patch.setattr(FollowRun, "run_pass", ended)
+        assert main(FOLLOW) == 3
+    assert "was cancelled by evalq cancel" in capsys.readouterr().err
+    assert may_follow("cancelled", RunFolder(Path("run")).info().state)
 
 
 def test_any_number_of_seconds_is_waited_for() -> None:
