@@ -225,8 +225,8 @@ class RunFolder:
         return (self.path / "report.json").is_file()
 
     def named(self, server: str = "") -> str:
-        """The run as a command is to be told of it, with the options that name its ``server``."""
-        return f"{shlex.quote(str(self.path))} {server}".rstrip()
+        """The run as commands are to be told of it, as no option; with the options that name its ``server``."""
+        return f"{shlex.quote('./' * str(self.path).startswith('-') + str(self.path))} {server}".rstrip()
 
     def next_step(self, state: RunState) -> str:
         """What its user can do next, where nobody drives the run: at the server that it is on."""
