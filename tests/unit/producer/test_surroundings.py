@@ -72,6 +72,27 @@ def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_p
         assert (tmp_path / "closed" / name).read_bytes() == (tmp_path / "open" / name).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["planagent", "rows.csv", "--inline", "-v", "--out", "run", "--format", "none"], 0),
+        (["gate", "rows.csv", "--policy", "none.yaml"], 2),
+        (["gate", "--nothing"], 2),
+    ],
+    ids=["a run", "an error", "usage"],
+)
+def test_what_cannot_be_told_changes_no_exit_code(
+    command: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk below standard error, or no reader: a run goes on, and no error ends with 1, which is NO-GO."""
+    monkeypatch.chdir(tmp_path)
+    with Path("rows.csv").open("w", encoding="utf-8", newline="") as stream:
+        write_rows(stream, 2, seed=1)
+    with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", full)
+        assert main(command) == code
+
+
 _AT_AN_IMPORT = """
 import os, signal, sys
 class Finder:
