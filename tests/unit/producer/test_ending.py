@@ -101,6 +101,21 @@ def test_a_done_run_is_neither_resumed_nor_cancelled(half: RunFolder, capsys: py
     assert half.info().state == "done"
 
 
+def test_what_a_killed_driver_left_half_written_goes_when_the_run_goes_on(half: RunFolder) -> None:
+    """Sorted logs and half files, which nobody would come back to; not what may be being written, nor a user's."""
+    scratch, old, young, mine = (
+        half.path / name for name in ("scratch-0a_cdefg", f".{0:016x}.partial", f".{1:016x}.partial", "scratch-of-mine")
+    )
+    for folder in (scratch, mine):
+        folder.mkdir()
+        (folder / "sorted").touch()
+    for file in (old, young):
+        file.touch()
+    os.utime(old, (0, 0))
+    assert main(["resume", "run", "--inline", "--format", "none"]) == 0
+    assert [path.exists() for path in (scratch, old, young, mine)] == [False, False, True, True]
+
+
 def test_a_folder_that_is_called_like_an_option_can_be_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
