@@ -277,13 +277,13 @@ class RunFolder:
 
         What somebody else began, or made, stays, and so does a report.
         """
-        if self._made is None or self.reported:
+        unnamed = self._own and self.path != self.place  # all that is in it is this process's own
+        if self._made is None or (self.reported and not unnamed):
             return
         with contextlib.suppress(OSError):
             # A file of somebody else's in there stays, and with it the folder.
-            if self._own and all(map(is_unfinished, self._names())):
-                gone = private_name(self.place)
-                self.path.rename(gone)  # it goes for all at once
+            if unnamed or (self._own and all(map(is_unfinished, self._names()))):
+                gone = self.path.rename(private_name(self.place))  # it goes for all at once
                 shutil.rmtree(gone)
             else:
                 remove_unfinished(self.path)
