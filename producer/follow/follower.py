@@ -6,6 +6,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +20,7 @@ from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.digest import RunningSha256
 from evalq.producer.follow.rotation import find, find_copy, locate, refuse_passed_over, rotated_later, stat
 from evalq.producer.follow.segment import Segment, opened
-from evalq.producer.follow.whole import Whole
+from evalq.producer.follow.whole import Whole, reopened
 
 __all__ = ["SETTLING_SECONDS", "Follower"]
 
@@ -119,7 +120,11 @@ class Follower:
 
     def reopen(self) -> BinaryIO:
         """All that was evaluated, as one stream. Raises InputChanged where a part of it is gone."""
-        files = [(self._path_of(segment), segment.length) for segment in self.kept.segments]
+        files = []
+        for segment in self.kept.segments:
+            self._path_of(segment)  # what is missing is told before anything is read
+            again = partial(reopened, segment, partial(self._path_of, segment), self._settling)
+            files.append((again, segment.length))
         return io.BufferedReader(Whole(files, self.kept.position, self._count_again), BLOCK_BYTES)
 
     def verify(self) -> RunningSha256:
