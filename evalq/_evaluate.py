@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalq._run import Asked, Run, computed, open_run, run_folder
+from evalq._run import Asked, Run, checked_tags, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import UsageError
@@ -66,7 +66,7 @@ def evaluate(
     _at_least_one(limit=limit, chunk_size=chunk_size)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
-        kept = Asked("", suite, tags=tags or {})
+        kept = Asked("", suite, tags=checked_tags(tags))
         return _in_memory(_chosen(evaluator), inputs, params, options, kept, chunk_size, limit)
     from evalq.producer.folder.job import Job
 
@@ -193,8 +193,8 @@ class _Ready:
     def asked(self, folder: str | Path | None, suite: str, tags: Mapping[str, str] | None, **more: Any) -> RunOptions:
         from evalq.producer.folder.job import RunOptions
 
-        out = None if folder is None else Path(folder)
-        return RunOptions(out=out, suite=suite, tags=dict(tags or {}), **more, unpack_bytes=self._settings.unpack_bytes)
+        out, noted = None if folder is None else Path(folder), checked_tags(tags)
+        return RunOptions(out=out, suite=suite, tags=noted, **more, unpack_bytes=self._settings.unpack_bytes)
 
     def see_through(self, begin: Callable[[], Job | Sweep], progress: bool) -> Run:
         """A run that has its report: a new one, or the one that its key has already."""

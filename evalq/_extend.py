@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evalq._evaluate import _at_least_one, _reporter, _settings
-from evalq._run import Run, open_run, run_folder
+from evalq._run import Run, checked_tags, open_run, run_folder
 from evalq.evalcore.contract import registry
 
 __all__ = ["extend"]
@@ -57,7 +57,7 @@ def extend(
     chosen = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
     place = with_targets(Backend(chosen, workers=workers), origin)
     wanted = Extension(repeat, target, [str(path) for path in given], max_calls, max_cost, str(cache or ""))
-    asked = RunOptions(None if folder is None else Path(folder), tags=dict(tags or {}), once=once)
+    asked = RunOptions(None if folder is None else Path(folder), tags=checked_tags(tags), once=once)
     reporter = _reporter(registry.get(origin.info().evaluator), progress)
     begun = begin_or_join(lambda: wanted.begin(origin, asked), place, reporter, detach=False, command=False)
     assert begun is not None, "nothing is left to the fleet"

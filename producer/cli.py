@@ -134,16 +134,24 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     _have_streams()
     try:
+        return _run(argv)
+    finally:
+        _flush_errors()
+
+
+def _run(argv: list[str] | None) -> int:
+    try:
         _refuse_bytes(sys.argv[1:] if argv is None else argv)
         with beginning():
             # In standalone mode click would end with 1 at Ctrl-C, which is a policy's answer.
             result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
     except EvalqError as error:
-        click.echo(f"evalq: {visible(str(error))}", err=True)
+        _tell(str(error))
         return error.exit_code
     except click.ClickException as error:
         _name_variable(error)
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         # What shells tell of a program that Ctrl-C ended.
@@ -155,6 +163,20 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         return _failed(error)
     return result if isinstance(result, int) else 0
+
+
+def _tell(error: str) -> None:
+    """On standard error, if anybody reads that: else the exit code tells alone, where Python's own 1 would be NO-GO."""
+    with contextlib.suppress(OSError):
+        click.echo(f"evalq: {visible(error)}", err=True)
+
+
+def _flush_errors() -> None:
+    """The interpreter ends with 120 where something is left for standard error that cannot be written."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _name_variable(error: click.ClickException) -> None:
@@ -198,12 +220,13 @@ def _failed(error: Exception) -> int:
     server = isinstance(error, SERVER_ERRORS) and getattr(error, "filename", None) is None
     if server:
         told = explained(error, "a server that this command needs")
-        click.echo(f"evalq: {visible(str(told))}", err=True)
+        _tell(str(told))
     elif isinstance(error, OSError):
-        click.echo(f"evalq: {error.filename or 'a file, or standard output'}: {error.strerror or error}", err=True)
+        _tell(f"{error.filename or 'a file, or standard output'}: {error.strerror or error}")
     else:
-        traceback.print_exception(error)
-        click.echo("evalq: an error of evalq itself, or of a plug-in (above); please report it", err=True)
+        with contextlib.suppress(OSError):
+            traceback.print_exception(error)
+        _tell("an error of evalq itself, or of a plug-in (above); please report it")
     return InfrastructureError.exit_code
 
 

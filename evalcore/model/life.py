@@ -44,7 +44,7 @@ MOVES: Mapping[RunState, frozenset[RunState]] = {
     "spent": _RESUMABLE | {"called", "done"},
     "failed": _RESUMABLE,
     "retrying": _HALTED | {"open", "calling"},
-    "following": frozenset({"stopped"}),
+    "following": frozenset({"stopped", "cancelled"}),
     "done": frozenset({"retrying", "open"}),  # in the ledger a retry opens the run again
     "cancelled": frozenset(),
 }

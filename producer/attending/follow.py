@@ -14,14 +14,16 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request
-from evalq.evalcore.errors import InputError, Interrupted, NothingEvaluated, StorageError, UsageError
+from evalq.evalcore.errors import Cancelled, InputError, Interrupted, NothingEvaluated, UsageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.finish import show
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.run import FollowRun, Pass, begin
 from evalq.producer.invocation.command_line import command_line
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
+from evalq.producer.runs.holding import unwritten
 from evalq.producer.runs.record_history import remember
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
@@ -29,6 +31,8 @@ from evalq.workers.settings import Settings
 __all__ = ["follow_log"]
 
 EVERY_SECONDS = 5.0
+_POLL_SECONDS = 86_400.0
+"""The system waits for 24 days at most."""
 _AGAIN = "the same command again"
 
 
@@ -46,13 +50,18 @@ class _Stop:
         """Until then, or until a signal."""
         poll = select.poll()  # select takes no file above number 1023
         poll.register(self._read, select.POLLIN)
-        poll.poll(max(0.0, seconds) * 1000)
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not poll.poll(min(left, _POLL_SECONDS) * 1000):
+            pass
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """A signal is noted in the block; a second one interrupts at once."""
+        """A signal is noted in the block; a second one interrupts at once. Those that are ignored stay ignored."""
+        numbers = signal.SIGINT, signal.SIGTERM
+        before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
         # Not KeyboardInterrupt at once, which would leave a block half counted.
-        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in before:
+            signal.signal(number, self._note)
         try:
             yield
         finally:
@@ -88,6 +97,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
             folder.note(state="following")
             try:
                 last = _follow(run, stop, settings, invocation, reporter)
+                _refuse_cancelled(folder, stop)
             finally:
                 if run.found:
                     with contextlib.suppress(OSError):
@@ -96,7 +106,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
                     # The log was never there: nothing was begun that could be resumed.
                     folder.discard()
     except OSError as error:
-        raise StorageError.of(error, folder.path, f"run {_AGAIN}") from error
+        raise unwritten(error, folder, f"run {_AGAIN}") from error
     if stop.signal == signal.SIGINT:
         raise Interrupted(_AGAIN)
     if stop.signal:
@@ -107,6 +117,13 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
     show(folder, last.report, request.options, msgspec.structs.replace(invocation.output, outputs=()))
     reporter.event("done", run=folder.info().run, folder=str(folder.path), records=last.report["records"])
     reporter.say(f"run {folder.info().run}: {folder.path}")
+
+
+def _refuse_cancelled(folder: RunFolder, stop: _Stop) -> None:
+    """Raise Cancelled where the signal that came is of who cancels the run for good."""
+    if stop.signal and folder.being_cancelled():
+        run = folder.info().run
+        raise Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
 
 
 def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocation, reporter: Reporter) -> Pass:

@@ -26,7 +26,7 @@ def _cancel(invocation: Invocation, run: str) -> None:
     if info.state != "cancelled":
         refuse_unnamed(servers, folder, state, "cancel")
     if state not in ("cancelled", "gone", None):
-        raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {folder.next_step('done')}")
+        raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {folder.next_step(info.state)}")
     if state == "cancelled":
         if not note(folder, "cancelled"):
             await_driver(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import time
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id, once_run_id
 from evalq.producer.folder.run_options import RunOptions
-from evalq.producer.folder.sources import absolute, root_of, total_bytes
+from evalq.producer.folder.sources import absolute, below_root, root_of, total_bytes
 
 __all__ = ["Job", "RunExistsError", "RunOptions", "begun", "planned"]
 
@@ -243,9 +242,7 @@ def _header(
 ) -> Header:
     planned = []
     for source, names in zip(sources, columns, strict=True):
-        # Workers look below roots of their own, and must not follow a link out of them: the plan has no links.
-        path = os.path.relpath(os.path.realpath(source.path), root_of(source))
-        planned.append(PlannedInput(name=source.name, given=source.given, path=path, columns=names))
+        planned.append(PlannedInput(name=source.name, given=source.given, path=below_root(source), columns=names))
     return Header(
         run=run,
         evaluator=evaluator.name,

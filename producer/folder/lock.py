@@ -68,8 +68,9 @@ class RunLock:
 
     def release(self, *, remove: bool = False) -> None:
         """Let go; with ``remove``, of the file too, while it is still this process's."""
-        # While it is still locked: a moment later the name could be that of the next driver's lock.
-        if remove:
+        # While it is still locked: a moment later the name could be that of the next driver's lock. It is already where
+        # this folder was renamed to be removed, and somebody began a run under its name since.
+        if remove and _same(self._file, self._path):
             with contextlib.suppress(OSError):
                 self._path.unlink()
         self._file.close()

@@ -225,14 +225,14 @@ class RunFolder:
         return (self.path / "report.json").is_file()
 
     def named(self, server: str = "") -> str:
-        """The run as a command is to be told of it, with the options that name its ``server``."""
-        return f"{shlex.quote(str(self.path))} {server}".rstrip()
+        """The run as commands are to be told of it, as no option; with the options that name its ``server``."""
+        return f"{shlex.quote('./' * str(self.path).startswith('-') + str(self.path))} {server}".rstrip()
 
     def next_step(self, state: RunState) -> str:
         """What its user can do next, where nobody drives the run: at the server that it is on."""
-        info = self.info()
-        reported = state == "done" and self.reported  # else its report waits at the server
-        return next_step("following" if info.follows else state, self.named("" if reported else info.server))
+        info, reported = self.info(), state == "done" and self.reported  # else its report waits at the server
+        told: RunState = "following" if info.follows and state != "cancelled" else state
+        return next_step(told, self.named("" if reported else info.server))
 
     def report(self) -> dict[str, Json]:
         """report.json. Raises UsageError when the run has none (yet)."""
@@ -246,8 +246,10 @@ class RunFolder:
         return read_facts(path)
 
     def note(self, **facts: Json) -> None:
-        """Set keys of run.json, of which None removes one. Raises UsageError for a state that may not follow."""
+        """Set keys of run.json (None removes one). Raises UsageError for a state that cannot follow, OSError."""
         path = self.path / INFO
+        if not self.path.is_dir():  # moved away under its run: what is missing there is no damage
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         known: dict[str, Json] = self.facts() if path.is_file() else {"schema": SCHEMA}
         before: RunState | None = known.get("state")
         after: RunState | None = facts.get("state")
@@ -275,13 +277,13 @@ class RunFolder:
 
         What somebody else began, or made, stays, and so does a report.
         """
-        if self._made is None or self.reported:
+        unnamed = self._own and self.path != self.place  # all that is in it is this process's own
+        if self._made is None or (self.reported and not unnamed):
             return
         with contextlib.suppress(OSError):
             # A file of somebody else's in there stays, and with it the folder.
-            if self._own and all(map(is_unfinished, self._names())):
-                gone = private_name(self.place)
-                self.path.rename(gone)  # it goes for all at once
+            if unnamed or (self._own and all(map(is_unfinished, self._names()))):
+                gone = self.path.rename(private_name(self.place))  # it goes for all at once
                 shutil.rmtree(gone)
             else:
                 remove_unfinished(self.path)

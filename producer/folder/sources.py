@@ -10,12 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.errors import InputChanged, StorageError
+from evalq.evalcore.errors import InputChanged, InputError, StorageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.span import Span, read_span
+from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.inputs import Source
 
-__all__ = ["absolute", "open_source", "read_source", "root_of", "total_bytes"]
+__all__ = ["absolute", "below_root", "open_source", "read_source", "root_of", "total_bytes"]
 
 
 def open_source(source: Source) -> BufferedReader:
@@ -48,6 +49,15 @@ def root_of(source: Source) -> Path:
     """The folder a planned path is relative to: the current one, or the input's own where it lies elsewhere."""
     real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
     return here if real.is_relative_to(here) else real.parent
+
+
+def below_root(source: Source) -> str:
+    """Where it is below `root_of`. Raises InputError for a link to what no plan can name."""
+    # Workers look below roots of their own, and must not follow a link out of them: the plan has no links.
+    real = os.path.realpath(source.path)
+    if is_text(source.path) and not is_text(real):
+        raise InputError("no input", [(source.given, f"it leads to {real!a}, which is not text in UTF-8: rename it")])
+    return os.path.relpath(real, root_of(source))
 
 
 @contextlib.contextmanager

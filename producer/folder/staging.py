@@ -14,9 +14,22 @@ from pathlib import Path
 from evalq.evalcore.errors import EvalqError, StorageError, UsageError
 from evalq.producer.folder.lock import LOCK, RunLock, holder
 
-__all__ = ["clean_up", "is_private", "make_locked", "not_made", "private_name", "remove_empty", "sync_folder"]
+__all__ = [
+    "clean_up",
+    "is_private",
+    "make_locked",
+    "not_made",
+    "private_name",
+    "remove_empty",
+    "remove_halves",
+    "sync_folder",
+]
 
 _YOUNG_SECONDS = 60.0
+_SCRATCH = re.compile(r"scratch-[a-z0-9_]{8}")
+"""As tempfile names folders."""
+_HALF = re.compile(r"\.[0-9a-f]{16}\.partial")
+"""As `evalq.evalcore.files.replacing` does files."""
 
 
 def private_name(path: Path) -> Path:
@@ -46,6 +59,18 @@ def clean_up(parent: Path, name: str = "", *, dry_run: bool = False) -> list[Pat
             if dry_run or _remove(path):
                 removed.append(path)
     return removed
+
+
+def remove_halves(path: Path) -> None:
+    """Remove what killed drivers of the run in the folder at ``path`` were writing there. For the run's driver."""
+    for entry in list(os.scandir(path)):
+        if _SCRATCH.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        elif _HALF.fullmatch(entry.name):
+            with contextlib.suppress(OSError):
+                # Whoever writes outputs of a run there, or how its cases went, is no driver, and may be at it.
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime >= _YOUNG_SECONDS:
+                    Path(entry.path).unlink()
 
 
 def _remove(path: Path) -> bool:

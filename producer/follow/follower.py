@@ -6,6 +6,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,9 +18,9 @@ from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.digest import RunningSha256
-from evalq.producer.follow.rotation import find, find_copy, locate, rotated_later, stat
+from evalq.producer.follow.rotation import find, find_copy, locate, refuse_passed_over, rotated_later, stat
 from evalq.producer.follow.segment import Segment, opened
-from evalq.producer.follow.whole import Whole
+from evalq.producer.follow.whole import Whole, reopened
 
 __all__ = ["SETTLING_SECONDS", "Follower"]
 
@@ -119,7 +120,11 @@ class Follower:
 
     def reopen(self) -> BinaryIO:
         """All that was evaluated, as one stream. Raises InputChanged where a part of it is gone."""
-        files = [(self._path_of(segment), segment.length) for segment in self.kept.segments]
+        files = []
+        for segment in self.kept.segments:
+            self._path_of(segment)  # what is missing is told before anything is read
+            again = partial(reopened, segment, partial(self._path_of, segment), self._settling)
+            files.append((again, segment.length))
         return io.BufferedReader(Whole(files, self.kept.position, self._count_again), BLOCK_BYTES)
 
     def verify(self) -> RunningSha256:
@@ -149,10 +154,14 @@ class Follower:
             return stream is not None
         path = find(self._log, self._current)
         stream = opened(path) if path else None
-        if path is not None and stream is not None:
-            self._go_on(stream, path)
+        # By its number alone it may be another file: those of removed ones are given again, as to what rsync leaves.
+        same = stream is not None and self._current.difference(stream) is None
+        if not same and (self._taken_over() or self._copied()):
+            if stream is not None:
+                stream.close()
             return True
-        if self._taken_over() or self._copied():
+        if path is not None and stream is not None:
+            self._go_on(stream, path)  # where it is not what was read, this is told when more is looked for
             return True
         if not self._log.exists():
             return False
@@ -174,6 +183,8 @@ class Follower:
         elif self._current.is_file(stat(self._log)):
             return None
         here = find(self._log, self._current)
+        if here is None:
+            refuse_passed_over(self._log, os.fstat(self._stream.fileno()).st_mtime_ns, self.kept.segments)
         later = rotated_later(self._log, here) if here else None
         stream = opened(later or self._log)
         if stream is None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from evalq.evalcore.errors import InputChanged
 from evalq.producer.follow.segment import Segment, opened
 
-__all__ = ["find", "find_copy", "locate", "rotated_later", "stat"]
+__all__ = ["find", "find_copy", "locate", "refuse_passed_over", "rotated_later", "stat"]
 
 _NUMBER = re.compile(r"\.([0-9]{1,4})")
 _DATE = re.compile(r"[.-]([0-9]{4}[0-9TZ:_.-]{2,})")
@@ -81,6 +81,25 @@ def rotated_later(log: Path, path: Path) -> Path | None:
             raise InputChanged("a part of the log is missing", [(str(found), reason)])
         return found
     return None
+
+
+def refuse_passed_over(log: Path, moment: int, known: Sequence[Segment]) -> None:
+    """Raise InputChanged where the file that was read last is gone, and the log was rotated away to another one since.
+
+    ``moment`` (in ns) is when the one that is gone was written to last, ``known`` are the files that were read.
+    """
+    for path in sorted(path for path in _files(log.parent) if _suffix(log, path, _NUMBER, _DATE)):
+        found = stat(path)
+        # A packed one tells nothing: it may be what packing made of a file that was read.
+        if found is None or path.suffix in _PACKED or found.st_mtime_ns <= moment:
+            continue
+        if not any(segment.is_file(found) for segment in known):
+            reason = (
+                "rotated away after the file that was read last, which is gone: whether others came between the two "
+                "cannot be known; keep more rotated files (logrotate: rotate), or look more often (--every), and "
+                "begin anew in another --run-dir"
+            )
+            raise InputChanged("a part of the log is missing", [(str(path), reason)])
 
 
 def _numbered(log: Path, number: int) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.names import RECORDS
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id
+from evalq.producer.folder.staging import remove_halves
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.follower import SETTLING_SECONDS, Follower
 from evalq.producer.follow.rotation import find
@@ -68,8 +68,7 @@ class FollowRun:
         self._name = Path(self._given).name
         self._report: dict[str, Json] | None = None
         self._first = True
-        for left in folder.path.glob("scratch-*"):  # of a process that was killed
-            shutil.rmtree(left)
+        remove_halves(folder.path)
         kept, self.begun_anew = self._kept()
         self._follower = Follower(evaluator, params, self._name, kept, folder.path, stop, settling)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.files import open_raw
+from evalq.evalcore.naming import is_text
 
 __all__ = ["PRINT_BYTES", "Segment", "opened"]
 
@@ -34,14 +35,14 @@ class Segment(msgspec.Struct):
 
     @classmethod
     def of(cls, stream: BinaryIO, path: Path, first_line: int) -> Segment:
-        """A file of which nothing was read yet."""
+        """A file of which nothing was read yet. Raises InputError for a path that cannot be kept."""
         found = os.fstat(stream.fileno())
-        return cls(found.st_dev, found.st_ino, str(path), first_line)
+        return cls(found.st_dev, found.st_ino, _text(path), first_line)
 
     def become(self, stream: BinaryIO, path: Path) -> None:
-        """Be another file that holds the same bytes."""
+        """Be another file that holds the same bytes. Raises InputError for a path that cannot be kept."""
         found = os.fstat(stream.fileno())
-        self.device, self.inode, self.path = found.st_dev, found.st_ino, str(path)
+        self.device, self.inode, self.path = found.st_dev, found.st_ino, _text(path)
 
     def is_file(self, found: os.stat_result | None) -> bool:
         """Whether ``found`` is this very file."""
@@ -72,6 +73,12 @@ class Segment(msgspec.Struct):
         if byte < len(self.head):
             return self.first_line + self.head[:byte].count(b"\n")
         return line - self.tail[byte - start :].count(b"\n")
+
+
+def _text(path: Path) -> str:
+    if not is_text(str(path)):
+        raise InputError("an input cannot be read", [(ascii(str(path)), "its path is not text in UTF-8: rename it")])
+    return str(path)
 
 
 def opened(path: Path) -> BinaryIO | None:

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.files import open_raw
+from evalq.producer.follow.segment import Segment
 
-__all__ = ["Whole"]
+__all__ = ["Whole", "reopened"]
+
+
+def reopened(segment: Segment, where: Callable[[], Path], settling: Sequence[float]) -> BinaryIO:
+    """The file of a segment, wherever a rotation has it by now: ``where`` says that, and may say so a moment too early.
+
+    Raises what ``where`` raises when it is still so after the pauses of ``settling``.
+    """
+    for pause in settling:
+        with contextlib.suppress(InputChanged, FileNotFoundError):
+            stream = open_raw(where())
+            if segment.difference(stream) is None:
+                return stream
+            stream.close()
+        time.sleep(pause)
+    return open_raw(where())
 
 
 class Whole(io.RawIOBase):
-    """The first ``end`` bytes of ``files``, each given as (path, how many of its bytes count), one behind the other.
+    """The first ``end`` bytes of ``files``, each given as (how it is opened, how many bytes count), in order.
 
-    ``counted`` is told of all bytes that are read.
+    One that is copied away and emptied while it is read is opened again. ``counted`` is told of all bytes read.
     """
 
-    def __init__(self, files: Sequence[tuple[Path, int]], end: int, counted: Callable[[int], None]) -> None:
+    def __init__(
+        self, files: Sequence[tuple[Callable[[], BinaryIO], int]], end: int, counted: Callable[[int], None]
+    ) -> None:
         self._files = list(files)
         self._starts = [0, *accumulate(length for _, length in files)]
         self._end = min(end, self._starts[-1])
@@ -47,9 +68,7 @@ class Whole(io.RawIOBase):
             return 0
         index = bisect_right(self._starts, self._at) - 1
         stop = min(self._end, self._starts[index + 1], self._at + len(buffer))
-        stream = self._stream(index)
-        stream.seek(self._at - self._starts[index])
-        data = stream.read(stop - self._at)
+        data = self._read(index, stop) or self._read(index, stop, again=True)
         buffer[: len(data)] = data
         self._at += len(data)
         self._counted(len(data))
@@ -57,14 +76,18 @@ class Whole(io.RawIOBase):
 
     def close(self) -> None:
         """Let go of the file at hand."""
+        self._let_go()
+        super().close()
+
+    def _read(self, index: int, stop: int, *, again: bool = False) -> bytes:
+        if again or self._open is None or self._open[0] != index:
+            self._let_go()
+            self._open = index, self._files[index][0]()
+        stream = self._open[1]
+        stream.seek(self._at - self._starts[index])
+        return stream.read(stop - self._at)
+
+    def _let_go(self) -> None:
         if self._open is not None:
             self._open[1].close()
             self._open = None
-        super().close()
-
-    def _stream(self, index: int) -> BinaryIO:
-        if self._open is None or self._open[0] != index:
-            if self._open is not None:
-                self._open[1].close()
-            self._open = index, open_raw(self._files[index][0])
-        return self._open[1]

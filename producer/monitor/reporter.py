@@ -50,7 +50,9 @@ class Reporter:
     def warn(self, text: str) -> None:
         """A line that also who asked for quiet has to see: why nothing happens, or what went wrong on the way."""
         if not self._json:
-            print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is this class's medium
+            # Nobody may read it any more, or its disk be full: that is no reason to end what is computed.
+            with contextlib.suppress(OSError):
+                print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is this class's medium
 
     def detail(self, text: str) -> None:
         """A line for a person who asked for more (-v)."""

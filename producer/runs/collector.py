@@ -18,6 +18,7 @@ from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Journal, Kept
 from evalq.producer.folder.names import RECORDS
 from evalq.producer.folder.sources import open_source
+from evalq.producer.folder.staging import remove_halves
 
 __all__ = ["Collector"]
 
@@ -27,6 +28,7 @@ class Collector:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        remove_halves(job.folder.path)
         self._fold = Fold(job.evaluator, job.params, len(job.sources))
         self._journal = Journal(job.folder)
         # Anew in every process, from the journal: what a killed one left could be torn at any byte.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
-from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.outputs import render
 from evalq.producer.outputs.cases import CASES
 from evalq.producer.outputs.yaml_text import yaml_text
@@ -48,11 +50,24 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
         began = datetime.fromtimestamp(facts.began if facts else ledger.created(run), UTC).isoformat(timespec="seconds")
         tags = facts.tags if facts else {}
         common = {"run": run, "evaluator": header.evaluator, "suite": header.suite, "tags": tags, "request": request}
+        return _made(path, {"started": began, **common}, lambda made: _write(made, header, report, data, cases))
+    return folder
+
+
+def _made(path: Path, facts: dict[str, Json], write: Callable[[RunFolder], None]) -> RunFolder:
+    """A new folder with these facts, and what ``write`` puts there; where somebody else is faster, that one's."""
+    try:
         with RunFolder.begin(path) as folder:
-            folder.note(state="done", started=began, **common)
-            _write(folder, header, report, data, cases)
-        with folder.driving():
-            pass  # nothing is left to do in it: it is let go
+            folder.note(state="done", **facts)
+            write(folder)
+    except (FolderTaken, UsageError) as error:
+        if RunFolder(path).begun:  # who asked for the same report
+            return RunFolder(path)
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path}: another process writes there; run the command again") from None
+    with folder.driving():
+        pass  # nothing is left to do in it: it is let go
     return folder
 
 

@@ -11,7 +11,7 @@ from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.backend import Backend
 
-__all__ = ["driving", "halted", "left", "refuse_over"]
+__all__ = ["driving", "halted", "left", "refuse_over", "unwritten"]
 
 
 @contextlib.contextmanager
@@ -28,11 +28,15 @@ def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
                 raise Driven(str(folder.path), folder.driver() or "another process")
             yield interrupts
     except OSError as error:
-        then = f"resume with: {place.resume(folder)}"
-        if not folder.path.is_dir():
-            gone = "the run folder was moved or removed while the run was under way"
-            raise StorageError(f"{folder.path}: {gone}; put it back, then {then}") from error
-        raise StorageError.of(error, folder.path, then) from error
+        raise unwritten(error, folder, f"resume with: {place.resume(folder)}") from error
+
+
+def unwritten(error: OSError, folder: RunFolder, then: str) -> StorageError:
+    """Why a run cannot go on in its folder, and what to do ``then``."""
+    if not folder.path.is_dir():
+        gone = "the run folder was moved or removed while the run was under way"
+        return StorageError(f"{folder.path}: {gone}; put it back, then {then}")
+    return StorageError.of(error, folder.path, then)
 
 
 def refuse_over(folder: RunFolder) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -47,7 +49,7 @@ def prune(
             continue
         # Its folder is here, so the ledger keeps the run, however old it is there.
         here.add(info.run)
-        if info.state in ENDED and (folder.path / "run.json").stat().st_mtime <= before:
+        if info.state in ENDED and _noted(folder) <= before:
             if not dry_run and not _removed(folder, warn):
                 continue
             removed.add(info.run)
@@ -87,14 +89,22 @@ def prune_named(
             yield line
 
 
+def _noted(folder: RunFolder) -> float:
+    """When something was noted in a folder last, in seconds since 1970; never, where another process removed it."""
+    try:
+        return (folder.path / "run.json").stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
+
+
 def _forget_calls(run: str, calls: SweepLedger) -> None:
     for each in (run, *calls.further(run)):
         calls.delete(each)
 
 
 def _removed(folder: RunFolder, warn: Callable[[str], None]) -> bool:
-    """Remove a run's folder, for all at once; False, and a warning, where that cannot be."""
-    with folder.driving() as mine:
+    """Remove a run's folder, for all at once; False where it is gone, and with a warning where that cannot be."""
+    with contextlib.suppress(FileNotFoundError), folder.driving() as mine:  # another process may remove it meanwhile
         # Asked again under the lock: it may have been taken up since it was listed.
         if not mine or folder.info().state not in ENDED:
             warn(f"warning: {folder.path} is passed over: a process drives it")
@@ -107,7 +117,8 @@ def _removed(folder: RunFolder, warn: Callable[[str], None]) -> bool:
         except OSError as error:
             warn(f"warning: {folder.path} is passed over: {error}")
             return False
-    return True
+        return True
+    return False
 
 
 def _refuse(text: str) -> None:

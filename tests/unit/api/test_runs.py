@@ -35,6 +35,14 @@ def test_an_evaluation_in_this_process_writes_nothing(rows: Path) -> None:
     assert run._repr_markdown_()
 
 
+@pytest.mark.parametrize("folder", [None, "kept"])
+def test_a_tag_that_is_no_text_is_refused_by_name(rows: Path, folder: str | None) -> None:
+    """Whether it would be written or not; nothing of a run is told as damaged."""
+    with pytest.raises(evalq.errors.UsageError, match=r"tags=\{'seed': 3\}: both are texts"):
+        evalq.evaluate("planagent", "results.csv", tags={"seed": 3}, folder=folder)  # type: ignore[dict-item] # the point
+    assert [path.name for path in rows.iterdir()] == ["results.csv"]
+
+
 def test_a_folder_has_what_the_memory_has(rows: Path) -> None:
     """With a folder, the same report, records and summary, and they are found again by opening it."""
     run = evalq.evaluate("planagent", "results.csv")

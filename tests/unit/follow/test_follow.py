@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from evalq.evalcore.evaluators.cooperation.evaluator import Cooperation
 from evalq.evalcore.evaluators.cooperation.resort import Limits
 from evalq.evalcore.files import write_atomic
 from evalq.producer.follow import follower as follower_module
+from evalq.producer.follow.follower import Follower
 from evalq.producer.follow.rotation import rotated_later
 from tests.portions import some
 from tests.unit.cooperation.logs import as_jsonl, rows
@@ -178,6 +180,22 @@ def test_a_replaced_log_that_is_rotated_before_the_next_look_is_read_on_in(tmp_p
         stage.agrees()
 
 
+def test_a_replaced_log_is_read_on_in_where_its_old_number_is_another_files(tmp_path: Path) -> None:
+    """As rsync leaves a folder of logs: the file that the first one was is gone, and the next one got its inode."""
+    data = numbered(sorted(shuffled_log(60), key=lambda row: row["turn"]))
+    with Stage(tmp_path).entered() as stage:
+        stage.append(data[:1_000])
+        stage.look()
+        stage.forget()
+        held = stage.log.with_name("other.jsonl")
+        os.link(stage.log, held)
+        stage.replace()
+        held.write_bytes(data[500:])
+        stage.append(data[1_000:])
+        stage.look()
+        stage.agrees()
+
+
 def test_an_old_file_is_read_until_the_new_one_has_something(tmp_path: Path) -> None:
     """A writer that still holds the old file when the empty new one is there already, as before logrotate's signal."""
     data = numbered(sorted(shuffled_log(60), key=lambda row: row["turn"]))
@@ -245,6 +263,34 @@ def test_a_log_out_of_order_is_read_again_for_its_sort_and_says_so(
         assert stage.look().again == 0, "nothing new, nothing sorted"
         stage.forget()
         assert stage.look().again == 0, "not by the next process either"
+        stage.agrees()
+
+
+@pytest.mark.parametrize("how", ["rotate", "rotate_by_date", "copy_and_truncate"])
+def test_a_rotation_while_all_is_read_again_for_a_sort_is_gone_along_with(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a long log that takes minutes: its files have other names, or are emptied, when their turn comes."""
+    data = numbered(shuffled_log(60, 3))
+    first, second = data.index(b"\n", 1_500) + 1, data.index(b"\n", 3_000) + 1
+    with Stage(tmp_path).entered() as stage:
+        for start, end in ((0, first), (first, second), (second, None)):
+            if start:
+                stage.look()
+                stage.rotate()
+            stage.append(data[start:end])
+        reopen = Follower.reopen
+
+        def rotated(self: Follower) -> Any:
+            stream = reopen(self)
+            assert stream.read(1)
+            getattr(stage, how)()
+            stream.seek(0)
+            return stream
+
+        monkeypatch.setattr(Follower, "reopen", rotated)
+        assert stage.look().again >= len(data)
+        monkeypatch.undo()
         stage.agrees()
 
 

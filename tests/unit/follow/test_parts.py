@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.files import open_raw
 from evalq.producer.follow import digest as running_module
 from evalq.producer.follow.digest import RunningSha256
 from evalq.producer.follow.rotation import find, find_copy, rotated_later
@@ -70,7 +72,7 @@ def test_files_behind_each_other_are_one_stream(sizes: list[int], beyond: int, e
         for number, size in enumerate(sizes):
             path = Path(folder) / str(number)
             path.write_bytes(bytes([65 + number]) * size + b"-" * beyond)
-            files.append((path, size))
+            files.append((partial(open_raw, path), size))
             expected += bytes([65 + number]) * size
         counted: list[int] = []
         with io.BufferedReader(Whole(files, end, counted.append), 16) as stream:

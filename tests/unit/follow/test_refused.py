@@ -126,6 +126,29 @@ def test_a_log_that_vanished_while_it_was_followed_is_finished_first(stage: Stag
     stage.agrees()
 
 
+def test_a_file_rotated_away_behind_a_removed_one_is_not_passed_over(stage: Stage) -> None:
+    """Rotated twice since the last pass, and one old file is kept: what was read is gone, what came next is in it."""
+    stage.append(lines(100, 10))
+    stage.log.rename(stage.rotated(1))
+    stage.append(lines(110, 10))
+    os.utime(stage.rotated(1), ns=(0, stage.log.stat().st_mtime_ns - 1))  # the clock of files may be slow to move on
+    stage.log.replace(stage.rotated(1))
+    stage.append(lines(120, 10))
+    with pytest.raises(InputChanged, match=rf"{LOG}\.1: rotated away after the file that was read last, which is"):
+        stage.look()
+
+
+def test_what_was_rotated_away_before_it_was_followed_is_left_alone(stage: Stage) -> None:
+    """A removed log is finished, and the new one begun, whatever stands beside it from before."""
+    stage.rotated(1).write_bytes(lines(900, 5))
+    os.utime(stage.rotated(1), ns=(0, stage.log.stat().st_mtime_ns - 1))
+    stage.append(lines(100, 5))
+    stage.log.unlink()
+    stage.append(lines(105, 5))
+    stage.look()
+    stage.agrees()
+
+
 def test_a_file_packed_before_it_was_read_is_refused_by_name(stage: Stage) -> None:
     """Rotated twice since the last pass, and the second file is a .gz already."""
     stage.forget()

@@ -253,6 +253,30 @@ def test_leftovers_of_killed_processes_are_nobodys_runs_and_are_pruned(tmp_path:
     assert living.info().run == "living"
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_what_another_process_removes_is_nothing_to_prune(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    """Before its age is seen, or when it is about to be removed: the others go all the same."""
+    for name in ("a", "b", "c"):
+        begun(tmp_path / name, "done")
+    said = prune(tmp_path, None, None, 0, everyone=False, dry_run=False, warn=pytest.fail)
+    assert next(said) == f"a: {tmp_path / 'a'}"
+    taken = RunLock.take
+
+    def take(path: Path) -> RunLock | None:
+        if path.parent.name == "b":
+            shutil.rmtree(tmp_path / "b")
+        return taken(path)
+
+    if later:
+        monkeypatch.setattr(RunLock, "take", take)
+    else:
+        shutil.rmtree(tmp_path / "b")
+    assert list(said) == [f"c: {tmp_path / 'c'}"]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'{"run": "r"}', b'{"run": 1}', b'{"schema": 99}', b'{"state": "odd"}', b"\xff"]
 )

@@ -329,6 +329,16 @@ def test_a_folder_that_is_moved_away_can_be_put_back(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("no_server")
+def test_a_folder_that_is_moved_away_is_not_told_as_damaged() -> None:
+    """Also where what is written there next is how the run stands, as at every look at a server."""
+    begun = job("run")
+    Path("run").rename("elsewhere")
+    with pytest.raises(StorageError, match=r"^run: the run folder was moved or removed"):
+        carry_out(begun, NOWHERE, QUIET)
+    assert not Path("run").exists()
+
+
+@pytest.mark.usefixtures("no_server")
 def test_faulty_input_leaves_no_folder() -> None:
     """As inline: the fault is told with its line."""
     with Path("rows.csv").open("a") as out:

@@ -15,6 +15,7 @@ from evalq.evalcore.errors import BrokerUnreachable, InputError, UsageError
 from evalq.evalcore.model.life import NEXT, RunState, may_follow, next_step
 from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
+from evalq.producer.commands import cancel
 from evalq.producer.folder.lock import interrupt_holder
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.backend import Backend
@@ -98,6 +99,44 @@ def test_a_done_run_is_neither_resumed_nor_cancelled(half: RunFolder, capsys: py
         assert main(command) == 2
         assert "see it with: evalq report evalq-runs/run" in capsys.readouterr().err
     assert half.info().state == "done"
+
+
+def test_what_a_killed_driver_left_half_written_goes_when_the_run_goes_on(half: RunFolder) -> None:
+    """Sorted logs and half files, which nobody would come back to; not what may be being written, nor a user's."""
+    scratch, old, young, mine = (
+        half.path / name for name in ("scratch-0a_cdefg", f".{0:016x}.partial", f".{1:016x}.partial", "scratch-of-mine")
+    )
+    for folder in (scratch, mine):
+        folder.mkdir()
+        (folder / "sorted").touch()
+    for file in (old, young):
+        file.touch()
+    os.utime(old, (0, 0))
+    assert main(["resume", "run", "--inline", "--format", "none"]) == 0
+    assert [path.exists() for path in (scratch, old, young, mine)] == [False, False, True, True]
+
+
+def test_a_folder_that_is_called_like_an_option_can_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hints name it so that their commands take it for the folder."""
+    monkeypatch.chdir(tmp_path)
+    begun(Path("-x"), "stopped")
+    assert main(["watch", "./-x"]) == 3
+    assert "evalq resume ./-x" in capsys.readouterr().err
+    assert main(["cancel", *shlex.split(RunFolder(Path("-x")).named())]) == 0
+
+
+def test_a_run_that_is_done_at_its_server_is_brought_here_before_it_can_be_removed(
+    half: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a detached one whose report was fetched: prune names cancel, and that the command which collects it."""
+    _left(half, "detached")
+    monkeypatch.setattr(cancel, "close", lambda *of: "done")
+    assert main(["prune", "run"]) == 2
+    assert "end it first: evalq cancel" in capsys.readouterr().err
+    assert main(["cancel", "run"]) == 2
+    assert "it is done; wait for its report with: evalq watch evalq-runs/run" in capsys.readouterr().err
 
 
 def test_no_command_notes_a_state_that_may_not_follow(tmp_path: Path) -> None:

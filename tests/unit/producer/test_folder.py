@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,6 +109,25 @@ def test_only_one_process_drives(tmp_path: Path) -> None:
         assert (first, second) == (True, False)
     with folder.driving() as third:
         assert third
+
+
+def test_who_begins_a_run_where_one_is_just_removed_drives_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of two commands of one ``--once`` key on faulty input: the first lets go of its own lock, and of no other."""
+    path, remove, next_one = tmp_path / "run", shutil.rmtree, []
+    with RunFolder.begin(path) as first:
+        pass
+
+    def removed(gone: Path) -> None:
+        remove(gone)
+        with RunFolder.begin(path) as second:
+            next_one.append(second)
+
+    monkeypatch.setattr(shutil, "rmtree", removed)
+    first.discard()
+    assert next_one
+    assert RunLock.take(path / LOCK) is None
 
 
 def test_a_manifest_goes_on_under_its_folder_s_name_after_a_failed_write(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs import download
 from evalq.producer.runs.share import share
 from evalq.producer.servers import Servers
 from evalq.workers.broker.publisher import Broker
@@ -232,6 +233,28 @@ def test_a_finished_run_s_report_is_there_for_who_joined_it(stage: Stage) -> Non
         share(job.run, {**report, "evaluator": "another"}, Servers(stage.settings))
     assert reports.report(job.run) == canonical_json(report) + b"\n"
     assert abs(stage.ledger.created(job.run) - stage.server.client.time()[0]) < 60
+
+
+def test_a_report_that_two_fetch_at_once_is_there_for_both(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From two terminals in one folder: who comes second has the folder that the first made."""
+    (job,) = _jobs(stage, "one")
+    share(job.run, stage.driver(job, "host-a 11 aa").drive(), Servers(stage.settings))
+    path, write = tmp_path / "fetched", download._write
+    others: list[Any] = []
+
+    def slow(*of: Any) -> None:
+        if not others:
+            others.append(None)
+            others[0] = download.fetch(job.run, path, stage.ledger, stage.settings)
+        write(*of)
+
+    monkeypatch.setattr(download, "_write", slow)
+    fetched = download.fetch(job.run, path, stage.ledger, stage.settings)
+    assert fetched is not None
+    assert fetched.report() == others[0].report()
+    assert [each.name for each in tmp_path.glob(".*")] == []
 
 
 def test_a_clock_that_is_set_back_keeps_no_dead_driver(server: Server, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,19 @@ def test_an_input_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
             discover([given], (".csv",))
 
 
+def test_a_link_to_what_has_no_text_for_a_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plans name what a link leads to."""
+    monkeypatch.chdir(tmp_path)
+    with Path(NO_TEXT).open("w", encoding="utf-8", newline="") as stream:
+        write_rows(stream, 2, seed=1)
+    Path("link.csv").symlink_to(NO_TEXT)
+    assert main(["planagent", "link.csv", "--inline"]) == 2
+    assert re.search(r"link\.csv: it leads to '.*udcff\.csv', which is not text in UTF-8", capsys.readouterr().err)
+    assert not list(Path("evalq-runs").glob("*"))
+
+
 def test_a_current_folder_that_is_no_text_is_told(tmp_path: Path) -> None:
     """run.json says where a run was begun; of what cannot be written down nothing stays."""
     with (
@@ -56,6 +70,27 @@ def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_p
         assert ended.returncode == 0, ended.stderr
     for name in ("report.json", "records.jsonl"):
         assert (tmp_path / "closed" / name).read_bytes() == (tmp_path / "open" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["planagent", "rows.csv", "--inline", "-v", "--out", "run", "--format", "none"], 0),
+        (["gate", "rows.csv", "--policy", "none.yaml"], 2),
+        (["gate", "--nothing"], 2),
+    ],
+    ids=["a run", "an error", "usage"],
+)
+def test_what_cannot_be_told_changes_no_exit_code(
+    command: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk below standard error, or no reader: a run goes on, and no error ends with 1, which is NO-GO."""
+    monkeypatch.chdir(tmp_path)
+    with Path("rows.csv").open("w", encoding="utf-8", newline="") as stream:
+        write_rows(stream, 2, seed=1)
+    with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", full)
+        assert main(command) == code
 
 
 _AT_AN_IMPORT = """
