@@ -227,8 +227,7 @@ class ChunkRunner:
     ) -> Outcome[Any]:
         """The chunk's outcome without the records that kill."""
         log.warning("chunk %s of run %s is taken apart: it killed the processes it was evaluated in", seq, run)
-        fallen = self._ledger.fallen(run, seq)
-        trying = partial(self._ledger.trying, run, seq)
+        fallen, trying = self._ledger.fallen(run, seq), partial(self._ledger.trying, run, seq)
         return Isolation(evaluator, params, batch, self._limits, fallen, trying).outcome()
 
     @contextmanager
@@ -293,10 +292,9 @@ def _kind_of(error: BaseException) -> Kind:
 
 
 def _brief(error: BaseException) -> str:
-    told = str(error)
-    if (
-        not isinstance(error, EvalqError) and error.__traceback__
-    ):  # evalq says where the trouble is; of others it is told
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        told = f"{type(error).__name__}: {told} (in {Path(last.filename).name}:{last.lineno}, {last.name})"
+    told, trace = str(error), traceback.extract_tb(error.__traceback__)
+    # What evalq raises says where the trouble is; of what plug-ins raise the line is told.
+    if trace and not isinstance(error, EvalqError):
+        at = trace[-1]
+        told = f"{type(error).__name__}: {told} (in {Path(at.filename).name}:{at.lineno}, {at.name})"
     return told.encode(errors="backslashreplace").decode()  # no server can be told half of a surrogate pair
