@@ -20,7 +20,7 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["compared", "held", "level_in", "margin_of", "plain"]
+__all__ = ["compared", "held", "level_in", "margin_of", "plain", "signed"]
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
@@ -79,8 +79,8 @@ def compared(
             demand,
             gate.tier,
             _dropped(observed, margins[0], errors.no_go),
-            f"changed by {_signed(observed.delta)}, {_between(errors)} {_signed(observed.low)} and "
-            f"{_signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases)",
+            f"changed by {signed(observed.delta)}, {_between(errors)} {signed(observed.low)} and "
+            f"{signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases)",
             observed.delta,
             observed.low,
             observed.high,
@@ -189,8 +189,9 @@ def _number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.4g}"
+def signed(value: float) -> str:
+    """A change with its sign; none is told of what differs by the rounding of two sums alone."""
+    return f"{round(value, 14) + 0.0:+.4g}"
 
 
 def _told(value: Json) -> str:

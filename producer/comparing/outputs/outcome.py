@@ -9,6 +9,7 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Comparison, Verdict
 from evalq.evalcore.compare.decision import Check, Decided, Decision, Quarantined
+from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
@@ -140,8 +141,8 @@ def _measured(pair: Compared, found: Comparison) -> Point:
     reason = "no case has an answer in both runs"
     if seen is not None:
         reason = (
-            f"{seen.base:.4g} to {seen.cand:.4g} over {seen.cases} cases: changed by {seen.delta:+.4g}, with 95 % "
-            f"between {seen.low:+.4g} and {seen.high:+.4g}"
+            f"{seen.base:.4g} to {seen.cand:.4g} over {seen.cases} cases: changed by {signed(seen.delta)}, with 95 % "
+            f"between {signed(seen.low)} and {signed(seen.high)}"
         )
     return Point(name, _VERDICTS[found.verdict], found.verdict, reason, tuple(found.named))
 

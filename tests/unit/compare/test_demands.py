@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from tests.unit.compare.made import passes, run_of
@@ -75,3 +76,19 @@ def test_what_is_no_number_keeps_no_bound() -> None:
 def test_true_is_not_the_number_1(value: Any, wanted: Any, decided: str) -> None:
     """Though Python says so; whole numbers and others are one kind."""
     assert _decided(value, equals=wanted) == [decided]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (0.1 + 0.2 - 0.3, "+0"),
+        (0.3 - (0.1 + 0.2), "+0"),
+        (0.0, "+0"),
+        (-0.05, "-0.05"),
+        (1 / 3, "+0.3333"),
+        (2e-9, "+2e-09"),
+    ],
+)
+def test_a_change_that_is_rounding_alone_is_none(change: float, told: str) -> None:
+    """A gate's reason told "+5.551e-17"."""
+    assert signed(change) == told
