@@ -94,7 +94,10 @@ class SweepDriver:
 
     def step(self) -> bool:
         """Take recorded outputs into the folder; False when there was none."""
-        return self._intake.take()
+        taken = self._intake.take()
+        if self._intake.several and not self.notices.knows("differ"):
+            self.notices.add("changed")
+        return taken
 
     def look(self) -> bool:
         """One look, and what it asks for: the prompts, or to judge whether the calls are over."""

@@ -35,6 +35,9 @@ class SweepIntake:
         self._stops = stops
         self._cache = cache
         self._reuse = bool(sweep.live.reuse) and sweep.folder.info().lineage is None
+        self._config: str | None = None
+        self.several = False
+        """Whether the target was called under other settings than before: since it was begun, or by somebody else."""
         self.in_flight = 0
         """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
 
@@ -48,12 +51,21 @@ class SweepIntake:
         found = self._calls.collect(self._sweep.run, COLLECT_STEP)
         if not found.outputs:
             return False
+        if self._config is None:
+            self._config = self._sweep.recorded.config
         fresh = self._keep(found.outputs)
         self._calls.trim(self._sweep.run, found)
+        self._compare(fresh)
         if self._cache is not None:
             # Last: what a crash keeps out of the cache costs a later sweep a call, and this one nothing.
             self._cache.keep(fresh)
         return True
+
+    def _compare(self, fresh: Sequence[Output]) -> None:
+        """By what was called: whoever calls may read another targets file whenever its process starts again."""
+        configs = {output.config for output in fresh}
+        self._config = self._config or min(configs, default="")
+        self.several |= not configs <= {self._config}
 
     def drain(self, hurried: Callable[[], bool] = bool) -> None:
         """Keep what ends in the next moment of calls that are handed out no more; less of it where ``hurried``."""

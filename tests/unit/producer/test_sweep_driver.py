@@ -9,12 +9,15 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
+from evalq.evalcore.model.calls import Output
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
@@ -199,6 +202,41 @@ def test_a_folder_that_got_the_report_of_others_makes_no_call_any_more(stage: St
     with pytest.raises(UsageError, match="nothing to retry"):
         begin_retry(folder)
     assert folder.info().state == "done"
+
+
+class _Outbox:
+    """A ledger's, of whose outputs each has settings of its own."""
+
+    def __init__(self, sweep: Sweep, *configs: str) -> None:
+        prompt, target = next(sweep.prompts()), sweep.header.target
+        self._found = [
+            Output(repeat * CASES, prompt.case, "", repeat, prompt.digest, target, config, output=msgspec.Raw(b"{}"))
+            for repeat, config in enumerate(configs)
+        ]
+
+    def collect(self, _run: str, _most: int) -> SimpleNamespace:
+        """One at a time."""
+        found, self._found = self._found[:1], self._found[1:]
+        return SimpleNamespace(outputs=found)
+
+    def trim(self, *_anything: object) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"), [("", "aa", set()), ("", "aab", {"changed"}), ("a", "ab", {"changed"})]
+)
+def test_settings_that_change_on_the_way_are_told(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, before: str, now: str, told: set[str]
+) -> None:
+    """By the outputs: who calls reads the targets file when it starts, in the middle of a drive or between two."""
+    sweep = stage.sweep("a", 4)
+    for configs in filter(None, (before, now)):
+        driver = stage.driver(stage.reloaded(sweep), "host 1 a")
+        monkeypatch.setattr(driver._intake, "_calls", _Outbox(sweep, *configs))
+        while driver.step():
+            pass
+    assert driver.notices.due == told
 
 
 @pytest.mark.usefixtures("patient")
