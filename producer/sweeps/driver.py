@@ -94,9 +94,13 @@ class SweepDriver:
 
     def step(self) -> bool:
         """Take recorded outputs into the folder; False when there was none."""
-        taken = self._intake.take()
-        if self._intake.several and not self.notices.knows("differ"):
+        intake = self._intake
+        taken = intake.take()
+        if intake.several and not self.notices.knows("differ"):
             self.notices.add("changed")
+        if intake.uncached:
+            self.notices.news.append(intake.uncached)
+            intake.uncached = ""
         return taken
 
     def look(self) -> bool:

@@ -25,6 +25,7 @@ from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 from evalq.producer.sweeps import intake, joining
+from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.joining import _note_done
 from evalq.producer.sweeps.options import SweepOptions
@@ -237,6 +238,22 @@ def test_settings_that_change_on_the_way_are_told(
         while driver.step():
             pass
     assert driver.notices.due == told
+
+
+def test_a_cache_that_takes_no_more_is_told_once_and_the_calls_go_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would save a later sweep a call; what is paid for in this one is in its folder."""
+    sweep, cache = stage.sweep("a", 4), Cache(stage.folder / "cache")
+    sweep.live = msgspec.structs.replace(sweep.live, cache=str(stage.folder / "cache"))
+    driver = SweepDriver(sweep, stage.calls, stage.settings, Patience(stage.settings), cache, "host 1 a")
+    monkeypatch.setattr(driver._intake, "_calls", _Outbox(sweep, "one", "one"))
+    cache.close()  # as good as a full disk
+    while driver.step():
+        pass
+    assert sweep.recorded.count == 2
+    (told,) = driver.notices.news
+    assert told.startswith(f"warning: {stage.folder / 'cache'}: this cache takes no more outputs: ")
 
 
 @pytest.mark.usefixtures("patient")
