@@ -158,12 +158,17 @@ def see_elsewhere(folder: RunFolder, servers: Servers, reporter: Reporter) -> No
         return
     from evalq.workers.servers.errors import SERVER_ERRORS
 
-    run, by = folder.info().run, ""
-    with contextlib.suppress(*SERVER_ERRORS, EvalqError):  # how it was left here can be said all the same
-        by = _living_driver(run, servers)
-    if by:
+    run, told = folder.info().run, ""
+    # Again and again: that one's turn to take the run over comes round, and whoever watches lets it pass.
+    while folder.info().state != "done":
+        by = ""
+        with contextlib.suppress(*SERVER_ERRORS, EvalqError):  # how it was left here can be said all the same
+            by = _living_driver(run, servers)
+        if not by:
+            return
         with folder.waiting():
-            _elsewhere(folder, Driven(run, by), servers, reporter)
+            _elsewhere(folder, Driven(run, by), servers, reporter, told=by == told)
+        told = by
 
 
 def _living_driver(run: str, servers: Servers) -> str:
@@ -177,7 +182,7 @@ def _living_driver(run: str, servers: Servers) -> str:
     return look.driver if look.driver_silent <= servers.settings.driver_seconds else ""
 
 
-def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Reporter) -> None:
+def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Reporter, *, told: bool = False) -> None:
     """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
     silent for so long that it may be taken over: trying that again is the caller's.
     """
@@ -188,7 +193,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     where, lost, orphaned = f"{run} {server_options(settings)}", False, _Orphaned(run, servers)
     with only_watching(where), patience.telling():
-        if not isinstance(driven, Finished):
+        if not (told or isinstance(driven, Finished)):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while True:
             # The server may be away for this command and for that driver: each waits, and nobody is heard meanwhile.

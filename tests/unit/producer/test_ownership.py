@@ -17,6 +17,7 @@ from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.share import share
 from evalq.producer.servers import Servers
+from evalq.producer.sweeps import joining
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger import detached
 from evalq.workers.ledger.detached import Detached, Reports
@@ -80,6 +81,29 @@ def test_who_watches_what_was_left_here_sees_its_driver_elsewhere(stage: Stage) 
         late = _left(*_jobs(stage, "three"))
         with pytest.raises(Incomplete, match="this run is interrupted, and no process drives it"):
             _see(late, servers, QUIET)
+
+
+def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `driver_seconds` whoever waits may try to drive: who watches goes on watching, and says so once."""
+    one, two = _jobs(stage, "one", "two")
+    left = _left(two)
+    told: list[tuple[str, bool]] = []
+
+    def turn(folder: RunFolder, driven: Driven, *_anything: object, told_before: bool) -> None:
+        told.append((driven.by, told_before))
+        if len(told) == 3:
+            folder.note(state="open")
+            folder.note(state="done")
+
+    monkeypatch.setattr(joining, "_elsewhere", lambda *given, told: turn(*given, told_before=told))
+
+    def meanwhile(look: int) -> None:
+        if look == 2:
+            with Servers(stage.settings) as servers:
+                _see(left, servers, QUIET)
+
+    stage.driver(one, "host-a 11 aa").drive(meanwhile)
+    assert told == [("host-a 11 aa", before) for before in (False, True, True)]
 
 
 def _left(job: Job) -> RunFolder:
