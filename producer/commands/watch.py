@@ -39,10 +39,11 @@ def _watch(invocation: Invocation, run: str | None) -> None:
 def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
     """Until the run in ``folder`` has its report."""
     from evalq.producer.runs.backend import Backend
-    from evalq.producer.sweeps.joining import ended, resume_any
+    from evalq.producer.sweeps.joining import ended, resume_any, see_elsewhere
     from evalq.producer.sweeps.watching import attend_fleet, watch_driver
 
     watch_driver(folder, reporter, lambda: _fleet(servers))
+    see_elsewhere(folder, servers, reporter)
     info = folder.info()
     if info.state == "detached":
         attend_fleet(info.run, servers, reporter, folder)

@@ -116,21 +116,20 @@ class Job:
         asked: RunOptions,
     ) -> Job:
         """The run begun in ``folder``, which may have its name only later."""
+        begun, began = folder.begun, datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            plain = [
-                absolute(spool(source, folder.spool, evaluator.gathering.line, asked.unpack_bytes)) for source in found
-            ]
+            line, most = evaluator.gathering.line, asked.unpack_bytes
+            plain = [absolute(spool(source, folder.spool, line, most)) for source in found]
             columns = [_columns(source, evaluator) for source in plain]
             sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
             header = _header(run, evaluator, params, sources, columns, asked)
-            manifest, begun, key = Manifest(folder), folder.begun, keep_key(folder)
-            if not begun:  # run.json is the last, and makes it a run; where it is one, the manifest ends its calls
+            manifest, key = Manifest(folder), keep_key(folder)
+            if not begun:  # run.json is the last, and makes it a run
                 manifest.start(header)
             folder.note(
                 run=run,
                 evaluator=evaluator.name,
-                state="open",
-                **({} if begun else {"epoch": 0, "started": datetime.now(UTC).isoformat(timespec="seconds")}),
+                **({} if begun else {"state": "open", "epoch": 0, "started": began}),
                 tags=asked.tags,
                 suite=asked.suite,
                 name=asked.name,
@@ -138,9 +137,12 @@ class Job:
                 roots=list(dict.fromkeys(str(root_of(source)) for source in sources)),
                 request=msgspec.to_builtins(request),
             )
-            if begun:
+            if begun:  # the manifest ends the calls of a sweep: until it is there, these are what is resumed
                 manifest.start(header)
+                folder.note(state="open")
         except OSError as error:
+            if begun:
+                raise  # what it has is kept, and whoever drives it says how to go on
             raise _unusable(error, folder, found) from error
         return cls(header, folder, sources, request, manifest, key)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.files import open_input
+from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.evalcore.version import code_version
@@ -107,8 +107,11 @@ class Manifest:
         return self._folder.path / MANIFEST
 
     def start(self, header: Header) -> None:
-        """Begin with ``header``."""
-        self._append(b'{"header":' + to_wire(header) + b"}\n")
+        """Begin with ``header``: the file is there with it, or not at all. Raises OSError."""
+        line = b'{"header":' + to_wire(header) + b"}\n"
+        # Not appended: a full disk or a kill would leave a plan without its header, which nothing can be done with.
+        write_atomic(self.path, line)
+        self._file.end = len(line)
 
     def load(self) -> Header:
         """Read back what was written, but a torn last line; this changes nothing. Raises WireError."""

@@ -28,9 +28,10 @@ class Cache:
     Several processes may use one file at once.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        """Raises StorageError for a file that is no cache or cannot be written."""
+    def __init__(self, path: str | Path, then: str = "name another file with --cache, or omit it") -> None:
+        """Raises StorageError for a file that is no cache or cannot be written; ``then`` says what to do there."""
         self._path = path
+        self._then = then
         with self._telling():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             # Other sweeps may write to the same file: each holds it for one transaction.
@@ -76,7 +77,6 @@ class Cache:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            how = "name another file with --cache, or omit it"
-            raise StorageError(f"{self._path}: this cache cannot be used: {error}; {how}") from error
+            raise StorageError(f"{self._path}: this cache cannot be used: {error}; {self._then}") from error
         except WireError as error:
             raise WireError(f"{self._path}: {error}") from error

@@ -129,7 +129,9 @@ def sweep_driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[t
     """A driver over the servers of ``place``, which lets go of the sweep at its end; and its patience."""
     settings = place.settings
     with contextlib.ExitStack() as stack:
-        cache = Cache(sweep.live.cache) if sweep.live.cache else None
+        # By now it is the sweep's, and not to be chosen again.
+        then = f"move it away, and resume with: {place.resume(sweep.folder)}"
+        cache = Cache(sweep.live.cache, then) if sweep.live.cache else None
         if cache is not None:
             stack.callback(cache.close)
         patience = Patience(settings, reporter, place.check)

@@ -94,7 +94,14 @@ class SweepDriver:
 
     def step(self) -> bool:
         """Take recorded outputs into the folder; False when there was none."""
-        return self._intake.take()
+        intake = self._intake
+        taken = intake.take()
+        if intake.several and not self.notices.knows("differ"):
+            self.notices.add("changed")
+        if intake.uncached:
+            self.notices.news.append(intake.uncached)
+            intake.uncached = ""
+        return taken
 
     def look(self) -> bool:
         """One look, and what it asks for: the prompts, or to judge whether the calls are over."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from evalq.evalcore.errors import StorageError
 from evalq.evalcore.model.calls import Output
 from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.decided import Stops
@@ -35,6 +36,11 @@ class SweepIntake:
         self._stops = stops
         self._cache = cache
         self._reuse = bool(sweep.live.reuse) and sweep.folder.info().lineage is None
+        self._config: str | None = None
+        self.several = False
+        """Whether the target was called under other settings than before: since it was begun, or by somebody else."""
+        self.uncached = ""
+        """Why the cache is not given any more outputs, to be told once."""
         self.in_flight = 0
         """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
 
@@ -48,12 +54,31 @@ class SweepIntake:
         found = self._calls.collect(self._sweep.run, COLLECT_STEP)
         if not found.outputs:
             return False
+        if self._config is None:
+            self._config = self._sweep.recorded.config
         fresh = self._keep(found.outputs)
         self._calls.trim(self._sweep.run, found)
+        self._compare(fresh)
         if self._cache is not None:
-            # Last: what a crash keeps out of the cache costs a later sweep a call, and this one nothing.
-            self._cache.keep(fresh)
+            self._remember(self._cache, fresh)
         return True
+
+    def _remember(self, cache: Cache, fresh: Sequence[Output]) -> None:
+        """Last: what a crash keeps out of the cache costs a later sweep a call, and this one nothing.
+
+        So does a cache that takes no more, for want of room, say: the calls go on, and what is paid for is not lost.
+        """
+        try:
+            cache.keep(fresh)
+        except StorageError as error:
+            what = f"{self._sweep.live.cache}: this cache takes no more outputs: {error.__cause__}"
+            self._cache, self.uncached = None, f"warning: {what}; the run folder has all of them"
+
+    def _compare(self, fresh: Sequence[Output]) -> None:
+        """By what was called: whoever calls may read another targets file whenever its process starts again."""
+        configs = {output.config for output in fresh}
+        self._config = self._config or min(configs, default="")
+        self.several |= not configs <= {self._config}
 
     def drain(self, hurried: Callable[[], bool] = bool) -> None:
         """Keep what ends in the next moment of calls that are handed out no more; less of it where ``hurried``."""

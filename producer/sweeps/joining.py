@@ -22,9 +22,12 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 from evalq.producer.sweeps.watching import POLL_SECONDS, attend_fleet, ledger_state, only_watching, watch_driver
+from evalq.workers.processes.identity import is_gone
 
 if TYPE_CHECKING:
     from evalq.producer.runs.backend import Backend
+    from evalq.workers.ledger.progress import Look
+    from evalq.workers.ledger.sweep_model import SweepLook
 
 __all__ = [
     "begin_larger",
@@ -33,6 +36,7 @@ __all__ = [
     "launch_again",
     "resume_any",
     "resume_or_take",
+    "see_elsewhere",
 ]
 
 T = TypeVar("T")
@@ -146,7 +150,39 @@ def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
     return info.run
 
 
-def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Reporter) -> None:
+def see_elsewhere(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
+    """Where the run in ``folder`` was left here, and is driven from another folder: wait for its report, which is put
+    into this one. Returns at once where nobody is known to drive it.
+    """
+    if not servers.named or folder.driver() or folder.info().state in ("done", "detached", "cancelled"):
+        return
+    from evalq.workers.servers.errors import SERVER_ERRORS
+
+    run, told = folder.info().run, ""
+    # Again and again: that one's turn to take the run over comes round, and whoever watches lets it pass.
+    while folder.info().state != "done":
+        by = ""
+        with contextlib.suppress(*SERVER_ERRORS, EvalqError):  # how it was left here can be said all the same
+            by = _living_driver(run, servers)
+        if not by:
+            return
+        with folder.waiting():
+            _elsewhere(folder, Driven(run, by), servers, reporter, told=by == told)
+        told = by
+
+
+def _living_driver(run: str, servers: Servers) -> str:
+    """Who drives a run that goes on, as its ledger knows; empty for nobody, and for one that is gone or silent."""
+    look: Look | SweepLook | None = None
+    with contextlib.suppress(Incomplete):
+        look = servers.runs.look(run)
+    look = look or servers.sweeps.look(run)
+    if look is None or ledger_state(run, servers) != "open" or is_gone(look.driver):
+        return ""
+    return look.driver if look.driver_silent <= servers.settings.driver_seconds else ""
+
+
+def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Reporter, *, told: bool = False) -> None:
     """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
     silent for so long that it may be taken over: trying that again is the caller's.
     """
@@ -157,7 +193,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     where, lost, orphaned = f"{run} {server_options(settings)}", False, _Orphaned(run, servers)
     with only_watching(where), patience.telling():
-        if not isinstance(driven, Finished):
+        if not (told or isinstance(driven, Finished)):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while True:
             # The server may be away for this command and for that driver: each waits, and nobody is heard meanwhile.

@@ -53,7 +53,7 @@ _BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "fences": ("", lambda: _said("```json\n" * 200_000)),
     "spaces": ("", lambda: _said("```" + " " * 1_000_000 + "x")),
 }
-HOSTILE = (*_BODIES, "headers", "pieces", "drip")
+HOSTILE = (*_BODIES, "headers", "pieces", "drip", "ssh")
 _made: dict[str, bytes] = {}
 
 
@@ -64,6 +64,10 @@ async def hostile(kind: str, writer: asyncio.StreamWriter) -> None:
         body = _made.get(kind) or _made.setdefault(kind, make())
         coded = f"content-encoding: {coding}\r\n" if coding else ""
         writer.write(f"HTTP/1.1 200 OK\r\n{coded}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await writer.drain()
+        return
+    if kind == "ssh":
+        writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
         await writer.drain()
         return
     writer.write(b"HTTP/1.1 200 OK\r\n")

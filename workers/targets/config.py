@@ -34,7 +34,9 @@ def load_targets(path: str | Path) -> dict[str, NamedTarget]:
 
 def _target(name: object, entry: object, path: str | Path, folder: Path) -> Target:
     where = f"{path}: targets.{name}"
-    if not isinstance(name, str) or not usable_name(name):
+    if not isinstance(name, str):
+        raise ConfigError(f"{where}: a name must be text, and YAML reads this one as something else: put it in quotes")
+    if not usable_name(name):
         raise ConfigError(f"{where}: a name is up to 64 letters, digits, '.', '_' and '-'")
     if not isinstance(entry, dict):
         raise ConfigError(f"{where}: must be a mapping with a kind ({', '.join(MODELS)})")

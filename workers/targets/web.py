@@ -34,6 +34,8 @@ _HEADERS = {"user-agent": "evalq", "content-type": "application/json", "accept-e
 _QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
 _DOWN = (502, 503, 504)
 """What proxies answer in place of a server that does not."""
+_GONE = ("disconnected", "closed connection")
+"""What httpx says of a server that left; it has one error for that and for replies that it cannot read."""
 _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
     401: ("auth", "the server does not accept the key: see api_key_env"),
     402: ("quota", "the account is spent"),
@@ -114,7 +116,7 @@ class Web:
         except httpx.ConnectError as error:
             return Failure(kind="server", reason=f"cannot connect: {_cause(error)}", down=True)
         except (httpx.HTTPError, httpx.StreamError) as error:
-            return Failure(kind="server", reason=f"the connection was cut: {type(error).__name__}", down=True)
+            return Failure(kind="server", reason=_cut(error), down=True)
         except httpx.InvalidURL:
             return Failure(kind="refused", reason="the URL is not one")
         seconds = time.monotonic() - began
@@ -186,6 +188,15 @@ def _message(text: str) -> str:
         if isinstance(value, dict) and key in value:
             value = value[key]
     return " ".join(value.split())[:_SHOWN] if isinstance(value, str) else ""
+
+
+def _cut(error: Exception) -> str:
+    """Why no whole reply came. A server of another protocol did answer: its user has to look at the URL."""
+    said = str(error)
+    if isinstance(error, httpx.RemoteProtocolError) and not any(word in said for word in _GONE):
+        # At the end: there a part of a key, in what is cut, is looked for.
+        return f"what came is not HTTP as it is read here, see the URL: {said[:_SHOWN]}"
+    return f"the connection was cut: {type(error).__name__}"
 
 
 def _cause(error: BaseException) -> str:

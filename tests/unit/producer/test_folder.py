@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -135,15 +136,34 @@ def test_a_manifest_goes_on_under_its_folder_s_name_after_a_failed_write(tmp_pat
     with RunFolder.begin(tmp_path / "run") as folder:
         manifest = Manifest(folder)
         manifest.start(HEADER)
+        manifest.extend(CHUNKS[:1])
     assert manifest._file._out is not None
     os.close(manifest._file._out.fileno())
     with pytest.raises(OSError, match="Bad file descriptor"):
-        manifest.extend(CHUNKS[:1])
-    assert not list(manifest.chunks)
-    manifest.extend(CHUNKS[:2])
+        manifest.extend(CHUNKS[1:2])
+    assert list(manifest.chunks) == CHUNKS[:1]
+    manifest.extend(CHUNKS[1:3])
     again = Manifest(folder)
     assert again.load() == HEADER
-    assert list(again.chunks) == CHUNKS[:2]
+    assert list(again.chunks) == CHUNKS[:3]
+
+
+def test_a_manifest_has_its_header_or_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk without room: a folder with a plan that lacks its header could not be gone on with."""
+    folder = _folder(tmp_path)
+    manifest = Manifest(folder)
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", _no_room)
+        with pytest.raises(OSError, match="No space left"):
+            manifest.start(HEADER)
+    assert [path.name for path in folder.path.iterdir()] == []
+    manifest.start(HEADER)
+    manifest.extend(CHUNKS)
+    assert Manifest(folder).load() == HEADER
+
+
+def _no_room(_descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,14 +13,19 @@ import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.errors import InputChanged, StorageError
 from evalq.evalcore.model.manifest import Chunk, from_wire, to_wire
 from evalq.producer.folder.job import Job, RunOptions
+from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out, resume
+from evalq.producer.runs.holding import driving
 from evalq.producer.runs.planner import Planner
+from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.settings import Settings
+from tests.agents.server import write_golden
 from tests.unit.producer.quiet import QUIET
 from tests.unit.vs.helpers import PARAMS, good_output
 
@@ -107,3 +114,30 @@ def test_what_an_input_has_more_since_all_was_planned_is_no_part_of_the_run(
     assert told.seal == planner.seal
     resume(begun.folder, place, QUIET)
     assert begun.folder.report() == RunFolder(Path("whole")).report()
+
+
+def test_a_sweep_is_in_its_calls_until_its_evaluation_has_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was paid for is gone on with where the disk is full just then, or a kill comes; and the message says so."""
+    request = Request([str(write_golden(tmp_path / "golden.json", {"A": {}}))], {}, {})
+    sweep = Sweep.start(registry.get("vs"), request, SweepOptions("own"), RunOptions(out=tmp_path / "run"))
+    sweep.write_outputs()
+    sweep.folder.note(state="calling")
+    sweep.folder.note(state="called")
+    place = Backend(Settings())
+    with monkeypatch.context() as full:
+        full.setattr(Manifest, "start", _no_room)
+        with pytest.raises(StorageError, match="then resume with: evalq resume"), driving(sweep.folder, place):
+            sweep.job()
+    again = RunFolder(sweep.folder.path)
+    assert Sweep.in_calls(again)
+    again.note(state="calling")
+    again.note(state="called")
+    sweep.job()
+    assert not Sweep.in_calls(again)
+    assert again.info().state == "open"
+
+
+def _no_room(*_anything: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ import pytest
 from evalq.evalcore.errors import Divergent, Driven, Finished, Incomplete, InfrastructureError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Seal
+from evalq.producer.commands.watch import _see
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs import download
 from evalq.producer.runs.share import share
 from evalq.producer.servers import Servers
+from evalq.producer.sweeps import joining
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger import detached
 from evalq.workers.ledger.detached import Detached, Reports
@@ -23,6 +26,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise
 from evalq.workers.recovery.reconciler import Reconciler
 from tests.integration.harness import Server, wait_until
+from tests.unit.producer.quiet import QUIET
 from tests.unit.producer.stage import Report, Stage, StopDriving, killed_at
 
 
@@ -55,6 +59,59 @@ def test_who_comes_second_is_told_who_drives(stage: Stage) -> None:
     assert told == ["host-a 11 aa"] * 2
     assert report == stage.inline("inline", chunk_size=10)
     assert stage.computed == len(one.manifest.chunks)
+
+
+def test_who_watches_what_was_left_here_sees_its_driver_elsewhere(stage: Stage) -> None:
+    """A run that was interrupted here and is driven from another folder now: it is waited for, and its report comes."""
+    one, two = _jobs(stage, "one", "two")
+    left = _left(two)
+    with Servers(stage.settings) as servers:
+        watch = Thread(target=_see, args=(left, servers, QUIET))
+
+        def meanwhile(look: int) -> None:
+            if look == 2:
+                watch.start()
+                wait_until(lambda: left.waiter() or not watch.is_alive(), "it is waited for")
+
+        report = stage.driver(one, "host-a 11 aa").drive(meanwhile)
+        assert left.info().state == "interrupted"
+        assert share(one.run, report, servers) == ""
+        watch.join(60)
+        assert left.info().state == "done"
+        assert left.report() == report
+        late = _left(*_jobs(stage, "three"))
+        with pytest.raises(Incomplete, match="this run is interrupted, and no process drives it"):
+            _see(late, servers, QUIET)
+
+
+def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `driver_seconds` whoever waits may try to drive: who watches goes on watching, and says so once."""
+    one, two = _jobs(stage, "one", "two")
+    left = _left(two)
+    told: list[tuple[str, bool]] = []
+
+    def turn(folder: RunFolder, driven: Driven, *_anything: object, told_before: bool) -> None:
+        told.append((driven.by, told_before))
+        if len(told) == 3:
+            folder.note(state="open")
+            folder.note(state="done")
+
+    monkeypatch.setattr(joining, "_elsewhere", lambda *given, told: turn(*given, told_before=told))
+
+    def meanwhile(look: int) -> None:
+        if look == 2:
+            with Servers(stage.settings) as servers:
+                _see(left, servers, QUIET)
+
+    stage.driver(one, "host-a 11 aa").drive(meanwhile)
+    assert told == [("host-a 11 aa", before) for before in (False, True, True)]
+
+
+def _left(job: Job) -> RunFolder:
+    """The folder of a run that was interrupted."""
+    with job.folder.driving():
+        job.folder.note(state="interrupted")
+    return RunFolder(job.folder.path)
 
 
 def test_a_silent_driver_s_run_is_taken_over(server: Server, stage: Stage, tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
+from evalq.evalcore.model.calls import Output
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
@@ -22,6 +25,7 @@ from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 from evalq.producer.sweeps import intake, joining
+from evalq.producer.sweeps.cache import Cache
 from evalq.producer.sweeps.driver import SweepDriver
 from evalq.producer.sweeps.joining import _note_done
 from evalq.producer.sweeps.options import SweepOptions
@@ -199,6 +203,57 @@ def test_a_folder_that_got_the_report_of_others_makes_no_call_any_more(stage: St
     with pytest.raises(UsageError, match="nothing to retry"):
         begin_retry(folder)
     assert folder.info().state == "done"
+
+
+class _Outbox:
+    """A ledger's, of whose outputs each has settings of its own."""
+
+    def __init__(self, sweep: Sweep, *configs: str) -> None:
+        prompt, target = next(sweep.prompts()), sweep.header.target
+        self._found = [
+            Output(repeat * CASES, prompt.case, "", repeat, prompt.digest, target, config, output=msgspec.Raw(b"{}"))
+            for repeat, config in enumerate(configs)
+        ]
+
+    def collect(self, _run: str, _most: int) -> SimpleNamespace:
+        """One at a time."""
+        found, self._found = self._found[:1], self._found[1:]
+        return SimpleNamespace(outputs=found)
+
+    def trim(self, *_anything: object) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"), [("", "aa", set()), ("", "aab", {"changed"}), ("a", "ab", {"changed"})]
+)
+def test_settings_that_change_on_the_way_are_told(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, before: str, now: str, told: set[str]
+) -> None:
+    """By the outputs: who calls reads the targets file when it starts, in the middle of a drive or between two."""
+    sweep = stage.sweep("a", 4)
+    for configs in filter(None, (before, now)):
+        driver = stage.driver(stage.reloaded(sweep), "host 1 a")
+        monkeypatch.setattr(driver._intake, "_calls", _Outbox(sweep, *configs))
+        while driver.step():
+            pass
+    assert driver.notices.due == told
+
+
+def test_a_cache_that_takes_no_more_is_told_once_and_the_calls_go_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would save a later sweep a call; what is paid for in this one is in its folder."""
+    sweep, cache = stage.sweep("a", 4), Cache(stage.folder / "cache")
+    sweep.live = msgspec.structs.replace(sweep.live, cache=str(stage.folder / "cache"))
+    driver = SweepDriver(sweep, stage.calls, stage.settings, Patience(stage.settings), cache, "host 1 a")
+    monkeypatch.setattr(driver._intake, "_calls", _Outbox(sweep, "one", "one"))
+    cache.close()  # as good as a full disk
+    while driver.step():
+        pass
+    assert sweep.recorded.count == 2
+    (told,) = driver.notices.news
+    assert told.startswith(f"warning: {stage.folder / 'cache'}: this cache takes no more outputs: ")
 
 
 @pytest.mark.usefixtures("patient")

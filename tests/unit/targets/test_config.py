@@ -56,6 +56,7 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
         ("t: {url: 'http://h'}", "targets.t.kind: must be one of"),
         ("t: 5", "targets.t: must be a mapping with a kind"),
         ("'a b': {kind: command, argv: [x]}", "targets.a b: a name is"),
+        ("204: {kind: command, argv: [x]}", "targets.204: a name must be text, and YAML reads this one as something"),
         ("t: {kind: http, url: 'ftp://h', body: {}}", "url: String should match"),
         ("t: {kind: http, url: 'http://h:99999/', body: {}}", "url: Value error, Port out of range"),
         ("t: {kind: http, url: 'http://[::1/v1', body: {}}", "url: Value error, Invalid IPv6"),
