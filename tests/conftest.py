@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,15 @@ def _leave_nothing(config: pytest.Config) -> None:
     made.chmod(0o1777)  # some tests are other users
     os.environ["TMPDIR"] = tempfile.tempdir = str(made)
     config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """What a test wrote or logged may hold half of a surrogate pair, of which xdist's processes cannot tell each other:
+    all of them would end."""
+    report = yield
+    report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
+    return report
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
