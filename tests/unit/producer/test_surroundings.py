@@ -16,6 +16,9 @@ from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.inputs import discover
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.standard_error import unfailing
 
 NO_TEXT = os.fsdecode(b"rows\xff.csv")
 
@@ -78,8 +81,9 @@ def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_p
         (["planagent", "rows.csv", "--inline", "-v", "--out", "run", "--format", "none"], 0),
         (["gate", "rows.csv", "--policy", "none.yaml"], 2),
         (["gate", "--nothing"], 2),
+        (["list"], 0),
     ],
-    ids=["a run", "an error", "usage"],
+    ids=["a run", "an error", "usage", "a note"],
 )
 def test_what_cannot_be_told_changes_no_exit_code(
     command: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,6 +95,19 @@ def test_what_cannot_be_told_changes_no_exit_code(
     with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", full)
         assert main(command) == code
+
+
+def test_a_bar_on_a_terminal_that_is_gone_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its window was closed, and the shell had disowned the command."""
+    near, far = os.openpty()
+    with os.fdopen(far, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with unfailing(), Reporter("records", quiet=False, bar=True, json_lines=False).watching() as watch:
+            watch(RunStatus(1, 1, 2))
+            os.close(near)
+            watch(RunStatus(2, 2, 2))
+        assert sys.stderr is terminal
+        os.dup2(os.open(os.devnull, os.O_WRONLY), far)  # what is left for it is written somewhere
 
 
 _AT_AN_IMPORT = """
