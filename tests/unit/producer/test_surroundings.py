@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.inputs import discover
 from evalq.producer.cli import main
@@ -19,6 +19,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.monitor.standard_error import unfailing
+from evalq.workers.settings import load_settings
 
 NO_TEXT = os.fsdecode(b"rows\xff.csv")
 
@@ -28,6 +29,36 @@ def test_an_argument_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[st
     assert main(["planagent", NO_TEXT]) == 2
     told = r"evalq: 'rows\udcff.csv' is not text in UTF-8: rename the file, or set a locale that is UTF-8"
     assert capsys.readouterr().err.strip() == told
+
+
+@pytest.mark.parametrize(
+    ("command", "variable"),
+    [
+        (["planagent", "rows.csv", "--inline"], "EVALQ_SUITE"),
+        (["planagent", "rows.csv", "--inline"], "EVALQ_TARGETS"),
+        (["list"], "EVALQ_BROKER"),
+    ],
+)
+def test_a_variable_that_is_no_text_is_refused_by_name(
+    command: list[str],
+    variable: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As an argument is: it ended in a traceback, with 3 for the machinery."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, os.fsdecode(b"redis://h\xff"))
+    assert main(command) == 2
+    assert capsys.readouterr().err.strip() == rf"evalq: {variable}: 'redis://h\udcff' is not text in UTF-8"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_setting_that_is_no_text_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By all that reads settings: workers, a notebook, a gate."""
+    monkeypatch.setenv("EVALQ_LEDGER", os.fsdecode(b"redis://h\xff"))
+    with pytest.raises(ConfigError, match=r"^EVALQ_LEDGER: 'redis://h\\udcff' is not text in UTF-8$"):
+        load_settings()
 
 
 def test_an_input_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
