@@ -101,6 +101,7 @@ def test_numbers_that_say_nothing_are_refused_by_name(rows: Path, given: dict[st
         ({"workers": "2"}, "workers='2': a whole number"),
         ({"suite": None}, "suite=None: a text"),
         ({"once": 3}, "once=3: a text"),
+        ({"tags": ["seed=3"]}, "tags=['seed=3']: a mapping of texts"),
     ],
 )
 def test_what_is_of_another_kind_is_refused_by_name(rows: Path, given: dict[str, Any], told: str) -> None:
