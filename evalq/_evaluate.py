@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from evalq._arguments import at_least_one, texts, whole
 from evalq._run import Asked, Run, checked_tags, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
@@ -63,7 +64,8 @@ def evaluate(
     Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; InfrastructureErrors, such as
     BrokerUnreachable, WorkersLost or StorageError, for the machinery; Interrupted for Ctrl-C: see `resume`.
     """
-    _at_least_one(limit=limit, chunk_size=chunk_size)
+    at_least_one(limit=limit, chunk_size=chunk_size)
+    texts(suite, once)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
         kept = Asked("", suite, tags=checked_tags(tags))
@@ -122,6 +124,8 @@ def sweep(
     """
     from evalq.producer.sweeps.sweep import Sweep
 
+    whole(repeat=repeat, max_calls=max_calls)
+    texts(suite, once)
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
     live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse)
@@ -159,7 +163,7 @@ def resume(
     from evalq.producer.sweeps.joining import begin_larger, resume_any
     from evalq.producer.sweeps.sweep import Sweep
 
-    _at_least_one(workers=workers)
+    at_least_one(workers=workers)
     folder = run_folder(run)
     inline = broker is None and ledger is None and workers is None and not Sweep.is_in(folder)
     servers = ("", "") if inline else (broker, ledger)
@@ -184,7 +188,7 @@ class _Ready:
     ) -> None:
         from evalq.producer.runs.backend import Backend
 
-        _at_least_one(workers=workers)
+        at_least_one(workers=workers)
         self.evaluator = _chosen(evaluator)
         _refuse_unregistered(self.evaluator)
         self._settings = settings
@@ -209,12 +213,6 @@ class _Ready:
 
 def _chosen(evaluator: str | Evaluator[Any, Any]) -> Evaluator[Any, Any]:
     return registry.get(evaluator) if isinstance(evaluator, str) else evaluator
-
-
-def _at_least_one(**given: int | None) -> None:
-    for name, value in given.items():
-        if value is not None and value < 1:
-            raise UsageError(f"{name}={value}: at least 1 {'process' if name == 'workers' else 'record'}")
 
 
 def _live(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evalq._evaluate import _at_least_one, _reporter, _settings
+from evalq._arguments import at_least_one, texts, whole
+from evalq._evaluate import _reporter, _settings
 from evalq._run import Run, checked_tags, open_run, run_folder
 from evalq.evalcore.contract import registry
 
@@ -51,7 +52,9 @@ def extend(
     from evalq.producer.sweeps.execute import with_targets
     from evalq.producer.sweeps.extending import Extension
 
-    _at_least_one(workers=workers)
+    at_least_one(workers=workers)
+    whole(repeat=repeat, max_calls=max_calls)
+    texts("", once)
     origin = run_folder(run)
     given = [cases] if isinstance(cases, str | Path) else list(cases)
     chosen = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)

@@ -258,7 +258,9 @@ def run_folder(run: str | Path) -> RunFolder:
 
 def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     """The notes that a run is given. Raises UsageError for what is no text: no folder and no ledger could keep it."""
-    given: Mapping[Any, Any] = tags or {}  # no checker has seen what a notebook passes
+    given: Any = tags or {}  # no checker has seen what a notebook passes
+    if not isinstance(given, Mapping):
+        raise UsageError(f"tags={given!r}: a mapping of texts")
     for key, value in given.items():
         if not (isinstance(key, str) and isinstance(value, str)):
             raise UsageError(f"tags={{{key!r}: {value!r}}}: both are texts")

@@ -21,6 +21,7 @@ from evalq.evalcore.naming import is_text
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
 from evalq.producer.monitor.began import beginning
+from evalq.producer.monitor.standard_error import unfailing
 
 __all__ = ["main"]
 
@@ -134,7 +135,8 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     _have_streams()
     try:
-        return _run(argv)
+        with unfailing():
+            return _run(argv)
     finally:
         _flush_errors()
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.contract.registry import name_checks
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.naming import is_text
 
 __all__ = ["TIMINGS", "Settings", "Timings", "load_settings", "take_checks"]
 
@@ -190,8 +191,9 @@ def take_checks(settings: Settings) -> None:
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
     """{field: value} of the settings' variables, whose names may be written in any case.
 
-    Raises ConfigError for a variable that is nearly a setting's: it would change nothing, and nobody would know. Others
-    are left alone: options of evaluators and what the surroundings name (EVALQ_REDIS_SERVICE_HOST).
+    Raises ConfigError for one that is no text in UTF-8, and for a variable that is nearly a setting's: it would change
+    nothing, and nobody would know. Others are left alone: options of evaluators and what the surroundings name
+    (EVALQ_REDIS_SERVICE_HOST).
     """
     settings = [name.upper() for name in Settings.model_fields]
     ours = {name[len(_PREFIX) :]: name for name in environment if name.upper().startswith(_PREFIX)}
@@ -201,4 +203,8 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
         near = get_close_matches(name, settings, 1, _NEAR)
         if near:
             raise ConfigError(f"{ours[name]}: no such setting; is it {_PREFIX}{near[0]}?")
-    return {name.lower(): environment[ours[name]] for name in ours if name.upper() in settings}
+    found = {name.lower(): environment[ours[name]] for name in ours if name.upper() in settings}
+    for name, value in found.items():
+        if not is_text(value):  # no server and no other process can be told it
+            raise ConfigError(f"{_PREFIX}{name.upper()}: {value!a} is not text in UTF-8")
+    return found

@@ -99,7 +99,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
                 last = _follow(run, stop, settings, invocation, reporter)
                 _refuse_cancelled(folder, stop)
             finally:
-                if run.found:
+                if run.found or folder.being_cancelled():  # who cancels it notes that in the folder
                     with contextlib.suppress(OSError):
                         folder.note(state="stopped")
                 else:

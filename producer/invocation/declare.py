@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.naming import is_text
 from evalq.producer.invocation.invocation import Invocation
 
 __all__ = ["command"]
+
+_DECIDING = ("check-regressions", "gate", "run")
+"""They find what is no text by themselves: a file of an earlier decision gets the error in its place."""
 
 
 def command(call: Callable[..., int | None], *params: click.Parameter, name: str = "", text: str = "") -> click.Command:
@@ -28,6 +34,7 @@ def command(call: Callable[..., int | None], *params: click.Parameter, name: str
         raise TypeError(f"{call.__module__}: neither {call.__name__} nor Invocation takes {', '.join(map(str, lost))}")
 
     def callback(**given: Any) -> int | None:
+        _refuse_bytes(click.get_current_context())
         own = {key: given.pop(key) for key in mine}
         return call(Invocation.of(given), **own)
 
@@ -37,3 +44,12 @@ def command(call: Callable[..., int | None], *params: click.Parameter, name: str
         params=list(params),
         help=text or inspect.cleandoc(module.__doc__ or ""),
     )
+
+
+def _refuse_bytes(ctx: click.Context) -> None:
+    """Raise UsageError for an option's variable that is no text in UTF-8; the command line is refused before."""
+    for param in ctx.command.params if ctx.command.name not in _DECIDING else ():
+        source = ctx.get_parameter_source(param.name or "")
+        told = os.environ.get(str(param.envvar), "") if source is click.core.ParameterSource.ENVIRONMENT else ""
+        if not is_text(told):
+            raise UsageError(f"{param.envvar}: {told!a} is not text in UTF-8")

@@ -28,6 +28,8 @@ _LENGTH = struct.Struct(">Q")
 _DEPTH = 2
 """Orders a process is given at once: it begins the next one while its answer is fetched."""
 _PIECE = 1 << 20
+_LOOK_SECONDS = 0.5
+"""After so long without a word of a process, whether it lives is looked at."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -54,7 +56,7 @@ class Fork:
         self.orders: deque[int] = deque()
         self._line = mine
         self._read = bytearray()
-        self._gone = False
+        self._status: int | None = None
 
     def fileno(self) -> int:
         """Readable when it has answered, or ended."""
@@ -66,11 +68,14 @@ class Fork:
         left = memoryview(_LENGTH.pack(len(order)) + order)
         while left:
             # It may be writing an answer longer than the socket takes, and reads nothing before somebody reads that.
-            ready = _ready([self], select.POLLIN | select.POLLOUT)[0][1]
+            found = _ready([self], select.POLLIN | select.POLLOUT, _LOOK_SECONDS)
+            ready = found[0][1] if found else 0
             if ready & ~select.POLLOUT:
                 self.take_in()
             if ready & select.POLLOUT:
                 left = left[self._sent(left) :]
+            if not ready:
+                self.look()
 
     @property
     def answered(self) -> bool:
@@ -87,7 +92,7 @@ class Fork:
     def end(self) -> None:
         """End it, whatever it does, and wait until it is gone."""
         self._line.close()
-        if self._gone:
+        if self._status is not None:
             return  # its number may be another process's by now
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
@@ -115,14 +120,29 @@ class Fork:
             raise ForkLost(self._ended())
         self._read += part
 
+    def look(self) -> None:
+        """Raise ForkLost where it has ended, and all that it said was taken in.
+
+        Its line says so by itself, but not while a process that it has started has that open.
+        """
+        if self._reaped(os.WNOHANG) is not None and not _ready([self], select.POLLIN, 0.0):
+            raise ForkLost(self._ended())
+
     def _ended(self) -> str:
-        with contextlib.suppress(ChildProcessError):
-            _, status = os.waitpid(self.pid, 0)
-            self._gone = True
-            if os.WIFSIGNALED(status):
-                return f"a process was killed by {signal_name(os.WTERMSIG(status))}"
-            return f"a process ended with exit code {os.WEXITSTATUS(status)}"
-        return "a process ended"
+        status = self._reaped()
+        if status is None:
+            return "a process ended"
+        if os.WIFSIGNALED(status):
+            return f"a process was killed by {signal_name(os.WTERMSIG(status))}"
+        return f"a process ended with exit code {os.WEXITSTATUS(status)}"
+
+    def _reaped(self, options: int = 0) -> int | None:
+        """How it ended; None where it has not, or somebody else was told."""
+        if self._status is None:
+            with contextlib.suppress(ChildProcessError):
+                done, status = os.waitpid(self.pid, options)
+                self._status = status if done else None
+        return self._status
 
 
 class Forks:
@@ -164,6 +184,8 @@ class Forks:
             for fork, _ in readable:
                 fork.take_in()
             if not readable:
+                for fork in waiting:
+                    fork.look()
                 break
         return [fork.receive() for fork in waiting if fork.answered]
 

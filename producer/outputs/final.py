@@ -9,13 +9,14 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.job import Job
+from evalq.producer.folder.names import JOURNAL, KEPT, KEY, MANIFEST
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.rates import rates_of
 from evalq.producer.outputs.text import plain, render
 from evalq.producer.page import ALL_UP_TO, write_page
 from evalq.workers import tracing
 
-__all__ = ["write_final", "write_report"]
+__all__ = ["drop_left", "write_final", "write_report"]
 
 
 def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
@@ -29,6 +30,17 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) ->
     tracing.told_results(job.run, named)
     if not report["records"]["dead"]:
         folder.drop_working_files()
+
+
+def drop_left(folder: RunFolder) -> None:
+    """Remove the working files of a run that is done where its driver was killed before it could."""
+    if not any((folder.path / name).exists() for name in (MANIFEST, JOURNAL, KEPT, KEY, folder.spool.name)):
+        return
+    with folder.driving() as mine:
+        # Asked under the lock: a driver that has noted "done" in this moment removes them itself.
+        done = mine and folder.info().state == "done" and folder.reported
+        if done and not folder.report()["records"]["dead"]:
+            folder.drop_working_files()
 
 
 def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalq.evalcore.errors import Incomplete, UsageError
+from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
 from evalq.producer.folder.listing import run_folders
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.staging import clean_up, private_name
+from evalq.producer.outputs.final import drop_left
 
 if TYPE_CHECKING:
     from evalq.workers.ledger.history import History
@@ -39,7 +40,7 @@ def prune(
 
     A folder's age is that of its run.json. The ledger forgets the runs whose folders go, and with ``everyone`` all
     that ended and have no folder here: the ledger knows no age, and they may be another person's. What cannot be read
-    is told (``warn``) and left; what killed processes left under private names goes.
+    is told (``warn``) and left; what killed processes left under private names goes, and in runs that are done.
     """
     before = time.time() - days * 86_400
     here, removed = set(), set()
@@ -57,6 +58,9 @@ def prune(
             if calls is not None and not dry_run:
                 _forget_calls(info.run, calls)
             yield f"{info.run}: {folder.path}"
+        elif info.state == "done" and not dry_run:
+            with contextlib.suppress(EvalqError, OSError):  # it may be removed meanwhile, or be another's
+                drop_left(folder)
     for path in clean_up(runs, dry_run=dry_run):
         yield f"left by a killed process: {path}"
     if ledger is None:

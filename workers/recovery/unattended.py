@@ -58,6 +58,7 @@ class UnattendedSweeps:
         # All or nothing: a sweep on the list that has nothing left with it is taken off as nobody's.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(_key(run), "left", msgspec.json.encode(left))
+        pipe.hdel(_key(run), "tries")  # those of before it was resumed say nothing of this time
         pipe.pexpire(_key(run), self._settings.keep_ms)
         pipe.hset(SHARED.unattended, run, left.header.code_version)
         pipe.execute()

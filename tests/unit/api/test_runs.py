@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,25 @@ def test_numbers_that_say_nothing_are_refused_by_name(rows: Path, given: dict[st
     ((name, value),) = given.items()
     with pytest.raises(evalq.errors.UsageError, match=f"^{name}={value}: at least 1 "):
         evalq.evaluate("planagent", "results.csv", **given)  # type: ignore[arg-type]  # one of several numbers
+    assert [path.name for path in rows.iterdir()] == ["results.csv"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"limit": "3"}, "limit='3': a whole number"),
+        ({"chunk_size": 2.5}, "chunk_size=2.5: a whole number"),
+        ({"workers": "2"}, "workers='2': a whole number"),
+        ({"suite": None}, "suite=None: a text"),
+        ({"once": 3}, "once=3: a text"),
+        ({"tags": ["seed=3"]}, "tags=['seed=3']: a mapping of texts"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_by_name(rows: Path, given: dict[str, Any], told: str) -> None:
+    """It was a TypeError of code that nobody knows, or a run of it, or a folder that was called damaged."""
+    for folder in (None, "run"):
+        with pytest.raises(evalq.errors.UsageError, match=f"^{re.escape(told)}$"):
+            evalq.evaluate("planagent", "results.csv", folder=folder, **given)
     assert [path.name for path in rows.iterdir()] == ["results.csv"]
 
 

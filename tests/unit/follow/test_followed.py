@@ -70,10 +70,16 @@ def test_what_a_killed_follower_left_can_be_cancelled_and_removed(capsys: pytest
     assert main([*FOLLOW, "--passes", "1"]) == 0
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["of a log", "of a log that is not there yet"])
 def test_a_follower_that_is_cancelled_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It ends by a signal, as by a service manager's, and does not say that the same command goes on with it."""
+    """It ends by a signal, as by a service manager's, and does not say that the same command goes on with it.
+
+    Its folder stays: the other command would say that this run ended on faulty input.
+    """
+    if not there:
+        Path(LOG).unlink()
     run_pass = FollowRun.run_pass
     with ExitStack() as stack, monkeypatch.context() as patch:
 

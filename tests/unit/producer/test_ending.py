@@ -101,6 +101,27 @@ def test_a_done_run_is_neither_resumed_nor_cancelled(half: RunFolder, capsys: py
     assert half.info().state == "done"
 
 
+def test_what_a_driver_that_was_killed_as_its_run_was_done_left_goes_with_the_next_prune(
+    half: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plan, answers and key, which nobody needs any more; those of a run with dead records are for a retry."""
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "drop_working_files", lambda self: self.spool.mkdir())
+        assert main(["resume", "run", "--inline", "--format", "none"]) == 0
+    working = [half.path / name for name in ("manifest.jsonl", "parts.journal", "chunks.key", "spool")]
+    report = half.path / "report.json"
+    whole = report.read_bytes()
+    report.write_text(json.dumps({"records": {"dead": 1}}))
+    for command in (["prune"], ["prune", "--dry-run"]):
+        assert all(path.exists() for path in working)
+        assert main(command) == 0
+        report.write_bytes(whole)
+    assert all(path.exists() for path in working)
+    assert main(["prune"]) == 0
+    assert not any(path.exists() for path in (*working, half.path / "run.lock"))
+    assert main(["report", "run", "--format", "none"]) == 0
+
+
 def test_what_a_killed_driver_left_half_written_goes_when_the_run_goes_on(half: RunFolder) -> None:
     """Sorted logs and half files, which nobody would come back to; not what may be being written, nor a user's."""
     scratch, old, young, mine = (

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import repeat
@@ -208,3 +209,23 @@ def test_a_process_that_is_gone_is_not_ended_again(monkeypatch: pytest.MonkeyPat
             all_answers(found)
         monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
     assert not killed
+
+
+@pytest.mark.parametrize("size", [1, 3_000_000], ids=["while it answers", "while it is told"])
+def test_a_death_is_seen_whatever_the_process_has_left_behind(size: int) -> None:
+    """What it started (a pool of its own, say) has its line open, for as long as that runs: that could be for ever."""
+
+    def part(order: bytes) -> bytes:
+        if os.fork() == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)  # for the test's sake
+            signal.pause()
+        os._exit(9)
+
+    began = time.monotonic()
+    with forks(1, part) as found, pytest.raises(ForkLost, match="exit code 9"):  # noqa: PT012 - either may see it
+        found.order(0, b"x")
+        found.order(1, bytes(size))
+        while found.busy:
+            found.answers(0.01)
+    assert time.monotonic() - began < 15.0

@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.inputs import discover
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.standard_error import unfailing
+from evalq.workers.settings import load_settings
 
 NO_TEXT = os.fsdecode(b"rows\xff.csv")
 
@@ -25,6 +29,36 @@ def test_an_argument_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[st
     assert main(["planagent", NO_TEXT]) == 2
     told = r"evalq: 'rows\udcff.csv' is not text in UTF-8: rename the file, or set a locale that is UTF-8"
     assert capsys.readouterr().err.strip() == told
+
+
+@pytest.mark.parametrize(
+    ("command", "variable"),
+    [
+        (["planagent", "rows.csv", "--inline"], "EVALQ_SUITE"),
+        (["planagent", "rows.csv", "--inline"], "EVALQ_TARGETS"),
+        (["list"], "EVALQ_BROKER"),
+    ],
+)
+def test_a_variable_that_is_no_text_is_refused_by_name(
+    command: list[str],
+    variable: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As an argument is: it ended in a traceback, with 3 for the machinery."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, os.fsdecode(b"redis://h\xff"))
+    assert main(command) == 2
+    assert capsys.readouterr().err.strip() == rf"evalq: {variable}: 'redis://h\udcff' is not text in UTF-8"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_setting_that_is_no_text_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By all that reads settings: workers, a notebook, a gate."""
+    monkeypatch.setenv("EVALQ_LEDGER", os.fsdecode(b"redis://h\xff"))
+    with pytest.raises(ConfigError, match=r"^EVALQ_LEDGER: 'redis://h\\udcff' is not text in UTF-8$"):
+        load_settings()
 
 
 def test_an_input_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -78,8 +112,9 @@ def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_p
         (["planagent", "rows.csv", "--inline", "-v", "--out", "run", "--format", "none"], 0),
         (["gate", "rows.csv", "--policy", "none.yaml"], 2),
         (["gate", "--nothing"], 2),
+        (["list"], 0),
     ],
-    ids=["a run", "an error", "usage"],
+    ids=["a run", "an error", "usage", "a note"],
 )
 def test_what_cannot_be_told_changes_no_exit_code(
     command: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,6 +126,19 @@ def test_what_cannot_be_told_changes_no_exit_code(
     with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", full)
         assert main(command) == code
+
+
+def test_a_bar_on_a_terminal_that_is_gone_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its window was closed, and the shell had disowned the command."""
+    near, far = os.openpty()
+    with os.fdopen(far, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with unfailing(), Reporter("records", quiet=False, bar=True, json_lines=False).watching() as watch:
+            watch(RunStatus(1, 1, 2))
+            os.close(near)
+            watch(RunStatus(2, 2, 2))
+        assert sys.stderr is terminal
+        os.dup2(os.open(os.devnull, os.O_WRONLY), far)  # what is left for it is written somewhere
 
 
 _AT_AN_IMPORT = """

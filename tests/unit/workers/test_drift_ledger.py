@@ -173,6 +173,19 @@ def test_specifications_that_are_no_longer_run_make_room(drift: Drift, server: S
     assert server.client.hlen(HistoryKeys.of(NIGHT.member).drift) == CHAINS
 
 
+def test_a_clock_that_was_set_back_drops_no_chain_that_was_just_counted(drift: Drift, server: Server) -> None:
+    """It is the newest, whatever time the others were counted at: a full list dropped it at once."""
+    for number in range(CHAINS):
+        drift.count(NIGHT, a_run(f"r{number}", specification=f"s{number}"))
+    drifting = HistoryKeys.of(NIGHT.member).drifting
+    for chain, text in server.client.hgetall(drifting).items():
+        at, shown = text.split(b" ", 1)
+        server.client.hset(drifting, chain, b"%d %s" % (int(at) + 3600 * 1_000_000, shown))
+    for number in (CHAINS, CHAINS + 1):
+        drift.count(NIGHT, a_run(f"r{number}", specification=f"s{number}"))
+    assert [state.specification for state in drift.states(NIGHT)] == [f"s{n}" for n in range(CHAINS + 1, 1, -1)]
+
+
 def test_a_run_without_answers_neither_begins_nor_ends_anything(drift: Drift) -> None:
     """All calls failed: that is no reference, and no drop."""
     assert drift.count(NIGHT, a_run("a", 0, answers=0)) is None

@@ -93,3 +93,14 @@ def test_a_driver_that_was_killed_uses_up_no_tries_but_its_own(server: Server, l
     server.client.hset("evalq:run:{left}:meta", "driver_at", 1)
     assert left.evaluate("left", RunLedger(server.client, silent, "host 2 other"))
     assert left.over() == []
+
+
+def test_a_sweep_that_is_left_again_has_all_its_tries(server: Server, left: UnattendedSweeps) -> None:
+    """Those of before it was resumed were used up; what made them fail may be mended by now."""
+    for _ in range(REPORT_TRIES):
+        with pytest.raises(Killed):
+            left.evaluate("left", Dying(server.client, Settings()))
+    assert not left.evaluate("left", RunLedger(server.client, Settings()))
+    assert left.over() == []
+    left.leave("left", Left(HEADER, Detached(1.0)))
+    assert left.evaluate("left", RunLedger(server.client, Settings(), "host 1 next"))

@@ -5,14 +5,16 @@ local place, chain, read, record, shown = unpack(ARGV, 1, 5)
 if not redis.call('ZSCORE', shared.histories, place) then return -1 end
 local stored = redis.call('HGET', keys.drift, chain)
 if (stored and redis.sha1hex(stored) or '') ~= read then return 0 end
-local now = string.format('%d', now_us())
+-- Behind all others, also of before the server's clock was set back: what was counted just now makes room for none.
+local all, now = redis.call('HGETALL', keys.drifting), now_us()
+local function counted(i) return tonumber(string.match(all[i + 1], '^(%d+) ') or '0') end
+for i = 1, #all, 2 do now = math.max(now, counted(i) + 1) end
 redis.call('HSET', keys.drift, chain, record)
-redis.call('HSET', keys.drifting, chain, now .. ' ' .. shown)
+redis.call('HSET', keys.drifting, chain, string.format('%d', now) .. ' ' .. shown)
 if redis.call('HLEN', keys.drifting) > tonumber(ARGV[6]) then
-  local all, oldest, when = redis.call('HGETALL', keys.drifting), nil, nil
+  local oldest, when = nil, nil
   for i = 1, #all, 2 do
-    local at = tonumber(string.match(all[i + 1], '^(%d+) ') or '0')
-    if not when or at < when then oldest, when = all[i], at end
+    if all[i] ~= chain and (not when or counted(i) < when) then oldest, when = all[i], counted(i) end
   end
   redis.call('HDEL', keys.drift, oldest)
   redis.call('HDEL', keys.drifting, oldest)

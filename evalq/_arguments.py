@@ -1,0 +1,34 @@
+"""What a notebook passes, where no checker has seen it."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+from evalq.evalcore.errors import UsageError
+
+__all__ = ["at_least_one", "texts", "whole"]
+
+
+def whole(**given: Any) -> None:
+    """Raise UsageError for what is neither a whole number nor None."""
+    for name, value in given.items():
+        try:
+            index(0 if value is None else value)  # numpy's are whole numbers, too
+        except TypeError:
+            raise UsageError(f"{name}={value!r}: a whole number") from None
+
+
+def at_least_one(**given: Any) -> None:
+    """Raise UsageError for what is neither a whole number of 1 or more nor None."""
+    whole(**given)
+    for name, value in given.items():
+        if value is not None and value < 1:
+            raise UsageError(f"{name}={value}: at least 1 {'process' if name == 'workers' else 'record'}")
+
+
+def texts(suite: Any, once: Any) -> None:
+    """Raise UsageError for names of a run that are no texts: no folder and no ledger could keep them."""
+    for name, value in {"suite": suite, "once": "" if once is None else once}.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{name}={value!r}: a text")
