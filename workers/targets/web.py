@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +31,9 @@ _ERROR_TEXT = 1 << 16
 _KEEP_SECONDS = 4.0
 """An idle connection is not used again after so long: servers close theirs after five seconds, or later."""
 _HEADERS = {"user-agent": "evalq", "content-type": "application/json", "accept-encoding": "identity"}
+# A cookie would be sent with the next call: an agent that keeps a conversation by it would answer with what it was
+# asked before, and repeats that count as drawn apart would hang together.
+_NO_COOKIES = DefaultCookiePolicy(allowed_domains=())
 # A spent account answers 429 like a rate limit, but waiting does not help: only these words tell them apart.
 _QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
 _DOWN = (502, 503, 504)
@@ -92,6 +96,7 @@ class Web:
     def _made(self) -> httpx.AsyncClient:
         client = httpx.AsyncClient(
             headers=self._headers,
+            cookies=CookieJar(_NO_COOKIES),
             verify=self._trust,
             timeout=None,  # noqa: S113 - the whole call has its limit, in the caller
             limits=httpx.Limits(keepalive_expiry=_KEEP_SECONDS),
