@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets.address import secrets_of
 from tests.agents.server import Agent, running_agent
 
 
@@ -73,3 +75,28 @@ def test_no_part_of_a_key_is_told_where_a_wait_is_asked_for(
     assert isinstance(result, Failure)
     assert result.reason.startswith("HTTP 500: the server failed (Retry-After: 7 s): yyy")
     assert key[:6] not in result.reason + result.text
+
+
+def test_no_secret_comes_back_in_other_letters(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """As JSON and URLs escape it, in an error's body and within an answer's JSON."""
+    key, escaped = 'sk-never/to"be seen', 'sk-never\\/to\\"be seen'
+    bodies = {500: '{"error": "no such key: ' + escaped + '"}', 400: "/v1?key=sk-never%2Fto%22be%20seen"}
+    orders = [{"do": "raw", "status": status, "body": body} for status, body in bodies.items()]
+    answer, *failures = _ask(
+        tmp_path, service[1], {"do": "say", "content": f'{{"k": "{escaped}"}}'}, *orders, key=key, output="json"
+    )
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.output) == ('{"k": "***"}', {"k": "***"})
+    for failure in failures:
+        assert isinstance(failure, Failure)
+        assert "never" not in failure.reason + failure.text, failure
+        assert "***" in failure.text
+
+
+def test_what_a_url_has_beside_its_path_does_not_come_back() -> None:
+    """Neither as it stands in the file, nor as it is sent, nor as whoever gets it reads it."""
+    secrets = secrets_of("https://me:pass%2Fword@host/v1?key=a%2Bb%2Fcdef", {})
+    sent = base64.b64encode(b"me:pass/word").decode()
+    assert {"pass%2Fword", "pass/word", sent, "a%2Bb%2Fcdef", "a+b/cdef"} <= set(secrets)
+    assert {"sk_live_1", base64.b64encode(b"sk_live_1:").decode()} <= set(secrets_of("https://sk_live_1@host/", {}))
+    assert "somebody" not in secrets_of("https://somebody:password@host/", {})
