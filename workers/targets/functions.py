@@ -197,7 +197,7 @@ class Function:
             if call not in self._suspects:
                 return await self._asked(await self._common(), call)
             async with self._alone:
-                process = self._idle.pop() if self._idle else await self._started()
+                process = self._kept() or await self._started()
                 try:
                     result = await self._asked(process, call)
                 except BaseException:
@@ -242,6 +242,14 @@ class Function:
 
     def _tokens(self, told: int | None) -> int | None:
         return told if told is not None and 0 <= told <= self._target.max_bytes else None
+
+    def _kept(self) -> _Process | None:
+        """One of those that wait for the next suspect, which may have ended meanwhile: it would answer nobody."""
+        while self._idle:
+            process = self._idle.pop()
+            if not process.retired:
+                return process
+        return None
 
     async def _common(self) -> _Process:
         """The process that calls share. Raises ConfigError."""

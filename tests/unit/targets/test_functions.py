@@ -14,6 +14,8 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, load_targets
+from evalq.workers.targets.functions import Function
+from evalq.workers.targets.kinds.python import PythonTarget
 from tests.agents import functions
 from tests.integration.harness import clean_environment, wait_until
 from tests.unit.targets.standstill import standstill
@@ -58,6 +60,39 @@ def test_a_call_that_kills_its_process_is_found_and_fails_alone(tmp_path: Path, 
     assert isinstance(last, Failure)
     assert last.reason == f"the function {said}"
     assert all(isinstance(attempts[-1], Answer) and len(attempts) <= 2 for attempts in results), results
+
+
+_ENDS_ONCE = """
+import os
+from pathlib import Path
+
+def agent(call):
+    seen = Path(call["prompt"])
+    if not seen.exists():
+        seen.touch()
+        os._exit(1)
+    return os.getpid()
+"""
+
+
+def test_a_process_that_ended_while_nobody_was_in_it_gets_no_call(tmp_path: Path) -> None:
+    """The next call that is made by itself is made in another one; it waited there for its whole time."""
+    (tmp_path / "agent.py").write_text(_ENDS_ONCE)
+    target = PythonTarget(kind="python", function="agent:agent", timeout_seconds=20)
+
+    async def made() -> list[Answer | Failure]:
+        way = Function(target, tmp_path, {})
+        await way.open()
+        results = [await way.call(Call(prompt)) for prompt in ("a", "a", "b")]
+        (kept,) = way._idle
+        kept.kill()
+        await kept.close()
+        results.append(await way.call(Call("b")))
+        await way.close()
+        return results
+
+    kinds = [result.kind if isinstance(result, Failure) else "answered" for result in asyncio.run(made())]
+    assert kinds == ["crashed", "answered", "crashed", "answered"]
 
 
 def test_memory_has_a_bound(tmp_path: Path) -> None:
