@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.workers.targets.files import files_of
 from evalq.workers.targets.target import NamedTarget
+from evalq.workers.targets.variable import labels
 
 __all__ = [
     "chosen_digest",
     "config_digest",
     "core_digest",
+    "files_seen",
     "given_digests",
     "listed_digests",
     "setting_digests",
@@ -114,17 +116,23 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
     return whole.hexdigest()[:_SHOWN]
 
 
+def files_seen(named: NamedTarget) -> tuple[tuple[str, int, int], ...]:
+    """What shows that the files were changed which its digests are of, those that may be chosen too; none is read."""
+    target = named.target
+    chosen = (value for name, _, value in labels(target.choices) if name in target.files() and isinstance(value, str))
+    patterns = {*filter(None, target.files().values()), *chosen}
+    found = ((path, path.stat()) for pattern in sorted(patterns) for path in files_of(named.folder, pattern))
+    return tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in found)
+
+
 def _contents(named: NamedTarget, pattern: str) -> Iterator[bytes]:
     """Of each file that a path of the targets file may stand for, whichever agent is called: its name and content.
 
     Where a folder is the agent's, the name begins with that: it says whose prompt the file is.
     """
-    below = os.path.relpath(named.folder / pattern, named.folder)
-    parts = Path(below).parts
+    parts = Path(os.path.relpath(named.folder / pattern, named.folder)).parts
     agents = next((number for number, part in enumerate(parts) if "{agent}" in part), len(parts) - 1)
-    found = named.folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
-    for path in sorted(found):
-        if path.resolve().is_relative_to(named.folder) and path.is_file():
-            name = str(Path(*path.relative_to(named.folder).parts[agents:]))
-            # By its bytes: no agent is called as a file that is not named in UTF-8, but it may lie there.
-            yield os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest()
+    for path in files_of(named.folder, pattern):
+        name = str(Path(*path.relative_to(named.folder).parts[agents:]))
+        # By its bytes: no agent is called as a file that is not named in UTF-8, but it may lie there.
+        yield os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest()
