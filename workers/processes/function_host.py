@@ -41,7 +41,8 @@ class Asked(msgspec.Struct, frozen=True):
 class Told(msgspec.Struct, frozen=True):
     """One line out: ``text`` of the answer to call ``id``, or its ``failure`` (a `Failure` as plain data).
 
-    The first line has no call: the function is ready, or ``failure`` says why it cannot be used.
+    The first line has no call: the function is ready (``text`` is "threads" where its calls are in threads, which there
+    is a bound of), or ``failure`` says why it cannot be used.
     """
 
     id: int
@@ -203,7 +204,7 @@ def main(path: str, folder: str, most_bytes: str, threads: str, megabytes: str) 
     except _NotFound as error:
         tell(out, Told(0, failure={"kind": "server", "reason": _unpaired.sub("\ufffd", str(error))}))
         os._exit(0)
-    tell(out, Told(0))
+    tell(out, Told(0, text="" if _is_async(function) else "threads"))
     asyncio.run(_Host(function, out, int(most_bytes), int(threads)).serve(source))
     os._exit(0)  # threads of functions that hang are not waited for
 

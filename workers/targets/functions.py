@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # each of them names the class here that makes its calls
 __all__ = ["Function"]
 
 _THREADS = 64
+"""Calls of a function that is not async at once, where its target has no bound of its own."""
 _ALONE = 4
 """Processes at once, at most, for calls that have lost one before."""
 _START_SECONDS = 120.0
@@ -54,8 +55,9 @@ class _Died(Exception):
 class _Process:
     """One process with the function in it, and the calls in flight there."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, threads: int) -> None:
         self._process = process
+        self._threads: asyncio.Semaphore | None = asyncio.Semaphore(threads)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Told]] = {}
         self._given_up: set[int] = set()
@@ -81,11 +83,17 @@ class _Process:
         if not line:
             self.kill()
             raise ConfigError(f"importing its module {self._ended()}")
-        failure = msgspec.json.decode(line, type=Told).failure
-        if failure is not None:
+        told = msgspec.json.decode(line, type=Told)
+        if told.failure is not None:
             self.kill()
-            raise ConfigError(str(failure["reason"]))
+            raise ConfigError(str(told.failure["reason"]))
+        if told.text != "threads":
+            self._threads = None
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
+
+    def room(self) -> contextlib.AbstractAsyncContextManager[object]:
+        """A thread for a call that runs in one: what waits for it here has not begun, and its time does not run."""
+        return self._threads or contextlib.nullcontext()
 
     async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> Told:
         """What becomes of one call. Raises TimeoutError, and _Died."""
@@ -170,7 +178,7 @@ class Function:
     """A target of kind python, found from the targets file's ``folder``; `open` raises ConfigError where it is not."""
 
     def __init__(self, target: PythonTarget, folder: Path, environment: Mapping[str, str]) -> None:
-        threads = target.max_concurrency or _THREADS
+        self._threads = threads = target.max_concurrency or _THREADS
         facts = (target.function, str(folder), str(target.max_bytes), str(threads), str(target.max_megabytes))
         self._target = target
         self._command = child("evalq.workers.processes.function_host", *facts)
@@ -195,7 +203,7 @@ class Function:
         """What the function returns: text as it is, anything else as JSON. Raises TimeoutError."""
         try:
             if call not in self._suspects:
-                return await self._asked(await self._common(), call)
+                return await self._among_others(call)
             async with self._alone:
                 process = self._kept() or await self._started()
                 try:
@@ -212,6 +220,14 @@ class Function:
         if not (isinstance(result, Failure) and result.kind == "crashed"):
             self._suspects.pop(call, None)
         return result
+
+    async def _among_others(self, call: Call) -> Answer | Failure:
+        while True:
+            process = await self._common()
+            async with process.room():
+                # It may have ended, or be about to, while the call waited: another one takes it.
+                if not process.retired:
+                    return await self._asked(process, call)
 
     async def _asked(self, process: _Process, call: Call) -> Answer | Failure:
         began = time.monotonic()
@@ -271,7 +287,7 @@ class Function:
             start_new_session=True,
             limit=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take
         )
-        process = _Process(started)
+        process = _Process(started, self._threads)
         self._all = {process, *(other for other in self._all if not other.over)}
         try:
             await process.ready()

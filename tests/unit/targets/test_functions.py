@@ -95,6 +95,38 @@ def test_a_process_that_ended_while_nobody_was_in_it_gets_no_call(tmp_path: Path
     assert kinds == ["crashed", "answered", "crashed", "answered"]
 
 
+_WAITS = """
+import time
+from pathlib import Path
+
+def agent(call):
+    Path("began").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    return call["repeat"]
+"""
+
+
+def test_the_time_of_a_call_does_not_run_while_it_waits_for_a_thread(tmp_path: Path) -> None:
+    """Nor is it sent: it would be given up, with the process, though it was never begun."""
+    (tmp_path / "agent.py").write_text(_WAITS)
+    target = PythonTarget(kind="python", function="agent:agent", max_concurrency=1)
+
+    async def made() -> tuple[int, list[str]]:
+        way = Function(target, tmp_path, {})
+        await way.open()
+        calls = [asyncio.create_task(way.call(Call("x", repeat=repeat))) for repeat in range(3)]
+        await asyncio.to_thread(wait_until, (tmp_path / "began").is_file, "the first is called")
+        assert way._shared is not None
+        sent = len(way._shared._waiting)
+        (tmp_path / "go").touch()
+        results = await asyncio.gather(*calls)
+        await way.close()
+        return sent, [result.text for result in results]
+
+    assert asyncio.run(made()) == (1, ["0", "1", "2"])
+
+
 def test_memory_has_a_bound(tmp_path: Path) -> None:
     """What asks for more gets Python's own error."""
 
