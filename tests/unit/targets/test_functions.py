@@ -95,6 +95,32 @@ def test_a_process_that_ended_while_nobody_was_in_it_gets_no_call(tmp_path: Path
     assert kinds == ["crashed", "answered", "crashed", "answered"]
 
 
+_TELLS_MUCH = """
+from evalq.workers.targets import Failure
+from evalq.workers.targets.programs import CallFailed
+
+def agent(call):
+    raise CallFailed(Failure(kind="bad_output", reason="\u00fc" * 99_999, text="\u00fc" * 99_999))
+"""
+
+
+def test_a_failure_of_any_length_costs_no_process(tmp_path: Path) -> None:
+    """What a function gives with it is cut: a line that is too long would end its process, with all calls in it."""
+    (tmp_path / "agent.py").write_text(_TELLS_MUCH)
+    target = PythonTarget(kind="python", function="agent:agent", max_bytes=1025)
+
+    async def made() -> Answer | Failure:
+        way = Function(target, tmp_path, {})
+        await way.open()
+        result = await way.call(Call("x"))
+        await way.close()
+        return result
+
+    result = asyncio.run(made())
+    assert isinstance(result, Failure)
+    assert (result.kind, result.text, result.reason) == ("bad_output", "\u00fc" * 512, "\u00fc" * 1000)
+
+
 _WAITS = """
 import time
 from pathlib import Path
