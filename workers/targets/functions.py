@@ -30,18 +30,14 @@ if TYPE_CHECKING:  # each of them names the class here that makes its calls
 
 __all__ = ["Function"]
 
-_THREADS = 64
-"""Calls of a function that is not async at once, where its target has no bound of its own."""
+_THREADS = 64  # calls at once of a function that is not async, where its target has no bound of its own
 _ALONE = 4
 """Processes at once, at most, for calls that have lost one before."""
-_START_SECONDS = 120.0
-"""For Python, and the imports of the function's module."""
+_START_SECONDS = 120.0  # for Python, and the imports of the function's module
 # Time for an async function to notice that it was cancelled, before its process counts as hanging.
 _GIVE_UP_SECONDS = 2.0
-# Remembered calls that lost a process; bounded, since every call of a sweep may.
-_SUSPECTS = 10_000
-# A line holds more than the answer: its number, or a failure's kind and reason.
-_LEAST_LINE = 1 << 16
+_SUSPECTS = 10_000  # remembered calls that lost a process; bounded, since every call of a sweep may
+_LEAST_LINE = 1 << 16  # a line holds more than the answer: its number, or a failure's kind and reason
 
 
 class _Died(Exception):
@@ -57,7 +53,9 @@ class _Process:
 
     def __init__(self, process: asyncio.subprocess.Process, threads: int) -> None:
         self._process = process
-        self._threads: asyncio.Semaphore | None = asyncio.Semaphore(threads)
+        self._threads = threads
+        # What waits here for a thread has not begun, and its time does not run.
+        self.room: contextlib.AbstractAsyncContextManager[object] = asyncio.Semaphore(threads)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Told]] = {}
         self._given_up: set[int] = set()
@@ -88,12 +86,15 @@ class _Process:
             self.kill()
             raise ConfigError(str(told.failure["reason"]))
         if told.text != "threads":
-            self._threads = None
+            self._threads, self.room = 0, contextlib.nullcontext()
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
 
-    def room(self) -> contextlib.AbstractAsyncContextManager[object]:
-        """A thread for a call that runs in one: what waits for it here has not begun, and its time does not run."""
-        return self._threads or contextlib.nullcontext()
+    def takes(self) -> bool:
+        """Whether a call may begin here: not where calls that nobody waits for any more hold the threads."""
+        if self._threads and len(self._waiting) + len(self._given_up) >= self._threads:
+            self.retired = True
+            self._bury()
+        return not self.retired
 
     async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> Told:
         """What becomes of one call. Raises TimeoutError, and _Died."""
@@ -178,8 +179,8 @@ class Function:
     """A target of kind python, found from the targets file's ``folder``; `open` raises ConfigError where it is not."""
 
     def __init__(self, target: PythonTarget, folder: Path, environment: Mapping[str, str]) -> None:
-        self._threads = threads = target.max_concurrency or _THREADS
-        facts = (target.function, str(folder), str(target.max_bytes), str(threads), str(target.max_megabytes))
+        self._threads = target.max_concurrency or _THREADS
+        facts = (target.function, str(folder), str(target.max_bytes), str(self._threads), str(target.max_megabytes))
         self._target = target
         self._command = child("evalq.workers.processes.function_host", *facts)
         # evalq's own variables hold server URLs with passwords, which no user's function needs.
@@ -224,9 +225,9 @@ class Function:
     async def _among_others(self, call: Call) -> Answer | Failure:
         while True:
             process = await self._common()
-            async with process.room():
+            async with process.room:
                 # It may have ended, or be about to, while the call waited: another one takes it.
-                if not process.retired:
+                if process.takes():
                     return await self._asked(process, call)
 
     async def _asked(self, process: _Process, call: Call) -> Answer | Failure:
@@ -238,14 +239,17 @@ class Function:
             # The oldest goes: forgotten, it is made among the others once more.
             if len(self._suspects) > _SUSPECTS:
                 del self._suspects[next(iter(self._suspects))]
-            others = f", with {error.others} other call(s) in flight there" if error.others else ""
-            return Failure(kind="crashed", reason=f"the function {error}{others}", latency_seconds=_since(began))
+            reason = f"the function {error}" + (
+                f", with {error.others} other call(s) in flight there" if error.others else ""
+            )
+            return Failure(kind="crashed", reason=reason, latency_seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
         if told.text is not None:
-            return Answer(text=told.text, latency_seconds=_since(began))
+            return Answer(text=told.text, latency_seconds=seconds)
         try:
-            failure = msgspec.convert({**(told.failure or {}), "latency_seconds": _since(began)}, Failure)
+            failure = msgspec.convert({**(told.failure or {}), "latency_seconds": seconds}, Failure)
         except msgspec.ValidationError as error:
-            return Failure(kind="server", reason=f"CallFailed holds no Failure: {error}", latency_seconds=_since(began))
+            return Failure(kind="server", reason=f"CallFailed holds no Failure: {error}", latency_seconds=seconds)
         wait = failure.retry_after_seconds
         return msgspec.structs.replace(
             failure,
@@ -294,7 +298,3 @@ class Function:
         except ConfigError as error:
             raise ConfigError(f"function: {error}") from None
         return process
-
-
-def _since(began: float) -> float:
-    return time.monotonic() - began

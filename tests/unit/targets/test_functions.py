@@ -95,6 +95,31 @@ def test_a_process_that_ended_while_nobody_was_in_it_gets_no_call(tmp_path: Path
     assert kinds == ["crashed", "answered", "crashed", "answered"]
 
 
+def test_a_thread_that_hangs_keeps_none_from_the_next_call(tmp_path: Path) -> None:
+    """It is made in another process at once: it waited for that thread until its own time was over."""
+    target = PythonTarget(kind="python", function="agent:agent", max_concurrency=1, timeout_seconds=30)
+    (tmp_path / "agent.py").write_text(_WAITS)
+
+    async def made() -> tuple[bool, Answer | Failure]:
+        way = Function(target, tmp_path, {})
+        await way.open()
+        first, hung = way._shared, asyncio.create_task(way.call(Call("x")))
+        await asyncio.to_thread(wait_until, (tmp_path / "began").is_file, "the first is called")
+        hung.cancel()  # as it is when its time is over
+        await asyncio.gather(hung, return_exceptions=True)
+        second = asyncio.create_task(way.call(Call("y", repeat=7)))
+        await asyncio.sleep(0)
+        (tmp_path / "go").touch()
+        result = await second
+        moved = way._shared is not first
+        await way.close()
+        return moved, result
+
+    moved, result = asyncio.run(made())
+    assert isinstance(result, Answer)
+    assert (moved, result.text) == (True, "7")
+
+
 _TELLS_MUCH = """
 from evalq.workers.targets import Failure
 from evalq.workers.targets.programs import CallFailed
