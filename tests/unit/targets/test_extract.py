@@ -98,6 +98,7 @@ def test_paths() -> None:
         ({"retry-after": "Wed, 21 Oct 2015 07:27:00 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
         ({"retry-after": "Wed, 21 Oct 2015 07:27:00 GMT"}, 0.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "nan"}, None),
     ],
