@@ -28,7 +28,8 @@ def shown(url: str) -> str:
     """Scheme, host, port and path."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}{port}{parts.path}"
 
 
 def secrets_of(url: str, headers: Mapping[str, str]) -> Iterator[str]:

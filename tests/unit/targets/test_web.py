@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
-from evalq.workers.targets.address import secrets_of
+from evalq.workers.targets.address import secrets_of, shown
 from tests.agents.server import Agent, running_agent
 
 
@@ -100,3 +100,9 @@ def test_what_a_url_has_beside_its_path_does_not_come_back() -> None:
     assert {"pass%2Fword", "pass/word", sent, "a%2Bb%2Fcdef", "a+b/cdef"} <= set(secrets)
     assert {"sk_live_1", base64.b64encode(b"sk_live_1:").decode()} <= set(secrets_of("https://sk_live_1@host/", {}))
     assert "somebody" not in secrets_of("https://somebody:password@host/", {})
+
+
+def test_an_address_is_shown_as_it_can_be_written() -> None:
+    """Of numbers and colons in brackets, with nothing that may be secret."""
+    assert shown("http://me:word@[::1]:8000/v1?key=x") == "http://[::1]:8000/v1"
+    assert shown("https://host/v1") == "https://host/v1"
