@@ -49,11 +49,14 @@ def discover(given: Sequence[str], suffixes: Sequence[str], gathers: Sequence[st
     nothing, and for a folder that holds both kinds of files.
     """
     sources: dict[str, Source] = {}
+    numbers: dict[str, int] = {}
     for source in [source for item in given for source in _expand(item, suffixes, gathers)]:
-        name, number = source.name, 1
+        # On from the last one of this name: thousands of files may have it, and none of the numbers below is free.
+        name, number = source.name, numbers.get(source.name, 1)
         while name in sources:
             number += 1
             name = f"{source.name}#{number}"
+        numbers[source.name] = number
         if not is_text(source.given):  # of a member the spool says its bytes by number
             raise InputError("no input", [(ascii(source.given), "its name is not text in UTF-8: rename it")])
         sources[name] = msgspec.structs.replace(source, name=name)

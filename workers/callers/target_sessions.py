@@ -17,7 +17,7 @@ from evalq.workers.ledger.heartbeats import TargetFacts
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.targets import Caller, NamedTarget, limits_of
 from evalq.workers.targets.config import choose
-from evalq.workers.targets.digests import config_digest, core_digest, given_digests, listed_digests
+from evalq.workers.targets.digests import config_digest, core_digest, files_seen, given_digests, listed_digests
 
 __all__ = ["TargetSession", "TargetSessions", "target_facts"]
 
@@ -58,7 +58,7 @@ class TargetSessions:
         self._opening: dict[str, asyncio.Task[TargetSession]] = {}
         self._stack = contextlib.AsyncExitStack()
         self._chosen: dict[str, contextlib.AsyncExitStack] = {}
-        self._facts = {name: target_facts(named) for name, named in targets.items()}
+        self._known: dict[str, tuple[object, TargetFacts]] = {}
 
     def __contains__(self, name: str) -> bool:
         """Whether it is a target of the file, with nothing chosen but what may be."""
@@ -129,10 +129,19 @@ class TargetSessions:
 
     def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
-        told = {name: session.trouble[:_REASON_CHARACTERS] for name, session in self._open.items()}
-        chosen = {name: target_facts(session.named) for name, session in self._open.items() if session.named.of}
-        known = {**self._facts, **chosen}
-        return {name: msgspec.structs.replace(facts, trouble=told.get(name, "")) for name, facts in known.items()}
+        known = {name: self._fresh(named) for name, named in self._targets.items() if named.of is None}
+        for name, session in self._open.items():
+            # As it is called: who opened it has read the prompts, whatever becomes of their files.
+            facts, trouble = known[session.named.pool], session.trouble[:_REASON_CHARACTERS]
+            known[name] = msgspec.structs.replace(facts, config=session.config, trouble=trouble)
+        return known
+
+    def _fresh(self, named: NamedTarget) -> TargetFacts:
+        """Of a target as it would be opened now: its prompts may have been changed since this process began."""
+        seen = files_seen(named)
+        if named.name not in self._known or self._known[named.name][0] != seen:
+            self._known[named.name] = seen, target_facts(named)
+        return self._known[named.name][1]
 
 
 def target_facts(named: NamedTarget) -> TargetFacts:

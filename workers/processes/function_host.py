@@ -28,6 +28,8 @@ from evalq.workers.processes.rlimits import bound_memory, die_with_parent
 __all__ = ["Asked", "Told"]
 
 _SHOWN = 200
+_LONGEST = 2000
+"""Bytes of a reason that a user's function gives."""
 _unpaired = re.compile("[\ud800-\udfff]")
 
 
@@ -41,7 +43,8 @@ class Asked(msgspec.Struct, frozen=True):
 class Told(msgspec.Struct, frozen=True):
     """One line out: ``text`` of the answer to call ``id``, or its ``failure`` (a `Failure` as plain data).
 
-    The first line has no call: the function is ready, or ``failure`` says why it cannot be used.
+    The first line has no call: the function is ready (``text`` is "threads" where its calls are in threads, which there
+    is a bound of), or ``failure`` says why it cannot be used.
     """
 
     id: int
@@ -80,7 +83,7 @@ class _Host:
         try:
             told = Told(number, text=await self._text(call))
         except BaseException as error:  # whatever a user's function raises is a failed call, sys.exit() too
-            told = Told(number, failure=_failure(error))
+            told = Told(number, failure=_failure(error, self._most))
         self._tasks.pop(number, None)
         tell(self._out, told)
 
@@ -128,16 +131,22 @@ def tell(out: BinaryIO, told: Told) -> None:
     out.flush()
 
 
-def _failure(error: BaseException) -> dict[str, Any]:
-    """As plain data; a user's CallFailed chooses the kind."""
+def _failure(error: BaseException, most: int) -> dict[str, Any]:
+    """As plain data, with a text of ``most`` bytes; a user's CallFailed chooses the kind."""
     if isinstance(error, _Told):
         return error.told
     programs = sys.modules.get("evalq.workers.targets.programs")
     if programs is not None and isinstance(error, programs.CallFailed):
         with contextlib.suppress(Exception):
-            return dict(msgspec.json.decode(msgspec.json.encode(error.failure)))
+            given = msgspec.json.decode(msgspec.json.encode(error.failure))
+            # As long as an answer at most: whoever reads takes a longer line for that of a process gone wrong.
+            return {key: _cut(value, most if key == "text" else _LONGEST) for key, value in given.items()}
     reason = _unpaired.sub("\ufffd", f"{type(error).__name__}: {error}")
     return {"kind": "server", "reason": reason[:_SHOWN]}
+
+
+def _cut(value: Any, most: int) -> Any:
+    return value.encode()[:most].decode(errors="ignore") if isinstance(value, str) else value
 
 
 def _is_async(function: Callable[[dict[str, Any]], Any]) -> bool:
@@ -203,7 +212,7 @@ def main(path: str, folder: str, most_bytes: str, threads: str, megabytes: str) 
     except _NotFound as error:
         tell(out, Told(0, failure={"kind": "server", "reason": _unpaired.sub("\ufffd", str(error))}))
         os._exit(0)
-    tell(out, Told(0))
+    tell(out, Told(0, text="" if _is_async(function) else "threads"))
     asyncio.run(_Host(function, out, int(most_bytes), int(threads)).serve(source))
     os._exit(0)  # threads of functions that hang are not waited for
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from typing import Annotated
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -27,10 +28,19 @@ def shown(url: str) -> str:
     """Scheme, host, port and path."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}{port}{parts.path}"
 
 
 def secrets_of(url: str, headers: Mapping[str, str]) -> Iterator[str]:
-    """Values of headers, and what a URL has beside its path."""
+    """Values of headers, and what a URL has beside its path, as it stands there and as it is sent and read."""
     parts = urlsplit(url)
-    yield from (*headers.values(), parts.password or "", *(value for _, value in parse_qsl(parts.query)))
+    yield from headers.values()
+    yield from (value for _, value in parse_qsl(parts.query))
+    yield from (pair.partition("=")[2] for pair in parts.query.split("&"))
+    user, password = parts.username or "", parts.password or ""
+    if user or password:
+        # A name without a password is a key: that is how some services are given theirs.
+        secret = password or user
+        yield from (secret, unquote(secret))
+        yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()

@@ -7,9 +7,10 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -210,7 +211,14 @@ def _secrets(target: Target, key: str | None) -> list[str]:
     """Texts that must not come back, the longest first: the key, header values, the URL's password and query values."""
     # The longest first: one that contains a shorter one would otherwise be replaced in part only.
     found = [key or "", *target.secrets()]
-    return sorted({text for text in found if len(text) >= _SECRET_AT_LEAST}, key=len, reverse=True)
+    told = {form for text in found if len(text) >= _SECRET_AT_LEAST for form in _written(text)}
+    return sorted(told, key=len, reverse=True)
+
+
+def _written(text: str) -> Iterator[str]:
+    """``text`` itself, and as servers write it in JSON (some with each solidus escaped) and in URLs."""
+    inner = msgspec.json.encode(text).decode()[1:-1]
+    yield from (text, inner, inner.replace("/", "\\/"), quote(text), quote(text, safe=""))
 
 
 def _key(named: NamedTarget, environment: Mapping[str, str]) -> str | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.workers.targets.files import files_of
 from evalq.workers.targets.target import NamedTarget
+from evalq.workers.targets.variable import labels
 
 __all__ = [
     "chosen_digest",
     "config_digest",
     "core_digest",
+    "files_seen",
     "given_digests",
     "listed_digests",
     "setting_digests",
@@ -71,8 +73,7 @@ def setting_digests(named: NamedTarget) -> dict[str, str]:
         found |= {path: value_digest(each) for path, each in inner.items() if each is not None}
     for key, pattern in target.files().items():
         if pattern:
-            whole = hashlib.sha256(b"".join(_content(path) for path in _below(named, pattern)))
-            found[key] = whole.hexdigest()[:_SHOWN]
+            found[key] = hashlib.sha256(b"".join(_contents(named, pattern))).hexdigest()[:_SHOWN]
     return found
 
 
@@ -94,10 +95,7 @@ def _value_of(named: NamedTarget, parameter: str, value: Json) -> str:
     """Of a value, by what is in its file where it names one."""
     if parameter not in named.target.files() or not isinstance(value, str):
         return value_digest(value)
-    whole = hashlib.sha256()
-    for path in _below(named, value):
-        whole.update(_content(path))
-    return whole.hexdigest()[:_SHOWN]
+    return hashlib.sha256(b"".join(_contents(named, value))).hexdigest()[:_SHOWN]
 
 
 def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
@@ -113,17 +111,28 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
         settings.pop("parameters", None)  # as before there were any: what was recorded then is still of these settings
     whole = hashlib.sha256(canonical_json(settings))
     for key, pattern in target.files().items():
-        for path in _below(named, pattern) if pattern and key not in but else ():
-            whole.update(_content(path))
+        for content in _contents(named, pattern) if pattern and key not in but else ():
+            whole.update(content)
     return whole.hexdigest()[:_SHOWN]
 
 
-def _content(path: Path) -> bytes:
-    return path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest()
+def files_seen(named: NamedTarget) -> tuple[tuple[str, int, int], ...]:
+    """What shows that the files were changed which its digests are of, those that may be chosen too; none is read."""
+    target = named.target
+    chosen = (value for name, _, value in labels(target.choices) if name in target.files() and isinstance(value, str))
+    patterns = {*filter(None, target.files().values()), *chosen}
+    found = ((path, path.stat()) for pattern in sorted(patterns) for path in files_of(named.folder, pattern))
+    return tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in found)
 
 
-def _below(named: NamedTarget, pattern: str) -> Iterator[Path]:
-    """The files that a path of the targets file may stand for, whichever agent is called."""
-    below = os.path.relpath(named.folder / pattern, named.folder)
-    found = named.folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
-    return (path for path in sorted(found) if path.resolve().is_relative_to(named.folder) and path.is_file())
+def _contents(named: NamedTarget, pattern: str) -> Iterator[bytes]:
+    """Of each file that a path of the targets file may stand for, whichever agent is called: its name and content.
+
+    Where a folder is the agent's, the name begins with that: it says whose prompt the file is.
+    """
+    parts = Path(os.path.relpath(named.folder / pattern, named.folder)).parts
+    agents = next((number for number, part in enumerate(parts) if "{agent}" in part), len(parts) - 1)
+    for path in files_of(named.folder, pattern):
+        name = str(Path(*path.relative_to(named.folder).parts[agents:]))
+        # By its bytes: no agent is called as a file that is not named in UTF-8, but it may lie there.
+        yield os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest()

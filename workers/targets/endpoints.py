@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import struct
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_path import Missing, find, parse_path
 from evalq.evalcore.vectors import packed
 from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.files import files_of
 from evalq.workers.targets.headers import rate_limits
 from evalq.workers.targets.target import usable_name
 from evalq.workers.targets.template import fill
@@ -76,10 +78,14 @@ class ChatEndpoint:
         self._folder = folder
         # Read once per process: a prompt file that is edited while a sweep runs must not change half of its calls.
         self._system = cache(self._read_system)
+        self._texts: dict[Path, str] = {}
         self._fixed = {"model": target.model, **target.options, **self._response_format()}
 
     async def open(self) -> None:
-        """Nothing to do before the first call."""
+        """Read the prompts of all agents: what is recorded has the digest of those that are there now."""
+        for path in files_of(self._folder, self._target.system_prompt) if self._target.system_prompt else ():
+            with contextlib.suppress(ConfigError):  # whoever calls that agent is told
+                self._texts[path.resolve()] = _file(self._folder, str(path))
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -137,7 +143,9 @@ class ChatEndpoint:
         # An agent's name comes from a golden set: "../.." in it must not lead to another file.
         if "{agent}" in name and not usable_name(agent):
             raise ConfigError(f"system_prompt: {agent[:64]!r} cannot be an agent's name in a file name")
-        return _file(self._folder, name.replace("{agent}", agent))
+        file = name.replace("{agent}", agent)
+        known = self._texts.get((self._folder / file).resolve())
+        return _file(self._folder, file) if known is None else known
 
 
 class EmbeddingsEndpoint:

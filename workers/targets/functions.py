@@ -30,17 +30,14 @@ if TYPE_CHECKING:  # each of them names the class here that makes its calls
 
 __all__ = ["Function"]
 
-_THREADS = 64
+_THREADS = 64  # calls at once of a function that is not async, where its target has no bound of its own
 _ALONE = 4
 """Processes at once, at most, for calls that have lost one before."""
-_START_SECONDS = 120.0
-"""For Python, and the imports of the function's module."""
+_START_SECONDS = 120.0  # for Python, and the imports of the function's module
 # Time for an async function to notice that it was cancelled, before its process counts as hanging.
 _GIVE_UP_SECONDS = 2.0
-# Remembered calls that lost a process; bounded, since every call of a sweep may.
-_SUSPECTS = 10_000
-# A line holds more than the answer: its number, or a failure's kind and reason.
-_LEAST_LINE = 1 << 16
+_SUSPECTS = 10_000  # remembered calls that lost a process; bounded, since every call of a sweep may
+_LEAST_LINE = 1 << 16  # a line holds more than the answer: its number, or a failure's kind and reason
 
 
 class _Died(Exception):
@@ -54,8 +51,11 @@ class _Died(Exception):
 class _Process:
     """One process with the function in it, and the calls in flight there."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, threads: int) -> None:
         self._process = process
+        self._threads = threads
+        # What waits here for a thread has not begun, and its time does not run.
+        self.room: contextlib.AbstractAsyncContextManager[object] = asyncio.Semaphore(threads)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Told]] = {}
         self._given_up: set[int] = set()
@@ -81,11 +81,20 @@ class _Process:
         if not line:
             self.kill()
             raise ConfigError(f"importing its module {self._ended()}")
-        failure = msgspec.json.decode(line, type=Told).failure
-        if failure is not None:
+        told = msgspec.json.decode(line, type=Told)
+        if told.failure is not None:
             self.kill()
-            raise ConfigError(str(failure["reason"]))
+            raise ConfigError(str(told.failure["reason"]))
+        if told.text != "threads":
+            self._threads, self.room = 0, contextlib.nullcontext()
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
+
+    def takes(self) -> bool:
+        """Whether a call may begin here: not where calls that nobody waits for any more hold the threads."""
+        if self._threads and len(self._waiting) + len(self._given_up) >= self._threads:
+            self.retired = True
+            self._bury()
+        return not self.retired
 
     async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> Told:
         """What becomes of one call. Raises TimeoutError, and _Died."""
@@ -170,8 +179,8 @@ class Function:
     """A target of kind python, found from the targets file's ``folder``; `open` raises ConfigError where it is not."""
 
     def __init__(self, target: PythonTarget, folder: Path, environment: Mapping[str, str]) -> None:
-        threads = target.max_concurrency or _THREADS
-        facts = (target.function, str(folder), str(target.max_bytes), str(threads), str(target.max_megabytes))
+        self._threads = target.max_concurrency or _THREADS
+        facts = (target.function, str(folder), str(target.max_bytes), str(self._threads), str(target.max_megabytes))
         self._target = target
         self._command = child("evalq.workers.processes.function_host", *facts)
         # evalq's own variables hold server URLs with passwords, which no user's function needs.
@@ -195,9 +204,9 @@ class Function:
         """What the function returns: text as it is, anything else as JSON. Raises TimeoutError."""
         try:
             if call not in self._suspects:
-                return await self._asked(await self._common(), call)
+                return await self._among_others(call)
             async with self._alone:
-                process = self._idle.pop() if self._idle else await self._started()
+                process = self._kept() or await self._started()
                 try:
                     result = await self._asked(process, call)
                 except BaseException:
@@ -213,6 +222,14 @@ class Function:
             self._suspects.pop(call, None)
         return result
 
+    async def _among_others(self, call: Call) -> Answer | Failure:
+        while True:
+            process = await self._common()
+            async with process.room:
+                # It may have ended, or be about to, while the call waited: another one takes it.
+                if process.takes():
+                    return await self._asked(process, call)
+
     async def _asked(self, process: _Process, call: Call) -> Answer | Failure:
         began = time.monotonic()
         try:
@@ -222,14 +239,17 @@ class Function:
             # The oldest goes: forgotten, it is made among the others once more.
             if len(self._suspects) > _SUSPECTS:
                 del self._suspects[next(iter(self._suspects))]
-            others = f", with {error.others} other call(s) in flight there" if error.others else ""
-            return Failure(kind="crashed", reason=f"the function {error}{others}", latency_seconds=_since(began))
+            reason = f"the function {error}" + (
+                f", with {error.others} other call(s) in flight there" if error.others else ""
+            )
+            return Failure(kind="crashed", reason=reason, latency_seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
         if told.text is not None:
-            return Answer(text=told.text, latency_seconds=_since(began))
+            return Answer(text=told.text, latency_seconds=seconds)
         try:
-            failure = msgspec.convert({**(told.failure or {}), "latency_seconds": _since(began)}, Failure)
+            failure = msgspec.convert({**(told.failure or {}), "latency_seconds": seconds}, Failure)
         except msgspec.ValidationError as error:
-            return Failure(kind="server", reason=f"CallFailed holds no Failure: {error}", latency_seconds=_since(began))
+            return Failure(kind="server", reason=f"CallFailed holds no Failure: {error}", latency_seconds=seconds)
         wait = failure.retry_after_seconds
         return msgspec.structs.replace(
             failure,
@@ -242,6 +262,14 @@ class Function:
 
     def _tokens(self, told: int | None) -> int | None:
         return told if told is not None and 0 <= told <= self._target.max_bytes else None
+
+    def _kept(self) -> _Process | None:
+        """One of those that wait for the next suspect, which may have ended meanwhile: it would answer nobody."""
+        while self._idle:
+            process = self._idle.pop()
+            if not process.retired:
+                return process
+        return None
 
     async def _common(self) -> _Process:
         """The process that calls share. Raises ConfigError."""
@@ -263,14 +291,10 @@ class Function:
             start_new_session=True,
             limit=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take
         )
-        process = _Process(started)
+        process = _Process(started, self._threads)
         self._all = {process, *(other for other in self._all if not other.over)}
         try:
             await process.ready()
         except ConfigError as error:
             raise ConfigError(f"function: {error}") from None
         return process
-
-
-def _since(began: float) -> float:
-    return time.monotonic() - began

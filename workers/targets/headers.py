@@ -74,7 +74,7 @@ def _number(text: str | None) -> float | None:
 def _date(text: str | None) -> datetime | None:
     try:
         found = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

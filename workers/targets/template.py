@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 __all__ = ["PLACEHOLDERS", "fill", "mentions"]
 
 PLACEHOLDERS = ("prompt", "agent", "case", "repeat", "messages")
@@ -16,18 +18,24 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
     """``template`` with its placeholders replaced in one pass, so a value's own braces stay what they are.
 
-    Text that is nothing but a placeholder becomes the value itself: {repeat} a number.
+    Text that is nothing but a placeholder becomes the value itself: {repeat} a number. Within other text a chat is its
+    JSON, and so is all else that is neither text nor a number.
     """
     if isinstance(template, str):
         whole = _PLACEHOLDER.fullmatch(template)
         if whole and whole[1] in values:
             return values[whole[1]]
-        return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), template)
+        return _PLACEHOLDER.sub(lambda match: _text(values.get(match[1], match[0])), template)
     if isinstance(template, dict):
         return {key: fill(value, values) for key, value in template.items()}
     if isinstance(template, list | tuple):
         return [fill(value, values) for value in template]
     return template
+
+
+def _text(value: Any) -> str:
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return str(value) if plain else msgspec.json.encode(value).decode()
 
 
 def mentions(template: Any, name: str) -> bool:

@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,8 +31,13 @@ _ERROR_TEXT = 1 << 16
 _KEEP_SECONDS = 4.0
 """An idle connection is not used again after so long: servers close theirs after five seconds, or later."""
 _HEADERS = {"user-agent": "evalq", "content-type": "application/json", "accept-encoding": "identity"}
+# A cookie would be sent with the next call: an agent that keeps a conversation by it would answer with what it was
+# asked before, and repeats that count as drawn apart would hang together.
+_NO_COOKIES = DefaultCookiePolicy(allowed_domains=())
 # A spent account answers 429 like a rate limit, but waiting does not help: only these words tell them apart.
 _QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
+# What services call a limit by the minute, though its message may link to a page named "billing", to raise it there.
+_RATE_WORD = "rate_limit_exceeded"
 _DOWN = (502, 503, 504)
 """What proxies answer in place of a server that does not."""
 _GONE = ("disconnected", "closed connection")
@@ -94,6 +100,7 @@ class Web:
     def _made(self) -> httpx.AsyncClient:
         client = httpx.AsyncClient(
             headers=self._headers,
+            cookies=CookieJar(_NO_COOKIES),
             verify=self._trust,
             timeout=None,  # noqa: S113 - the whole call has its limit, in the caller
             limits=httpx.Limits(keepalive_expiry=_KEEP_SECONDS),
@@ -123,9 +130,8 @@ class Web:
         limits, status = rate_limits(response.headers), response.status_code
         text = body.data.decode(errors="replace")
         if not response.is_success:
-            kind, reason = _judged(status, text)
             wait = retry_after(response.headers)
-            reason += "" if wait is None else f" (Retry-After: {wait:g} s)"
+            kind, reason = _judged(status, text, "" if wait is None else f" (Retry-After: {wait:g} s)")
             return Failure(
                 kind=kind, reason=reason, text=text, status=status, retry_after_seconds=wait,
                 down=status in _DOWN, latency_seconds=seconds, limits=limits,
@@ -161,12 +167,13 @@ def _decoded(data: bytes) -> tuple[str, Any]:
         return "the reply is not JSON", None
 
 
-def _judged(status: int, text: str) -> tuple[FailureKind, str]:
-    """What a status other than 2xx means, with the server's own words."""
+def _judged(status: int, text: str, wait: str) -> tuple[FailureKind, str]:
+    """What a status other than 2xx means, with the ``wait`` that is asked for and the server's own words."""
     said = _message(text)
-    told = f": {said}" if said else ""
+    # The words last: where they are cut within a secret, its first part is looked for at the end.
+    told = f"{wait}: {said}" if said else wait
     # Before the table, in which a 429 is no more than a rate limit.
-    if status == 429 and any(word in text.lower() for word in _QUOTA_WORDS):
+    if status == 429 and _spent(text.lower()):
         return "quota", f"HTTP 429: the account's quota is spent{told}"
     if status in _BY_STATUS:
         kind, meaning = _BY_STATUS[status]
@@ -176,6 +183,11 @@ def _judged(status: int, text: str) -> tuple[FailureKind, str]:
     if 300 <= status < 400:
         return "refused", f"HTTP {status}: the server sends elsewhere; give the final URL"
     return "refused", f"HTTP {status}: the server refuses this request{told}"
+
+
+def _spent(text: str) -> bool:
+    """Whether a 429 is that of an account that is spent, by its body in lower case."""
+    return _RATE_WORD not in text and any(word in text for word in _QUOTA_WORDS)
 
 
 def _message(text: str) -> str:

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_a_folder_is_its_files_of_the_format_sorted(folder: Path) -> None:
     assert [Path(source.path).name for source in sources][2:] == ["c.ndjson.gz", "d.jsonl.zst"]
     with pytest.raises(InputError, match=r"holds no file ending in \.csv"):
         discover([str(folder)], format_suffixes("csv"))
+
+
+def test_thousands_of_inputs_may_have_one_name(tmp_path: Path) -> None:
+    """Numbered in their order, also where a file has such a number as its own, in time that grows as they do."""
+    for name in ("a.csv", "a.csv#3"):
+        (tmp_path / name).touch()
+    given = [str(tmp_path / "a.csv#3"), *[str(tmp_path / "a.csv")] * 8000]
+    began = time.process_time()
+    found = names(discover(given, ()))
+    assert time.process_time() - began < 3.0
+    assert found[:4] == ["a.csv#3", "a.csv", "a.csv#2", "a.csv#4"]
+    assert found[-1] == "a.csv#8001"
 
 
 def test_a_glob_is_sorted_and_matches_files_only(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,29 @@ def test_a_prompt_file_counts_however_its_path_is_written(tmp_path: Path, name: 
         (tmp_path / name.replace("{agent}", "critic")).write_text(text)
         digests.add(config_digest(load_targets(path)["t"]))
     assert len(digests) == 2
+
+
+def test_which_agent_has_which_prompt_is_part_of_what_answers_depend_on(tmp_path: Path) -> None:
+    """Also where each agent has a folder, and all their files one name."""
+    path = tmp_path / "targets.yaml"
+    entry = {"kind": "openai", "base_url": "http://h", "model": "m", "system_prompt": "prompts/{agent}/system.md"}
+    path.write_text(json.dumps({"targets": {"t": entry}}))
+    for agent in ("critic", "writer"):
+        (tmp_path / "prompts" / agent).mkdir(parents=True)
+        (tmp_path / "prompts" / agent / "system.md").write_text(agent)
+    before = config_digest(load_targets(path)["t"])
+    (tmp_path / "prompts" / "writer").rename(tmp_path / "prompts" / "z")
+    (tmp_path / "prompts" / "critic").rename(tmp_path / "prompts" / "writer")
+    assert config_digest(load_targets(path)["t"]) != before
+
+
+def test_a_file_that_is_not_named_in_utf_8_may_lie_among_prompts(tmp_path: Path) -> None:
+    """No agent is called so; the target can be called all the same."""
+    (tmp_path / "critic.md").write_text("one")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.md")).write_text("two")
+    entry = {"kind": "openai", "base_url": "http://h", "model": "m", "system_prompt": "{agent}.md"}
+    (tmp_path / "t.yaml").write_text(json.dumps({"targets": {"t": entry}}))
+    assert config_digest(load_targets(tmp_path / "t.yaml")["t"])
 
 
 def test_limits_and_keys_are_no_part_of_what_answers_depend_on(tmp_path: Path) -> None:

@@ -65,6 +65,13 @@ def test_a_template_is_filled_once() -> None:
     assert fill(template, values) == {"q": "<say {agent}>", "n": 3, "list": ["c-3", 1, None], "x": "{other} {}"}
 
 
+def test_what_is_no_text_stands_in_a_text_as_json() -> None:
+    """A chat in the middle of a text, and what a parameter may be; numbers as they are written."""
+    values = {"messages": [{"role": "user", "content": "it's"}], "strict": True, "none": None, "n": 3, "t": 0.25}
+    filled = fill("{messages} {strict} {none} {n} {t}", values)
+    assert filled == '[{"role":"user","content":"it\'s"}] true null 3 0.25'
+
+
 def test_paths() -> None:
     """Keys, indices and quoted keys; what is missing is told as far as it leads."""
     reply = {"choices": [{"message": {"content": "x", "a.b": 1}}]}
@@ -91,6 +98,7 @@ def test_paths() -> None:
         ({"retry-after": "Wed, 21 Oct 2015 07:27:00 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
         ({"retry-after": "Wed, 21 Oct 2015 07:27:00 GMT"}, 0.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "nan"}, None),
     ],

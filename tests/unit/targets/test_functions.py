@@ -14,6 +14,8 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, load_targets
+from evalq.workers.targets.functions import Function
+from evalq.workers.targets.kinds.python import PythonTarget
 from tests.agents import functions
 from tests.integration.harness import clean_environment, wait_until
 from tests.unit.targets.standstill import standstill
@@ -58,6 +60,122 @@ def test_a_call_that_kills_its_process_is_found_and_fails_alone(tmp_path: Path, 
     assert isinstance(last, Failure)
     assert last.reason == f"the function {said}"
     assert all(isinstance(attempts[-1], Answer) and len(attempts) <= 2 for attempts in results), results
+
+
+_ENDS_ONCE = """
+import os
+from pathlib import Path
+
+def agent(call):
+    seen = Path(call["prompt"])
+    if not seen.exists():
+        seen.touch()
+        os._exit(1)
+    return os.getpid()
+"""
+
+
+def test_a_process_that_ended_while_nobody_was_in_it_gets_no_call(tmp_path: Path) -> None:
+    """The next call that is made by itself is made in another one; it waited there for its whole time."""
+    (tmp_path / "agent.py").write_text(_ENDS_ONCE)
+    target = PythonTarget(kind="python", function="agent:agent", timeout_seconds=20)
+
+    async def made() -> list[Answer | Failure]:
+        way = Function(target, tmp_path, {})
+        await way.open()
+        results = [await way.call(Call(prompt)) for prompt in ("a", "a", "b")]
+        (kept,) = way._idle
+        kept.kill()
+        await kept.close()
+        results.append(await way.call(Call("b")))
+        await way.close()
+        return results
+
+    kinds = [result.kind if isinstance(result, Failure) else "answered" for result in asyncio.run(made())]
+    assert kinds == ["crashed", "answered", "crashed", "answered"]
+
+
+def test_a_thread_that_hangs_keeps_none_from_the_next_call(tmp_path: Path) -> None:
+    """It is made in another process at once: it waited for that thread until its own time was over."""
+    target = PythonTarget(kind="python", function="agent:agent", max_concurrency=1, timeout_seconds=30)
+    (tmp_path / "agent.py").write_text(_WAITS)
+
+    async def made() -> tuple[bool, Answer | Failure]:
+        way = Function(target, tmp_path, {})
+        await way.open()
+        first, hung = way._shared, asyncio.create_task(way.call(Call("x")))
+        await asyncio.to_thread(wait_until, (tmp_path / "began").is_file, "the first is called")
+        hung.cancel()  # as it is when its time is over
+        await asyncio.gather(hung, return_exceptions=True)
+        second = asyncio.create_task(way.call(Call("y", repeat=7)))
+        await asyncio.sleep(0)
+        (tmp_path / "go").touch()
+        result = await second
+        moved = way._shared is not first
+        await way.close()
+        return moved, result
+
+    moved, result = asyncio.run(made())
+    assert isinstance(result, Answer)
+    assert (moved, result.text) == (True, "7")
+
+
+_TELLS_MUCH = """
+from evalq.workers.targets import Failure
+from evalq.workers.targets.programs import CallFailed
+
+def agent(call):
+    raise CallFailed(Failure(kind="bad_output", reason="\u00fc" * 99_999, text="\u00fc" * 99_999))
+"""
+
+
+def test_a_failure_of_any_length_costs_no_process(tmp_path: Path) -> None:
+    """What a function gives with it is cut: a line that is too long would end its process, with all calls in it."""
+    (tmp_path / "agent.py").write_text(_TELLS_MUCH)
+    target = PythonTarget(kind="python", function="agent:agent", max_bytes=1025)
+
+    async def made() -> Answer | Failure:
+        way = Function(target, tmp_path, {})
+        await way.open()
+        result = await way.call(Call("x"))
+        await way.close()
+        return result
+
+    result = asyncio.run(made())
+    assert isinstance(result, Failure)
+    assert (result.kind, result.text, result.reason) == ("bad_output", "\u00fc" * 512, "\u00fc" * 1000)
+
+
+_WAITS = """
+import time
+from pathlib import Path
+
+def agent(call):
+    Path("began").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    return call["repeat"]
+"""
+
+
+def test_the_time_of_a_call_does_not_run_while_it_waits_for_a_thread(tmp_path: Path) -> None:
+    """Nor is it sent: it would be given up, with the process, though it was never begun."""
+    (tmp_path / "agent.py").write_text(_WAITS)
+    target = PythonTarget(kind="python", function="agent:agent", max_concurrency=1)
+
+    async def made() -> tuple[int, list[str]]:
+        way = Function(target, tmp_path, {})
+        await way.open()
+        calls = [asyncio.create_task(way.call(Call("x", repeat=repeat))) for repeat in range(3)]
+        await asyncio.to_thread(wait_until, (tmp_path / "began").is_file, "the first is called")
+        assert way._shared is not None
+        sent = len(way._shared._waiting)
+        (tmp_path / "go").touch()
+        results = await asyncio.gather(*calls)
+        await way.close()
+        return sent, [result.text for result in results]
+
+    assert asyncio.run(made()) == (1, ["0", "1", "2"])
 
 
 def test_memory_has_a_bound(tmp_path: Path) -> None:

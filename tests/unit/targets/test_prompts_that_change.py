@@ -1,0 +1,57 @@
+"""Prompt files that are edited while a process calls: what is sent has the digest that it is recorded under."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import redis
+
+from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
+from evalq.workers.targets import Answer, Call, Caller, load_targets
+from evalq.workers.targets.digests import config_digest
+from evalq.workers.targets.target import NamedTarget
+from tests.agents.server import running_agent
+
+
+def _named(folder: Path, url: str = "http://h/v1") -> NamedTarget:
+    """A target whose agent a has a prompt, and which may be asked with another one."""
+    (folder / "a.md").write_text("one")
+    (folder / "other.md").write_text("one")
+    entry = {"kind": "openai", "base_url": url, "model": "m", "system_prompt": "{agent}.md"}
+    variable = {"system_prompt": {"other": "other.md"}}
+    path = folder / "targets.yaml"
+    path.write_text(json.dumps({"targets": {"t": {**entry, "variable": variable}}}))
+    return load_targets(path)["t"]
+
+
+def test_an_agent_that_is_first_called_later_has_the_prompt_of_then(tmp_path: Path) -> None:
+    """All prompts are read before the first call; one that comes later is read when it is called for."""
+    with running_agent() as (_, url):
+        named = _named(tmp_path, url)
+
+        async def sent() -> list[object]:
+            async with Caller(named, {}) as caller:
+                (tmp_path / "a.md").write_text("two")
+                (tmp_path / "b.md").write_text("new")
+                results = [await caller.call(Call("x", agent)) for agent in ("a", "b")]
+                return [result.output["system"] for result in results if isinstance(result, Answer)]
+
+        assert asyncio.run(sent()) == ["one", "new"]
+
+
+def test_producers_are_told_the_digest_of_what_would_be_sent(tmp_path: Path) -> None:
+    """Of what is there now while nobody has opened the target, else of what its prompts were then."""
+    named = _named(tmp_path)
+    sessions, before = TargetSessions({"t": named}, redis.Redis()), config_digest(named)
+    assert sessions.facts()["t"].config == before
+    (tmp_path / "a.md").write_text("three")
+    now = config_digest(named)
+    assert sessions.facts()["t"].config == now != before
+    listed = sessions.facts()["t"].listed
+    (tmp_path / "other.md").write_text("three")
+    assert sessions.facts()["t"].listed != listed
+    sessions._open["t"] = TargetSession(named, now)
+    (tmp_path / "a.md").write_text("fourth")
+    assert sessions.facts()["t"].config == now != config_digest(named)

@@ -1,0 +1,17 @@
+"""The files that an entry of the targets file names, each of which may stand for one of every agent."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["files_of"]
+
+
+def files_of(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files in ``folder`` that a path of its targets file may stand for, whichever agent is called, in order."""
+    below = os.path.relpath(folder / pattern, folder)
+    found = folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
+    return (path for path in sorted(found) if path.resolve().is_relative_to(folder) and path.is_file())
