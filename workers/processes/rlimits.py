@@ -32,6 +32,9 @@ def die_with_parent() -> None:
     """Have the kernel end this process when the one that started it is gone, however it went."""
     if _prctl is not None:
         _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        # The kernel tells of what happens from here on: a parent that was killed since the fork is gone already.
+        if _forked_by and os.getppid() != _forked_by[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def leave_group() -> None:
@@ -43,3 +46,19 @@ def leave_group() -> None:
         die_with_parent()
         with contextlib.suppress(OSError):  # it leads a session, and with it its group
             os.setpgid(0, 0)
+
+
+_forking: list[int] = []
+_forked_by: list[int] = []
+"""The process that forked this one; none where this one began as a program."""
+
+
+def _before() -> None:
+    _forking[:] = [os.getpid()]
+
+
+def _in_child() -> None:
+    _forked_by[:] = _forking
+
+
+os.register_at_fork(before=_before, after_in_child=_in_child)

@@ -19,6 +19,7 @@ import pytest
 from evalq.evalcore.errors import InfrastructureError
 from evalq.producer.local.forks import ForkLost, Forks, forked
 from evalq.workers.processes.identity import is_running
+from evalq.workers.processes.rlimits import die_with_parent
 from tests.integration.harness import wait_until
 
 
@@ -178,6 +179,24 @@ def test_they_are_gone_with_their_parent(killed: bool) -> None:
         parent.wait()
         wait_until(lambda: not any(map(is_running, pids)), "both are gone")
     assert len(pids) == 2
+
+
+def test_who_asks_only_when_its_parent_is_gone_is_gone_too() -> None:
+    """A parent that is killed right after the fork: nobody else ends a process that is about to compute for an hour."""
+    alive, lives = os.pipe()
+    parent = os.fork()
+    if not parent:
+        middle = os.getpid()
+        if not os.fork():
+            while os.getppid() == middle:
+                time.sleep(0.001)
+            die_with_parent()
+            os.write(lives, b"it lives")
+        os._exit(0)
+    os.close(lives)
+    os.waitpid(parent, 0)
+    assert os.read(alive, 100) == b""
+    os.close(alive)
 
 
 @pytest.mark.parametrize("given", [0, 1])
