@@ -206,11 +206,12 @@ def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Pa
         running_server(tmp_path / "primary", None, "--repl-diskless-sync-delay", "0") as primary,
         running_server(tmp_path / "replica", None, "--replicaof", f"127.0.0.1 {primary.port}") as replica,
     ):
+        link = replica.client.info
+        # Before anything is written: a primary takes another id when its first replica comes, and would count as older.
+        wait_until(lambda: link("replication").get("master_link_status") == "up", "it follows")
         fleet = _fleet(primary, look_seconds=30)  # so long do all wait for what anybody has to tell
         _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
         fleet.q.claim(RUN, "q", 0, LEASE, [])
-        link = replica.client.info
-        wait_until(lambda: link("replication").get("master_link_status") == "up", "it follows")
         assert primary.client.wait(1, int(PATIENCE * 1000)) == 1
         replica.client.replicaof("NO", "ONE")
         _record(fleet.p, "p", mine)
