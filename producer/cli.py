@@ -20,6 +20,7 @@ from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError,
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
+from evalq.producer.driving.interrupts import undropped
 from evalq.producer.monitor.began import beginning
 from evalq.producer.monitor.standard_error import unfailing
 
@@ -135,7 +136,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     _have_streams()
     try:
-        with unfailing():
+        with unfailing(), undropped():
             return _run(argv)
     finally:
         _flush_errors()

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
 
-__all__ = ["Interrupts"]
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+__all__ = ["Interrupts", "undropped"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PAUSE_SECONDS = 0.001
+_dropped = threading.Event()
 
 
 class Interrupts:
@@ -37,15 +46,52 @@ class Interrupts:
         # SIG_DFL and SIG_IGN are no functions, and what was not set by Python is None: what Python did not handle
         # before is not handled here either.
         before = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+        _dropped.clear()
         for number in before:
             signal.signal(number, self._note)
         try:
-            yield
+            with undropped():
+                yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if _dropped.is_set():  # the same one, which was counted when it came
+            _dropped.clear()
+            raise KeyboardInterrupt
         self._count += 1
         if self._count != 2:
             raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def undropped() -> Iterator[None]:
+    """A block in which no interrupt is lost because it came while a finaliser ran.
+
+    What is raised in a `__del__`, as of the connections of each look at a server, Python prints and drops: a command
+    that a CI system ends would go on. Such a one is raised once more, right after.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: UnraisableHookArgs) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            before(unraisable)
+            return
+        _dropped.set()
+        # By another thread: what is raised in here is dropped, too.
+        threading.Thread(target=_again, name="evalq-interrupt", daemon=True).start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _again() -> None:
+    time.sleep(_PAUSE_SECONDS)
+    for number in _SIGNALS:
+        if callable(signal.getsignal(number)):  # both are answered alike, and one may be ignored
+            _thread.interrupt_main(number)
+            return

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from evalq.producer.driving.interrupts import Interrupts
+from tests.integration.harness import wait_until
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -49,3 +50,30 @@ def test_another_thread_has_none_to_count() -> None:
     thread.start()
     thread.join()
     assert entered == [True]
+
+
+class _Finalised:
+    """Somebody interrupts in the middle of its finaliser."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        signal.raise_signal(self._number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_comes_in_a_finaliser_is_not_lost(number: int) -> None:
+    """Python drops what is raised there; it is raised again, still as the first, and the next is noted alone."""
+    as_found = signal.signal(number, signal.default_int_handler)
+    try:
+        with (interrupts := Interrupts()).counted():
+            try:
+                _Finalised(number)
+                wait_until(lambda: False, "an interrupt", 60)
+            except KeyboardInterrupt:
+                assert not interrupts.again
+                signal.raise_signal(number)
+            assert interrupts.again
+    finally:
+        signal.signal(number, as_found)
