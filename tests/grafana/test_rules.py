@@ -123,6 +123,14 @@ def test_every_section_is_about_an_alert() -> None:
     assert sorted(re.findall(r"^### (\w+)$", RUNBOOKS, re.MULTILINE)) == ALERTS
 
 
+def test_the_page_on_watching_lists_every_alert_as_it_is() -> None:
+    """By name and severity, with a link to its section."""
+    page = (TOP / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[(\w+)\]\(runbooks\.md#(\w+)\) \| (\w+) \|", page, re.MULTILINE)
+    rules = [(name, name.lower(), rule["labels"]["severity"]) for name, rule in alerts().items()]
+    assert sorted(listed) == sorted(rules)
+
+
 def test_runbooks_name_panels_and_pages_as_they_are() -> None:
     """What stands in italics is a title; who is woken up finds it under that name."""
     titles = {panel["title"] for page in PAGES.values() for panel in checks.panels(page)}
