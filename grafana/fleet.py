@@ -132,10 +132,21 @@ QUEUES = (
 )
 
 
+_BEFORE = "max(last_over_time(evalq_workers_alive[1d] offset $__range)) >= bool 0"
+"""There where somebody looked at the ledger in the day before the time that the page shows."""
+
+
 def _in_range(title: str, text: str, metric: str) -> View:
-    """How often something happened in the time that the page shows, from the counter's own values."""
+    """How often something happened in the time that the page shows, from the counter's own values.
+
+    They are compared with those at its beginning; with 0 where somebody looked then and the counter was not there, or
+    was more than it is (the ledger's server was emptied); with the least seen since where nobody looked then.
+    """
     last, first = f"sum by (suite) ({metric})", f"sum by (suite) ({metric} offset $__range)"
-    query = Query(f"(({last} - {first}) or {last}) > 0", "{{suite}}")
+    least = f"sum by (suite) (min_over_time({metric}[$__range]))"
+    unseen = f"({_BEFORE} unless on () max(evalq_workers_alive offset $__range))"
+    before = f"{first} <= {last} or ({last} * 0 unless on () {unseen}) or {least} <= {last}"
+    query = Query(f"{last} - ({before}) > 0", "{{suite}}")
     return View(title, text, COUNT, "bars", (query,), NONE_IS_GOOD, none="none", width=4)
 
 

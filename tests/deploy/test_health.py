@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -89,3 +92,37 @@ def test_the_image_asks_what_its_role_is(tmp_path: Path, shell_of: Path) -> None
         finally:
             other.kill()
             other.wait()
+
+
+class _Well(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """An exporter that lives."""
+        self.send_response(200 if self.path == "/healthz" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
+        """Nothing."""
+
+
+@pytest.mark.parametrize("form", ["--port {}", "--port={}"])
+def test_an_exporter_is_asked_at_its_port(form: str) -> None:
+    """In either form that an option may have; it is not well where nobody answers there."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    def health(port: int) -> int:
+        words = ["sh", "-c", "read line", "evalq", "exporter", *form.format(port).split(), "--bind", "::"]
+        with subprocess.Popen(words, stdin=subprocess.PIPE) as role:
+            command = ["sh", str(HEALTH), str(role.pid)]
+            asked = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, check=False)
+            role.communicate(b"\n")
+        return asked.returncode
+
+    with HTTPServer(("127.0.0.1", 0), _Well) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            assert health(server.server_port) == 0
+        finally:
+            server.shutdown()
+            thread.join()
+    assert health(server.server_port) != 0

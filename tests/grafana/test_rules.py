@@ -118,9 +118,52 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(name: str) -> None:
     assert "**Do.**" in section
 
 
+DEAD = 'evalq_records_dead_total{evaluator="vs",suite="%s"}'
+HOURS = {
+    "what came before is not in it": ({DEAD % "nightly": "2x20 5x120 6x60"}, {"nightly": 1}),
+    "the first that ever came": ({DEAD % "nightly": "_x170 1x20"}, {"nightly": 1}),
+    "the server was emptied, and counts from 0 again": ({DEAD % "nightly": "5x170 0x5 1x15"}, {"nightly": 1}),
+    "nobody looked when the hour began": (
+        {
+            "evalq_workers_alive": "1x100 _x30 1x90",
+            DEAD % "old": "2x100 _x30 2x90",
+            DEAD % "nightly": "2x100 _x30 2x30 3x60",
+        },
+        {"nightly": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("why", HOURS)
+def test_what_is_counted_in_the_time_shown_came_in_it(why: str, tmp_path: Path, promtool: str) -> None:
+    """The fleet's page: neither what is older, nor less because the exporter or the server began anew."""
+    series, found = HOURS[why]
+    shown = next(panel for panel in checks.panels(PAGES["evalq-fleet"]) if panel["title"] == "Dead letters")
+    expr = shown["targets"][0]["expr"].replace("$__range", "1h")
+    seen = {"evalq_workers_alive": "1x200"} | series
+    samples = [{"labels": f'{{suite="{suite}"}}', "value": value} for suite, value in found.items()]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in seen.items()],
+        "promql_expr_test": [{"expr": expr, "eval_time": "180m", "exp_samples": samples}],
+    }
+    file = tmp_path / "test.yml"
+    file.write_text(yaml.safe_dump({"tests": [test]}), encoding="utf-8")
+    done = run(promtool, "test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_section_is_about_an_alert() -> None:
     """No runbook outlives its alert."""
     assert sorted(re.findall(r"^### (\w+)$", RUNBOOKS, re.MULTILINE)) == ALERTS
+
+
+def test_the_page_on_watching_lists_every_alert_as_it_is() -> None:
+    """By name and severity, with a link to its section."""
+    page = (TOP / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[(\w+)\]\(runbooks\.md#(\w+)\) \| (\w+) \|", page, re.MULTILINE)
+    rules = [(name, name.lower(), rule["labels"]["severity"]) for name, rule in alerts().items()]
+    assert sorted(listed) == sorted(rules)
 
 
 def test_runbooks_name_panels_and_pages_as_they_are() -> None:

@@ -137,7 +137,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     counter(
         "runs_ended",
-        of.totals("ended", ("done", "failed")),
+        of.totals("ended", [state for state in of.STATES if state != "open"]),
         "Runs that left the open state, by the state they went to.",
         *_OF,
         "state",

@@ -107,7 +107,18 @@ def test_the_newest_run_of_a_suite_is_told_beside_its_counter_and_never_as_a_lab
     assert [line for line in lines if "#" in line] == [
         'evalq_runs_ended_total{evaluator="vs",state="done",suite="night"} 3.0 # {run="new"} 1.0 6.500000000'
     ]
-    assert len(lines) == 6
+    assert len(lines) == 12
+
+
+def test_the_first_run_that_goes_to_a_state_is_an_increase() -> None:
+    """Each state that a run of a suite may go to is counted from 0, paused and cancelled too."""
+    seen = _snapshot(totals={"submitted vs night": 3, "ended vs night done": 1})
+    assert dict(_series("evalq_runs_ended_total", seen)) == {
+        ("vs", "night", "done"): 1.0,
+        ("vs", "night", "paused"): 0.0,
+        ("vs", "night", "failed"): 0.0,
+        ("vs", "night", "cancelled"): 0.0,
+    }
 
 
 def test_sick_workers_and_runs_without_a_worker_are_shown_by_bounded_labels() -> None:
