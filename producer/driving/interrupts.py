@@ -79,8 +79,10 @@ def undropped() -> Iterator[None]:
             before(unraisable)
             return
         _dropped.set()
-        # By another thread: what is raised in here is dropped, too.
-        threading.Thread(target=_again, name="evalq-interrupt", daemon=True).start()
+        # By another thread, and not before this returns: what is raised in here is dropped, too.
+        here = [True]
+        threading.Thread(target=_again, args=(here,), name="evalq-interrupt", daemon=True).start()
+        here[0] = False  # the last: Python looks for signals at calls and jumps, and none follows
 
     sys.unraisablehook = hook
     try:
@@ -89,8 +91,9 @@ def undropped() -> Iterator[None]:
         sys.unraisablehook = before
 
 
-def _again() -> None:
-    time.sleep(_PAUSE_SECONDS)
+def _again(there: list[bool]) -> None:
+    while there[0]:
+        time.sleep(_PAUSE_SECONDS)
     for number in _SIGNALS:
         if callable(signal.getsignal(number)):  # both are answered alike, and one may be ignored
             _thread.interrupt_main(number)
