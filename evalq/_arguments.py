@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import index
 from typing import Any
 
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["at_least_one", "texts", "whole"]
+__all__ = ["at_least_one", "checked_tags", "texts", "whole"]
 
 
 def whole(**given: Any) -> None:
@@ -32,3 +33,14 @@ def texts(suite: Any, once: Any) -> None:
     for name, value in {"suite": suite, "once": "" if once is None else once}.items():
         if not isinstance(value, str):
             raise UsageError(f"{name}={value!r}: a text")
+
+
+def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    """The notes that a run is given. Raises UsageError for what is no text: no folder and no ledger could keep it."""
+    given: Any = tags or {}  # no checker has seen what a notebook passes
+    if not isinstance(given, Mapping):
+        raise UsageError(f"tags={given!r}: a mapping of texts")
+    for key, value in given.items():
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise UsageError(f"tags={{{key!r}: {value!r}}}: both are texts")
+    return dict(given)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalq._arguments import at_least_one, texts, whole
-from evalq._run import Asked, Run, checked_tags, computed, open_run, run_folder
+from evalq._arguments import at_least_one, checked_tags, texts, whole
+from evalq._run import Asked, Run, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import UsageError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evalq._arguments import at_least_one, texts, whole
+from evalq._arguments import at_least_one, checked_tags, texts, whole
 from evalq._evaluate import _reporter, _settings
-from evalq._run import Run, checked_tags, open_run, run_folder
+from evalq._run import Run, open_run, run_folder
 from evalq.evalcore.contract import registry
 
 __all__ = ["extend"]

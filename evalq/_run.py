@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evalq.evalcore.fold.inline import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Asked", "Run", "checked_tags", "computed", "open_run", "run_folder", "unwritten_cases"]
+__all__ = ["Asked", "Run", "computed", "open_run", "run_folder", "unwritten_cases"]
 
 _RUNS = Path("evalq-runs")
 
@@ -254,17 +254,6 @@ def run_folder(run: str | Path) -> RunFolder:
 
     path = Path(run)
     return RunFolder.existing(_RUNS / path if not path.is_dir() and (_RUNS / path).is_dir() else path)
-
-
-def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
-    """The notes that a run is given. Raises UsageError for what is no text: no folder and no ledger could keep it."""
-    given: Any = tags or {}  # no checker has seen what a notebook passes
-    if not isinstance(given, Mapping):
-        raise UsageError(f"tags={given!r}: a mapping of texts")
-    for key, value in given.items():
-        if not (isinstance(key, str) and isinstance(value, str)):
-            raise UsageError(f"tags={{{key!r}: {value!r}}}: both are texts")
-    return dict(given)
 
 
 def unwritten_cases(run: Run) -> RunCases | None:

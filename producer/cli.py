@@ -227,8 +227,7 @@ def _failed(error: Exception) -> int:
     elif isinstance(error, OSError):
         _tell(f"{error.filename or 'a file, or standard output'}: {error.strerror or error}")
     else:
-        with contextlib.suppress(OSError):
-            traceback.print_exception(error)
+        traceback.print_exception(error)
         _tell("an error of evalq itself, or of a plug-in (above); please report it")
     return InfrastructureError.exit_code
 

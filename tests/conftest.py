@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Generator
@@ -53,9 +52,6 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
     if hasattr(config, "workerinput"):
         return
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # As scripts start what they do not wait for: commands that tests send SIGINT would ignore it, too.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     _leave_nothing(config)
     if getattr(config.option, "numprocesses", None):
         share()

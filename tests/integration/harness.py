@@ -29,9 +29,6 @@ HAZARDS = os.pathsep.join([str(Path(__file__).parents[1] / "hazards"), str(Path(
 PATIENCE = 600.0
 """Seconds after which a test gives up: no promise of evalq's, only an end to what would wait for ever."""
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup` or in a shell's background
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # or the commands under test would ignore Ctrl-C, too
-
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE, pause: float = 0.01) -> Any:
     """Poll ``condition`` until it is true and return its value; after ``seconds``, fail naming ``what``.

@@ -17,6 +17,7 @@ import json
 import os
 import pkgutil
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -41,6 +42,8 @@ AT_IMPORT = {"REMAP_SIGTERM": "SIGQUIT"}
 """What a worker puts into its environment before it imports what reads it only then."""
 TOP = Path(__file__).parents[2]
 _STARTED_WITH = dict(os.environ)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup`, or where a script waits for nobody
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # or the commands under test would ignore Ctrl-C, too
 
 
 forks = "PYTEST_VERSION" in os.environ
