@@ -65,15 +65,15 @@ importers: setup  ## Record anew what other evaluation tools write, with the too
 	$(PY) -m tests.importing.record
 	$(PY) -m pytest -q -n 0 tests/importing
 
-lock:  ## Resolve the dependencies again, in an environment of its own.
+# uv, as pip-tools would lock what this Python needs on this machine: 3.11.2 needs a package that 3.11.3 does not.
+LOCKED = .venv-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+  --no-strip-extras --no-header --no-annotate
+
+lock:  ## Resolve the dependencies again, for all machines and each Python from 3.11 on.
 	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/pip install --quiet pip-tools
-	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --no-strip-extras --no-header \
-	  --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --all-extras \
-	  --output-file requirements.lock pyproject.toml
-	.venv-lock/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --no-strip-extras --no-header \
-	  --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --output-file tests/deploy/checkers.lock tests/deploy/checkers.in
+	.venv-lock/bin/pip install --quiet uv
+	$(LOCKED) --all-extras --output-file requirements.lock pyproject.toml
+	$(LOCKED) --output-file tests/deploy/checkers.lock tests/deploy/checkers.in
 	rm -rf .venv-lock
 
 clean:

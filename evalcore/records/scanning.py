@@ -49,8 +49,10 @@ _OPENING = "broken quoting: a quote inside a field that does not begin with one"
 _CLOSING = "broken quoting: text after a closing quote (write a quote inside a field twice)"
 _UNCLOSED = "broken quoting: a quote opened here is never closed"
 _LINES, _QUOTES = re.compile(b"\n"), re.compile(b'"')
-_LEGAL = re.compile(rb"""(?: [^"]++ | (?<![^",\n]) " [^"]*+ " (?![^",\n\r]) )*+""", re.VERBOSE)
-"""Whole records, each quote of them with a neighbour that it may have: what `_check_quotes` asks."""
+# Python before 3.11.5 forgets where it was if a possessive group fails in a lookbehind: hence a count, which has the
+# room that is kept to go back bounded too.
+_LEGAL = re.compile(rb"""[^"]*+ (?: (?<![^",\n]) " [^"]*+ " (?![^",\n\r]) [^"]*+ ){0,4096}""", re.VERBOSE)
+"""As far as each quote has a neighbour that it may have, or 4,096 pairs: what `_check_quotes` asks."""
 
 
 class QuoteFault(ValueError):
@@ -119,9 +121,17 @@ def plainly(block: Buffer, fmt: Format) -> tuple[array[int], array[int]]:
         start = newline
         if quotes % 2 == 0:
             ends.append(newline + 1)
-    if quotes and ends and not _LEGAL.fullmatch(data, 0, ends[-1]):
+    if quotes and ends and not _is_legal(data, ends[-1]):
         raise _first_fault(data)
     return newlines, ends
+
+
+def _is_legal(data: bytes, end: int) -> bool:
+    at, before = 0, -1
+    while before < at < end:
+        found = _LEGAL.match(data, at, end)
+        before, at = at, found.end() if found else at
+    return at == end
 
 
 def _first_fault(data: bytes) -> QuoteFault:
