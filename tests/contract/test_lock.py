@@ -55,7 +55,7 @@ def test_what_packages_ask_for_on_another_python_or_machine_is_locked_too(machin
 
 def _needs(package: str, there: dict[str, str]) -> list[Requirement]:
     """What a package that is installed here needs ``there``, with the extras that are locked of it."""
-    wanted = ["", *LOCKED[package].extras]
+    wanted = ["", *LOCKED[canonicalize_name(package)].extras]
     return [
         need
         for need in _asked(package)
