@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import index
+from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["at_least_one", "checked_tags", "texts", "whole"]
+__all__ = ["at_least_one", "checked_tags", "mappings", "paths", "texts", "whole"]
 
 
 def whole(**given: Any) -> None:
@@ -44,3 +45,21 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
         if not (isinstance(key, str) and isinstance(value, str)):
             raise UsageError(f"tags={{{key!r}: {value!r}}}: both are texts")
     return dict(given)
+
+
+def mappings(**given: Any) -> None:
+    """Raise UsageError for what is neither a mapping nor None."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise UsageError(f"{name}={value!r}: a mapping")
+
+
+def paths(inputs: Any, folder: Any) -> list[str]:
+    """The inputs, of which one alone needs no list. Raises UsageError for what is no path, of them or of a folder."""
+    if not isinstance(folder, str | Path | None):
+        raise UsageError(f"folder={folder!r}: a path")
+    given = [inputs] if isinstance(inputs, str | Path) or not isinstance(inputs, Iterable) else list(inputs)
+    for path in given:
+        if not isinstance(path, str | Path):
+            raise UsageError(f"inputs={path!r}: a path, or a list of them")
+    return [str(path) for path in given]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalq._arguments import at_least_one, checked_tags, texts, whole
+from evalq._arguments import at_least_one, checked_tags, mappings, paths, texts, whole
 from evalq._run import Asked, Run, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
@@ -66,16 +66,18 @@ def evaluate(
     """
     at_least_one(limit=limit, chunk_size=chunk_size)
     texts(suite, once)
+    mappings(params=params, options=options)
+    given = paths(inputs, folder)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
         kept = Asked("", suite, tags=checked_tags(tags))
-        return _in_memory(_chosen(evaluator), inputs, params, options, kept, chunk_size, limit)
+        return _in_memory(_chosen(evaluator), given, params, options, kept, chunk_size, limit)
     from evalq.producer.folder.job import Job
 
     # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
     ready = _Ready(evaluator, _settings(settings, *(("", "") if inline else (broker, ledger))), inline, workers)
     asked = ready.asked(folder, suite, tags, once=once, chunk_size=chunk_size, limit=limit)
-    request = _request(ready.evaluator, inputs, params, options)
+    request = _request(ready.evaluator, given, params, options)
     return ready.see_through(lambda: Job.start(ready.evaluator, request, asked), progress)
 
 
@@ -126,10 +128,12 @@ def sweep(
 
     whole(repeat=repeat, max_calls=max_calls)
     texts(suite, once)
+    mappings(params=params, options=options)
+    given = paths(inputs, folder)
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
     live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse)
-    asked, request = ready.asked(folder, suite, tags, once=once), _request(ready.evaluator, inputs, params, options)
+    asked, request = ready.asked(folder, suite, tags, once=once), _request(ready.evaluator, given, params, options)
     return ready.see_through(lambda: Sweep.start(ready.evaluator, request, live, asked), progress)
 
 
@@ -235,7 +239,7 @@ def _live(
 
 def _in_memory(
     evaluator: Evaluator[Any, Any],
-    inputs: Inputs,
+    inputs: list[str],
     params: Mapping[str, Any] | None,
     options: Mapping[str, Any] | None,
     asked: Asked,
@@ -281,14 +285,13 @@ def _settings(
 
 def _request(
     evaluator: Evaluator[Any, Any],
-    inputs: Inputs,
+    inputs: list[str],
     params: Mapping[str, Any] | None,
     options: Mapping[str, Any] | None,
 ) -> Request:
     from evalq.evalcore.fold.inline import request_of
 
-    given = [inputs] if isinstance(inputs, str | Path) else inputs
-    return request_of(evaluator, [str(path) for path in given], params or {}, options or {})
+    return request_of(evaluator, inputs, params or {}, options or {})
 
 
 def _reporter(evaluator: Evaluator[Any, Any], progress: bool) -> Reporter:

@@ -102,13 +102,19 @@ def test_numbers_that_say_nothing_are_refused_by_name(rows: Path, given: dict[st
         ({"suite": None}, "suite=None: a text"),
         ({"once": 3}, "once=3: a text"),
         ({"tags": ["seed=3"]}, "tags=['seed=3']: a mapping of texts"),
+        ({"params": "x"}, "params='x': a mapping"),
+        ({"options": [1]}, "options=[1]: a mapping"),
+        ({"inputs": 3}, "inputs=3: a path, or a list of them"),
+        ({"inputs": ["results.csv", None]}, "inputs=None: a path, or a list of them"),
     ],
 )
 def test_what_is_of_another_kind_is_refused_by_name(rows: Path, given: dict[str, Any], told: str) -> None:
     """It was a TypeError of code that nobody knows, or a run of it, or a folder that was called damaged."""
     for folder in (None, "run"):
         with pytest.raises(evalq.errors.UsageError, match=f"^{re.escape(told)}$"):
-            evalq.evaluate("planagent", "results.csv", folder=folder, **given)
+            evalq.evaluate("planagent", **{"inputs": "results.csv", "folder": folder, **given})
+    with pytest.raises(evalq.errors.UsageError, match=r"^folder=3: a path$"):
+        evalq.evaluate("planagent", "results.csv", folder=3)  # type: ignore[arg-type]  # as a notebook may
     assert [path.name for path in rows.iterdir()] == ["results.csv"]
 
 
