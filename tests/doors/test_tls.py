@@ -26,13 +26,16 @@ class Certificates:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir()
+        use = "keyUsage=critical,keyCertSign,cRLSign"  # which Python asks an authority for from 3.13 on
         self._openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=a test authority",
-                      "-keyout", "ca.key", "-out", "ca.crt")  # fmt: skip
+                      "-addext", use, "-keyout", "ca.key", "-out", "ca.crt")  # fmt: skip
         self.ca = folder / "ca.crt"
 
     def sign(self, name: str, *hosts: str) -> tuple[Path, Path]:
         """Certificate and key for ``name``, valid for ``hosts``."""
-        (self.folder / f"{name}.ext").write_text("subjectAltName=" + ",".join(hosts or ["DNS:nowhere.invalid"]))
+        names = ",".join(hosts or ["DNS:nowhere.invalid"])
+        # With the key of who signed it, which it asks for, too.
+        (self.folder / f"{name}.ext").write_text(f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\n")
         self._openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key",
                       "-out", f"{name}.csr")  # fmt: skip
         self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
