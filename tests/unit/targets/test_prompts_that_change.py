@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 import redis
 
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
@@ -55,3 +56,28 @@ def test_producers_are_told_the_digest_of_what_would_be_sent(tmp_path: Path) -> 
     sessions._open["t"] = TargetSession(named, now)
     (tmp_path / "a.md").write_text("fourth")
     assert sessions.facts()["t"].config == now != config_digest(named)
+
+
+def test_a_prompt_that_cannot_be_read_ends_no_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may not read it, or removes it in the very moment, keeps no process from telling of its targets."""
+    named = _named(tmp_path)
+    sessions, real = TargetSessions({"t": named}, redis.Redis()), Path.read_bytes
+    before = sessions.facts()["t"].config
+    (tmp_path / "b.md").write_text("new")
+
+    def refused(error: type[OSError]) -> str:
+        def read(path: Path) -> bytes:
+            if path.name == "b.md":
+                raise error(path)
+            return real(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "read_bytes", read)
+            (tmp_path / "b.md").chmod(0o600)  # changes no more than when its state was changed last
+            return sessions.facts()["t"].config
+
+    assert refused(FileNotFoundError) == before
+    unread = refused(PermissionError)
+    (tmp_path / "b.md").chmod(0o644)
+    assert len({before, unread, config_digest(named)}) == 3
+    assert sessions.facts()["t"].config == config_digest(named)
