@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalq._arguments import at_least_one, checked_tags, texts, whole
+from evalq._arguments import amount, at_least_one, checked_tags, texts, whole
 from evalq._run import Asked, Run, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
@@ -64,8 +64,8 @@ def evaluate(
     Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; InfrastructureErrors, such as
     BrokerUnreachable, WorkersLost or StorageError, for the machinery; Interrupted for Ctrl-C: see `resume`.
     """
-    at_least_one(limit=limit, chunk_size=chunk_size)
-    texts(suite, once)
+    limit, chunk_size = at_least_one(limit=limit, chunk_size=chunk_size)
+    suite, once = texts(suite, once)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
         kept = Asked("", suite, tags=checked_tags(tags))
@@ -124,8 +124,8 @@ def sweep(
     """
     from evalq.producer.sweeps.sweep import Sweep
 
-    whole(repeat=repeat, max_calls=max_calls)
-    texts(suite, once)
+    (repeat, max_calls), max_cost = whole(repeat=repeat, max_calls=max_calls), amount(max_cost=max_cost)
+    suite, once = texts(suite, once)
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
     live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse)
@@ -164,6 +164,7 @@ def resume(
     from evalq.producer.sweeps.sweep import Sweep
 
     at_least_one(workers=workers)
+    (max_calls,), max_cost = whole(max_calls=max_calls), amount(max_cost=max_cost)
     folder = run_folder(run)
     inline = broker is None and ledger is None and workers is None and not Sweep.is_in(folder)
     servers = ("", "") if inline else (broker, ledger)
