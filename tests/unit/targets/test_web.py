@@ -93,6 +93,16 @@ def test_no_secret_comes_back_in_other_letters(service: tuple[Agent, str], tmp_p
         assert "***" in failure.text
 
 
+def test_no_secret_comes_back_as_servers_of_go_or_net_escape_it(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """By number in JSON, and in URLs by small letters."""
+    written = {501: '{"error": "sk\\u002B\\u0026never\\u003C/"}', 502: '{"error": "sk+\\u0026never\\u003c/"}'}
+    written |= {400: "/v1?key=sk%2b%26never%3c%2f"}
+    orders = [{"do": "raw", "status": status, "body": body} for status, body in written.items()]
+    for failure in _ask(tmp_path, service[1], *orders, key="sk+&never</"):
+        assert isinstance(failure, Failure)
+        assert "never" not in failure.reason + failure.text, failure
+
+
 def test_what_a_url_has_beside_its_path_does_not_come_back() -> None:
     """Neither as it stands in the file, nor as it is sent, nor as whoever gets it reads it."""
     secrets = secrets_of("https://me:pass%2Fword@host/v1?key=a%2Bb%2Fcdef", {})
