@@ -71,7 +71,9 @@ class Caller:
         # Before OSError, of which it is one.
         except TimeoutError:
             reason = f"no answer within {target.timeout_seconds:g} s (timeout_seconds)"
-            result = Failure(kind="timeout", reason=reason, down=True, latency_seconds=time.monotonic() - began)
+            # A call that waited before it began, for a thread say, took no longer than it may.
+            took = min(time.monotonic() - began, target.timeout_seconds)
+            result = Failure(kind="timeout", reason=reason, down=True, latency_seconds=took)
         except OSError as error:
             result = Failure(kind="server", reason=f"cannot be started: {error.strerror or error}", down=True)
         except Exception as error:  # one call's trouble is not to end the process that makes all of them
