@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalq._arguments import at_least_one, checked_tags, mappings, paths, texts, whole
+from evalq._arguments import amount, at_least_one, checked_tags, mappings, paths, texts, whole
 from evalq._run import Asked, Run, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
@@ -64,8 +64,8 @@ def evaluate(
     Raises InputError, ConfigError, UsageError or NothingEvaluated for what was given; InfrastructureErrors, such as
     BrokerUnreachable, WorkersLost or StorageError, for the machinery; Interrupted for Ctrl-C: see `resume`.
     """
-    at_least_one(limit=limit, chunk_size=chunk_size)
-    texts(suite, once)
+    limit, chunk_size = at_least_one(limit=limit, chunk_size=chunk_size)
+    suite, once = texts(suite, once)
     mappings(params=params, options=options)
     given = paths(inputs, folder)
     inline = broker is None and ledger is None and workers is None
@@ -126,8 +126,8 @@ def sweep(
     """
     from evalq.producer.sweeps.sweep import Sweep
 
-    whole(repeat=repeat, max_calls=max_calls)
-    texts(suite, once)
+    (repeat, max_calls), max_cost = whole(repeat=repeat, max_calls=max_calls), amount(max_cost=max_cost)
+    suite, once = texts(suite, once)
     mappings(params=params, options=options)
     given = paths(inputs, folder)
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
@@ -168,6 +168,7 @@ def resume(
     from evalq.producer.sweeps.sweep import Sweep
 
     at_least_one(workers=workers)
+    (max_calls,), max_cost = whole(max_calls=max_calls), amount(max_cost=max_cost)
     folder = run_folder(run)
     inline = broker is None and ledger is None and workers is None and not Sweep.is_in(folder)
     servers = ("", "") if inline else (broker, ledger)

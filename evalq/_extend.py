@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evalq._arguments import at_least_one, checked_tags, texts, whole
+from evalq._arguments import amount, at_least_one, checked_tags, texts, whole
 from evalq._evaluate import _reporter, _settings
 from evalq._run import Run, open_run, run_folder
 from evalq.evalcore.contract import registry
@@ -53,8 +53,8 @@ def extend(
     from evalq.producer.sweeps.extending import Extension
 
     at_least_one(workers=workers)
-    whole(repeat=repeat, max_calls=max_calls)
-    texts("", once)
+    (repeat, max_calls), max_cost = whole(repeat=repeat, max_calls=max_calls), amount(max_cost=max_cost)
+    _, once = texts("", once)
     origin = run_folder(run)
     given = [cases] if isinstance(cases, str | Path) else list(cases)
     chosen = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 __all__ = ["unfailing"]
 
@@ -13,10 +13,15 @@ __all__ = ["unfailing"]
 class _Unfailing:
     """A stream that takes all that is written to it, whatever becomes of that: its disk is full, or its reader gone."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[Any]) -> None:
         self._stream = stream
 
-    def write(self, text: str) -> int:
+    @property
+    def buffer(self) -> _Unfailing:
+        """What click writes to where the stream is for ASCII alone."""
+        return _Unfailing(cast("TextIO", self._stream).buffer)
+
+    def write(self, text: Any) -> int:
         """All of it."""
         with contextlib.suppress(OSError):
             self._stream.write(text)

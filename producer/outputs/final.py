@@ -39,7 +39,9 @@ def drop_left(folder: RunFolder) -> None:
     with folder.driving() as mine:
         # Asked under the lock: a driver that has noted "done" in this moment removes them itself.
         done = mine and folder.info().state == "done" and folder.reported
-        if done and not folder.report()["records"]["dead"]:
+        records = folder.report().get("records") if done else None
+        # Somebody may have put another file in the report's place: nothing is known of what it says then.
+        if isinstance(records, dict) and records.get("dead") == 0:
             folder.drop_working_files()
 
 

@@ -226,7 +226,7 @@ class _Process:
                 code=code_version(),
                 calls=self._settings.calls,
                 busy=sum(in_flight.active for in_flight in self._in_flight.values()),
-                targets=self._sessions.facts(),
+                targets=await self._sessions.facts(),
                 oldest={run: in_flight.oldest for run, in_flight in self._in_flight.items() if in_flight.oldest},
             )
             with contextlib.suppress(redis.RedisError, OSError):

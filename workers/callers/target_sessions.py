@@ -127,9 +127,11 @@ class TargetSessions:
         pacer = await stack.enter_async_context(RateLimiter(self._client, named.pool, limits_of(named)))
         return TargetSession(named, config, caller, pacer)
 
-    def facts(self) -> dict[str, TargetFacts]:
+    async def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
-        known = {name: self._fresh(named) for name, named in self._targets.items() if named.of is None}
+        targets = [named for named in self._targets.values() if named.of is None]
+        # In a thread: looking at thousands of prompts would hold up the calls in flight, and count as their time.
+        known = await asyncio.to_thread(lambda: {named.name: self._fresh(named) for named in targets})
         for name, session in self._open.items():
             # As it is called: who opened it has read the prompts, whatever becomes of their files.
             facts, trouble = known[session.named.pool], session.trouble[:_REASON_CHARACTERS]

@@ -25,6 +25,7 @@ from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
 
 _unpaired = re.compile("[\ud800-\udfff]")
+_percent = re.compile("%[0-9A-F]{2}")
 _SECRET_AT_LEAST = 6
 """A shorter value is not looked for in texts: it would be found everywhere."""
 
@@ -70,7 +71,9 @@ class Caller:
         # Before OSError, of which it is one.
         except TimeoutError:
             reason = f"no answer within {target.timeout_seconds:g} s (timeout_seconds)"
-            result = Failure(kind="timeout", reason=reason, down=True, latency_seconds=time.monotonic() - began)
+            # A call that waited before it began, for a thread say, took no longer than it may.
+            took = min(time.monotonic() - began, target.timeout_seconds)
+            result = Failure(kind="timeout", reason=reason, down=True, latency_seconds=took)
         except OSError as error:
             result = Failure(kind="server", reason=f"cannot be started: {error.strerror or error}", down=True)
         except Exception as error:  # one call's trouble is not to end the process that makes all of them
@@ -216,9 +219,15 @@ def _secrets(target: Target, key: str | None) -> list[str]:
 
 
 def _written(text: str) -> Iterator[str]:
-    """``text`` itself, and as servers write it in JSON (some with each solidus escaped) and in URLs."""
+    """``text`` itself, and as servers write it in JSON (some escape each solidus, or what HTML gives a meaning) and in
+    URLs, in letters of either case.
+    """
     inner = msgspec.json.encode(text).decode()[1:-1]
-    yield from (text, inner, inner.replace("/", "\\/"), quote(text), quote(text, safe=""))
+    yield from (text, inner, inner.replace("/", "\\/"))
+    yield re.sub("[&<>]", lambda found: f"\\u{ord(found[0]):04x}", inner)  # as Go does
+    yield re.sub("[&<>'+`]", lambda found: f"\\u{ord(found[0]):04X}", inner)  # as .NET does
+    for quoted in (quote(text), quote(text, safe="")):
+        yield from (quoted, _percent.sub(lambda found: found[0].lower(), quoted))
 
 
 def _key(named: NamedTarget, environment: Mapping[str, str]) -> str | None:

@@ -116,13 +116,20 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
     return whole.hexdigest()[:_SHOWN]
 
 
-def files_seen(named: NamedTarget) -> tuple[tuple[str, int, int], ...]:
+def files_seen(named: NamedTarget) -> tuple[object, ...]:
     """What shows that the files were changed which its digests are of, those that may be chosen too; none is read."""
     target = named.target
     chosen = (value for name, _, value in labels(target.choices) if name in target.files() and isinstance(value, str))
     patterns = {*filter(None, target.files().values()), *chosen}
-    found = ((path, path.stat()) for pattern in sorted(patterns) for path in files_of(named.folder, pattern))
-    return tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in found)
+    return tuple(_seen(path) for pattern in sorted(patterns) for path in files_of(named.folder, pattern))
+
+
+def _seen(path: Path) -> object:
+    try:
+        stat = path.stat()
+    except OSError:  # removed since it was listed
+        return None
+    return str(path), stat.st_ctime_ns, stat.st_mtime_ns, stat.st_size
 
 
 def _contents(named: NamedTarget, pattern: str) -> Iterator[bytes]:
@@ -134,5 +141,11 @@ def _contents(named: NamedTarget, pattern: str) -> Iterator[bytes]:
     agents = next((number for number, part in enumerate(parts) if "{agent}" in part), len(parts) - 1)
     for path in files_of(named.folder, pattern):
         name = str(Path(*path.relative_to(named.folder).parts[agents:]))
+        try:
+            content = hashlib.sha256(path.read_bytes()).digest()
+        except FileNotFoundError:  # removed since it was listed
+            continue
+        except OSError:  # whoever calls its agent is told, and all others are called
+            content = b""
         # By its bytes: no agent is called as a file that is not named in UTF-8, but it may lie there.
-        yield os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest()
+        yield os.fsencode(name) + b"\0" + content

@@ -14,4 +14,11 @@ def files_of(folder: Path, pattern: str) -> Iterator[Path]:
     """The files in ``folder`` that a path of its targets file may stand for, whichever agent is called, in order."""
     below = os.path.relpath(folder / pattern, folder)
     found = folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
-    return (path for path in sorted(found) if path.resolve().is_relative_to(folder) and path.is_file())
+    return (path for path in sorted(found) if path.resolve().is_relative_to(folder) and _is_file(path))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # in a folder that may be listed, and not entered
+        return False

@@ -205,6 +205,8 @@ def _message(text: str) -> str:
 def _cut(error: Exception) -> str:
     """Why no whole reply came. A server of another protocol did answer: its user has to look at the URL."""
     said = str(error)
+    if isinstance(error, httpx.ProxyError):
+        return f"the proxy that the environment names does not lead there: {said[:_SHOWN]}"
     if isinstance(error, httpx.RemoteProtocolError) and not any(word in said for word in _GONE):
         # At the end: there a part of a key, in what is cut, is looked for.
         return f"what came is not HTTP as it is read here, see the URL: {said[:_SHOWN]}"

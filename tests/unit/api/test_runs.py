@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import evalq
+from evalq._arguments import amount, whole
 from evalq.evalcore.evaluators.planagent.evaluator import PlanAgent
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.producer.folder.run_folder import RunFolder
@@ -106,6 +108,8 @@ def test_numbers_that_say_nothing_are_refused_by_name(rows: Path, given: dict[st
         ({"options": [1]}, "options=[1]: a mapping"),
         ({"inputs": 3}, "inputs=3: a path, or a list of them"),
         ({"inputs": ["results.csv", None]}, "inputs=None: a path, or a list of them"),
+        ({"suite": "\udc80"}, r"suite='\udc80': not text in UTF-8"),
+        ({"tags": {"a": "\udc80"}}, r"tags={'a': '\udc80'}: not text in UTF-8"),
     ],
 )
 def test_what_is_of_another_kind_is_refused_by_name(rows: Path, given: dict[str, Any], told: str) -> None:
@@ -116,6 +120,21 @@ def test_what_is_of_another_kind_is_refused_by_name(rows: Path, given: dict[str,
     with pytest.raises(evalq.errors.UsageError, match=r"^folder=3: a path$"):
         evalq.evaluate("planagent", "results.csv", folder=3)  # type: ignore[arg-type]  # as a notebook may
     assert [path.name for path in rows.iterdir()] == ["results.csv"]
+
+
+def test_what_numpy_has_is_kept_as_python_has_it(rows: Path) -> None:
+    """Its whole numbers and texts are such, and a folder keeps those of Python."""
+    given: dict[str, Any] = {
+        "limit": np.int64(3),
+        "chunk_size": np.int64(2),
+        "suite": np.str_("s"),
+        "once": np.str_("k"),
+    }
+    run = evalq.evaluate("planagent", "results.csv", folder="run", tags={np.str_("a"): np.str_("b")}, **given)
+    assert (run.suite, run.tags, run.report["records"]["total"]) == ("s", {"a": "b"}, 3)
+    assert [*whole(n=np.int64(4), x=None), amount(cost=np.float64(1.5)), amount(cost=2)] == [4, None, 1.5, 2.0]
+    with pytest.raises(evalq.errors.UsageError, match=r"^max_cost='3': a number$"):
+        evalq.resume("run", max_cost="3")  # type: ignore[arg-type] # the point
 
 
 def test_records_have_one_type_a_column(rows: Path) -> None:

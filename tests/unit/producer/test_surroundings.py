@@ -106,6 +106,7 @@ def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_p
         assert (tmp_path / "closed" / name).read_bytes() == (tmp_path / "open" / name).read_bytes()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -117,13 +118,13 @@ def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_p
     ids=["a run", "an error", "usage", "a note"],
 )
 def test_what_cannot_be_told_changes_no_exit_code(
-    command: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], code: int, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk below standard error, or no reader: a run goes on, and no error ends with 1, which is NO-GO."""
     monkeypatch.chdir(tmp_path)
     with Path("rows.csv").open("w", encoding="utf-8", newline="") as stream:
         write_rows(stream, 2, seed=1)
-    with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
+    with Path("/dev/full").open("w", encoding=encoding) as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", full)
         assert main(command) == code
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -176,6 +177,21 @@ def test_the_time_of_a_call_does_not_run_while_it_waits_for_a_thread(tmp_path: P
         return sent, [result.text for result in results]
 
     assert asyncio.run(made()) == (1, ["0", "1", "2"])
+
+
+def test_a_call_that_waited_and_came_too_late_took_its_time_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it waited for a thread is none of its latency, as of one that answers."""
+    caller = Caller(load_targets(_named(tmp_path, "agent", timeout_seconds=2))["t"], {})
+    now = iter((100.0, 109.0))
+
+    async def late(call: Call) -> Answer | Failure:
+        raise TimeoutError
+
+    monkeypatch.setattr("evalq.workers.targets.caller.time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(caller._way, "call", late)
+    assert asyncio.run(caller.call(Call("x"))).latency_seconds == 2.0
 
 
 def test_memory_has_a_bound(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,27 @@ def test_no_call_takes_a_cookie_to_the_next(service: tuple[Agent, str], tmp_path
     for given, sent in (({}, None), ({"Cookie": "mine=2"}, "mine=2")):
         _ask(tmp_path, url, order, order, headers=given)
         assert [request["headers"].get("cookie") for request in agent.requests[-2:]] == [sent, sent]
+
+
+def test_what_a_proxy_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses to connect, and its user has to know of it: no connection was cut."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    def refuse(proxy: socket.socket) -> None:
+        with proxy.accept()[0] as line:
+            line.recv(1 << 16)
+            line.sendall(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        refusing = threading.Thread(target=refuse, args=(proxy,), daemon=True)
+        refusing.start()
+        (result,) = _ask(tmp_path, "https://nowhere.example/v1", {}, timeout_seconds=20)
+        refusing.join()
+    assert isinstance(result, Failure)
+    told = "the proxy that the environment names does not lead there: 407 Who are you"
+    assert (result.kind, result.down, result.reason) == ("server", True, told)
 
 
 # As a service words it: the page is where its customers raise the limit.
@@ -91,6 +114,16 @@ def test_no_secret_comes_back_in_other_letters(service: tuple[Agent, str], tmp_p
         assert isinstance(failure, Failure)
         assert "never" not in failure.reason + failure.text, failure
         assert "***" in failure.text
+
+
+def test_no_secret_comes_back_as_servers_of_go_or_net_escape_it(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """By number in JSON, and in URLs by small letters."""
+    written = {501: '{"error": "sk\\u002B\\u0026never\\u003C/"}', 502: '{"error": "sk+\\u0026never\\u003c/"}'}
+    written |= {400: "/v1?key=sk%2b%26never%3c%2f"}
+    orders = [{"do": "raw", "status": status, "body": body} for status, body in written.items()]
+    for failure in _ask(tmp_path, service[1], *orders, key="sk+&never</"):
+        assert isinstance(failure, Failure)
+        assert "never" not in failure.reason + failure.text, failure
 
 
 def test_what_a_url_has_beside_its_path_does_not_come_back() -> None:
