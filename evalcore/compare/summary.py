@@ -75,21 +75,30 @@ def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
 class _Case:
     """What was added of one case."""
 
-    __slots__ = ("labels", "missing", "repeats", "sums")
+    __slots__ = ("labels", "lacking", "missing", "repeats", "sums")
 
     def __init__(self, measures: int) -> None:
         self.missing = 0
         self.sums: list[float] = [0] * (3 * measures)
         self.labels: Counter[str] | None = None
-        self.repeats = 0
+        self.repeats = self.lacking = 0
 
-    def repeated(self, repeat: int | None) -> bool:
-        """Whether this repeat came before; a set of bits, as there may be millions of them in a run."""
+    def repeated(self, repeat: int | None, *, answered: bool) -> bool:
+        """Whether this repeat came before; sets of bits, as there may be millions of them in a run."""
         # Not looked for beyond that: the bits take as much memory as the largest number, which anybody may write.
         if repeat is None or repeat >= _MOST_REPEATS:
             return False
-        before, self.repeats = self.repeats, self.repeats | 1 << repeat
-        return before == self.repeats
+        bit = 1 << repeat
+        if self.repeats & bit:
+            return True
+        if not answered:
+            before, self.lacking = self.lacking, self.lacking | bit
+            return before == self.lacking
+        # What failed and was asked again lacks no answer: the report counts it, too.
+        self.missing -= bool(self.lacking & bit)
+        self.lacking &= ~bit
+        self.repeats |= bit
+        return False
 
     def add(self, values: Sequence[float | None]) -> None:
         """Count a record's values."""
@@ -117,7 +126,7 @@ class Summing:
         case = self._cases.get(sighting.case)
         if case is None:
             case = self._cases[sighting.case] = _Case(len(self._measures))
-        if case.repeated(sighting.repeat):
+        if case.repeated(sighting.repeat, answered=bool(sighting.values)):
             return
         case.missing += not sighting.values
         case.add(sighting.values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,21 @@ def test_a_repeat_counts_once_and_order_does_not_matter() -> None:
     assert (summary.unattributed, sum(summary.missing), summary.collapsed) == (1, 1, ["c1"])
     assert sum(summary.columns["pass_rate"].count) == 60
     assert [sum(labels.values()) for labels in summary.labels] == [0, 1, 0, 0, 0]
+
+
+def test_an_answer_counts_though_its_repeat_failed_before() -> None:
+    """A recorded call that was made again after an error: no report passes over the answer, and no gate does."""
+    failed, answered = Sighting("a", repeat=0), Sighting("a", (1.0,), 0)
+    for sightings in itertools.permutations([failed, failed, answered]):
+        summing = Summing((Measure("pass_rate"),))
+        for sighting in sightings:
+            summing.add(sighting)
+        summary = summing.summary()
+        assert (summary.columns["pass_rate"].count, summary.missing) == ([1], [0])
+    lacking = Summing((Measure("pass_rate"),))
+    for sighting in (failed, failed, Sighting("a", repeat=1)):
+        lacking.add(sighting)
+    assert lacking.summary().missing == [2]
 
 
 def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
