@@ -75,29 +75,30 @@ def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
 class _Case:
     """What was added of one case."""
 
-    __slots__ = ("labels", "lacking", "missing", "repeats", "sums")
+    __slots__ = ("labels", "missing", "repeats", "sums")
 
     def __init__(self, measures: int) -> None:
         self.missing = 0
         self.sums: list[float] = [0] * (3 * measures)
         self.labels: Counter[str] | None = None
-        self.repeats = self.lacking = 0
+        self.repeats: dict[str, tuple[int, int]] = {}
 
-    def repeated(self, repeat: int | None, *, answered: bool) -> bool:
-        """Whether this repeat came before; sets of bits, as there may be millions of them in a run."""
+    def repeated(self, repeat: int | None, source: str, *, answered: bool) -> bool:
+        """Whether this repeat came before in the input called ``source``."""
         # Not looked for beyond that: the bits take as much memory as the largest number, which anybody may write.
         if repeat is None or repeat >= _MOST_REPEATS:
             return False
+        # Sets of bits, of repeats that were answered and that were not: there may be millions of them in a run.
+        seen, lacking = self.repeats.get(source, (0, 0))
         bit = 1 << repeat
-        if self.repeats & bit:
+        if (seen if answered else seen | lacking) & bit:
             return True
-        if not answered:
-            before, self.lacking = self.lacking, self.lacking | bit
-            return before == self.lacking
-        # What failed and was asked again lacks no answer: the report counts it, too.
-        self.missing -= bool(self.lacking & bit)
-        self.lacking &= ~bit
-        self.repeats |= bit
+        if answered:
+            # What failed and was asked again lacks no answer: the report counts it, too.
+            self.missing -= bool(lacking & bit)
+            self.repeats[source] = seen | bit, lacking & ~bit
+        else:
+            self.repeats[source] = seen, lacking | bit
         return False
 
     def add(self, values: Sequence[float | None]) -> None:
@@ -118,15 +119,15 @@ class Summing:
         self._cases: dict[str, _Case] = {}
         self._unattributed = 0
 
-    def add(self, sighting: Sighting) -> None:
-        """Count one record."""
+    def add(self, sighting: Sighting, source: str = "") -> None:
+        """Count one record of the input called ``source``."""
         if not sighting.case:
             self._unattributed += 1
             return
         case = self._cases.get(sighting.case)
         if case is None:
             case = self._cases[sighting.case] = _Case(len(self._measures))
-        if case.repeated(sighting.repeat, answered=bool(sighting.values)):
+        if case.repeated(sighting.repeat, source, answered=bool(sighting.values)):
             return
         case.missing += not sighting.values
         case.add(sighting.values)

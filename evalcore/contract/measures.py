@@ -53,7 +53,7 @@ class Sighting(msgspec.Struct, frozen=True):
     """What one record says of its case: a value for each measure, or none at all where nothing was answered.
 
     An error, a dead record, an unanswered call: ``values`` is empty, and the record counts as missing. A ``repeat``
-    that was answered before in its case is passed over; one that was missing is no more, once it is answered.
+    that was answered before in its case and input is passed over; one that was missing is no more, once it is answered.
     ``label`` tells answers apart, where they can collapse.
     """
 
