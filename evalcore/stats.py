@@ -104,7 +104,8 @@ def gini(values: Iterable[float]) -> float:
         return 0.0
     n = len(ascending)
     weighted = math.fsum(i * x for i, x in enumerate(ascending, start=1))
-    return 2 * weighted / (n * total) - (n + 1) / n
+    # Of equal numbers the difference is 0, or what rounding makes of it.
+    return max(0.0, 2 * weighted / (n * total) - (n + 1) / n)
 
 
 def wilson(successes: int, of: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.contract.evaluator import Evaluator, Measures
 from evalq.evalcore.errors import InfrastructureError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
+from evalq.evalcore.model.span import input_of
 
 __all__ = ["CaseCounter"]
 
@@ -35,9 +36,10 @@ class CaseCounter:
         see, decode, summing = self._measures.see, self._decode, self._summing
         try:
             for line in lines:
-                sighting = see(decode(line))
+                told = decode(line)
+                sighting = see(told)
                 if sighting is not None:
-                    summing.add(sighting)
+                    summing.add(sighting, input_of(told.get("record", "")))
         except Exception as error:  # an evaluator's code: it must not take a report along
             raise self._wrong(error) from error
 

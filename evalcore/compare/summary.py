@@ -81,15 +81,25 @@ class _Case:
         self.missing = 0
         self.sums: list[float] = [0] * (3 * measures)
         self.labels: Counter[str] | None = None
-        self.repeats = 0
+        self.repeats: dict[str, tuple[int, int]] = {}
 
-    def repeated(self, repeat: int | None) -> bool:
-        """Whether this repeat came before; a set of bits, as there may be millions of them in a run."""
+    def repeated(self, repeat: int | None, source: str, *, answered: bool) -> bool:
+        """Whether this repeat came before in the input called ``source``."""
         # Not looked for beyond that: the bits take as much memory as the largest number, which anybody may write.
         if repeat is None or repeat >= _MOST_REPEATS:
             return False
-        before, self.repeats = self.repeats, self.repeats | 1 << repeat
-        return before == self.repeats
+        # Sets of bits, of repeats that were answered and that were not: there may be millions of them in a run.
+        seen, lacking = self.repeats.get(source, (0, 0))
+        bit = 1 << repeat
+        if (seen if answered else seen | lacking) & bit:
+            return True
+        if answered:
+            # What failed and was asked again lacks no answer: the report counts it, too.
+            self.missing -= bool(lacking & bit)
+            self.repeats[source] = seen | bit, lacking & ~bit
+        else:
+            self.repeats[source] = seen, lacking | bit
+        return False
 
     def add(self, values: Sequence[float | None]) -> None:
         """Count a record's values."""
@@ -109,15 +119,15 @@ class Summing:
         self._cases: dict[str, _Case] = {}
         self._unattributed = 0
 
-    def add(self, sighting: Sighting) -> None:
-        """Count one record."""
+    def add(self, sighting: Sighting, source: str = "") -> None:
+        """Count one record of the input called ``source``."""
         if not sighting.case:
             self._unattributed += 1
             return
         case = self._cases.get(sighting.case)
         if case is None:
             case = self._cases[sighting.case] = _Case(len(self._measures))
-        if case.repeated(sighting.repeat):
+        if case.repeated(sighting.repeat, source, answered=bool(sighting.values)):
             return
         case.missing += not sighting.values
         case.add(sighting.values)

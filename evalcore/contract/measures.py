@@ -53,7 +53,8 @@ class Sighting(msgspec.Struct, frozen=True):
     """What one record says of its case: a value for each measure, or none at all where nothing was answered.
 
     An error, a dead record, an unanswered call: ``values`` is empty, and the record counts as missing. A ``repeat``
-    that came before in its case is passed over. ``label`` tells answers apart, where they can collapse.
+    that was answered before in its case and input is passed over; one that was missing is no more, once it is answered.
+    ``label`` tells answers apart, where they can collapse.
     """
 
     case: str

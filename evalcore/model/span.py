@@ -10,7 +10,17 @@ import msgspec
 
 from evalq.evalcore.files import open_input
 
-__all__ = ["BLOCK_BYTES", "BOM", "MAX_CHUNK_BYTES", "MAX_RECORD_BYTES", "Format", "Span", "place", "read_span"]
+__all__ = [
+    "BLOCK_BYTES",
+    "BOM",
+    "MAX_CHUNK_BYTES",
+    "MAX_RECORD_BYTES",
+    "Format",
+    "Span",
+    "input_of",
+    "place",
+    "read_span",
+]
 
 Format = Literal["csv", "jsonl"]
 
@@ -47,6 +57,13 @@ def place(name: str, line: int, members: Sequence[str] = (), first_line: int = 1
     Where the lines from ``first_line`` on were gathered from files, it is "<name>/<file>"; ``members`` are the files.
     """
     return f"{name}/{members[line - first_line]}" if members else f"{name}:{line}"
+
+
+def input_of(record: str) -> str:
+    """The name of the input that has the record called ``record``."""
+    # A base name, so that the first slash is the one behind it; a colon may be in it.
+    name, gathered, _ = record.partition("/")
+    return name if gathered else record.rpartition(":")[0]
 
 
 def read_span(path: str | os.PathLike[str], span: Span) -> bytes:

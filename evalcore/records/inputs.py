@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.errors import InputError
+from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.model.span import Format
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.batch import Batch
 
-__all__ = ["PACKED", "Source", "discover", "format_suffixes", "read_columns", "unpacked_name"]
+__all__ = ["PACKED", "Source", "discover", "format_suffixes", "read_columns", "require_distinct", "unpacked_name"]
 
 PACKED = (".gz", ".zst")
 
@@ -61,6 +61,14 @@ def discover(given: Sequence[str], suffixes: Sequence[str], gathers: Sequence[st
             raise InputError("no input", [(ascii(source.given), "its name is not text in UTF-8: rename it")])
         sources[name] = msgspec.structs.replace(source, name=name)
     return list(sources.values())
+
+
+def require_distinct(outputs: Sequence[str]) -> None:
+    """Raise UsageError where ``--outputs`` names one file twice: several inputs count as one, so that every answer of
+    it would be two.
+    """
+    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
+        raise UsageError("--outputs names the same file twice: its answers would count twice")
 
 
 def unpacked_name(name: str) -> str:

@@ -12,6 +12,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, Made
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.extract import NoJson
 from evalq.evalcore.records.json_path import Missing, find, parse_path
+from evalq.evalcore.stats import is_below
 
 __all__ = ["FOUND_CHARACTERS", "WANTED_CHARACTERS", "Check", "Composed", "Shared", "Verdict", "mean_by_weight"]
 
@@ -99,7 +100,8 @@ class Check:
             return Verdict(self.name, None, None, self.wanted, "", shorten(str(error), FOUND_CHARACTERS), self.weight)
         except Unfit as error:
             return self._unlooked(str(error))
-        passed = score >= self._threshold
+        # As decimals: in floats 1 - 8/25 is a little less than .68.
+        passed = not is_below(score, self._threshold)
         if self._negated:
             passed, score = not passed, 1.0 - score
         return Verdict(self.name, passed, score, self.wanted, shorten(found, FOUND_CHARACTERS), "", self.weight)

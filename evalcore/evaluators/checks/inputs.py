@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.decoding import Malformed, decode
+from evalq.evalcore.records.inputs import require_distinct
 
 __all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping"]
 
@@ -44,9 +44,7 @@ def complete(asked: Request) -> Request:
         return asked  # params that hold the cases already: the inputs are recorded outputs
     if not outputs:
         raise UsageError(f"checks needs recorded outputs or a target: {_USE}")
-    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
-        # Several inputs count as one, so that every answer would be two.
-        raise UsageError("--outputs names the same file twice: its answers would count twice")
+    require_distinct(outputs)
     params, _, _ = selected(asked)
     if labels := asked.options.get("labels"):
         if len(outputs) > 1:

@@ -15,7 +15,7 @@ from evalq.evalcore.contract.evaluator import Batch, Outcome
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.checks import Check, Checklist, without_space
 from evalq.evalcore.evaluators.planagent.counting import Group
-from evalq.evalcore.evaluators.planagent.llm import read_llm_score
+from evalq.evalcore.evaluators.planagent.llm import llm_accuracy, read_llm_score
 from evalq.evalcore.evaluators.planagent.packed import UNSCORED, pack_rest
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
@@ -185,7 +185,9 @@ class _Rows:
         found = read_llm_score(score, state, comment)
         if found is None:
             return b""
-        kind = self.kinds[number]
-        if kind.score is not None:
-            self._chunk.llm.setdefault(kind.round, []).append((kind.score, found.score))
-        return b',"llm_score":' + encode_line(found)
+        kind, told = self.kinds[number], b',"llm_score":' + encode_line(found)
+        if kind.score is None:
+            return told
+        self._chunk.llm.setdefault(kind.round, []).append((kind.score, found.score))
+        accuracy = llm_accuracy(found, self._chunk.params.rules)
+        return told if accuracy is msgspec.UNSET else told + b',"accuracy":' + encode_line(accuracy)

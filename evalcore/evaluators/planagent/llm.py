@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
+from evalq.evalcore.evaluators.planagent.params import TOP_SCORE, Rules
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.stats import ExactSum
 
-__all__ = ["Agreement", "LlmScore", "read_llm_score", "weighted_kappa"]
+__all__ = ["Agreement", "LlmScore", "llm_accuracy", "read_llm_score", "weighted_kappa"]
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _SIZE = TOP_SCORE + 1
@@ -106,3 +106,10 @@ def read_llm_score(score: str, state: str, comment: str) -> LlmScore | None:
     # float() would take "nan", "1e0" and "1_0" as well.
     number = float(text) if _NUMBER.fullmatch(text) else -1.0
     return LlmScore(number if 0 <= number <= TOP_SCORE else None, state, comment)
+
+
+def llm_accuracy(found: LlmScore, rules: Rules) -> float | msgspec.UnsetType:
+    """The score that stands for a row's accuracy in place of ours; none unless ``rules`` say so, and it is a number."""
+    if found.score is None or rules.accuracy != "llm_when_present":
+        return msgspec.UNSET
+    return found.score

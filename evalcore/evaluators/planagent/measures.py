@@ -15,7 +15,8 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
     if line["status"] == "unscored":
         return None
     case = line.get("id") or ""
-    score = line.get("score")
+    # What stands for accuracy in the report, which the rules may take from an LLM.
+    score = line.get("accuracy", line.get("score"))
     return Sighting(case) if score is None else Sighting(case, (float(score),))
 
 

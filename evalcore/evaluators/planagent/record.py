@@ -29,7 +29,10 @@ READ = ("Query ID", "방/반복", "기대결과", "카테고리", "오류", "Raw
 
 
 class RecordLine(msgspec.Struct, gc=False):
-    """One line of records.jsonl, keys in the specification's order."""
+    """One line of records.jsonl, keys in the specification's order.
+
+    ``accuracy`` is the LLM's score, of a scored row that has one, where the rules take it for accuracy.
+    """
 
     record: str
     id: str
@@ -40,3 +43,4 @@ class RecordLine(msgspec.Struct, gc=False):
     seconds: float | None
     reason: str | msgspec.UnsetType = msgspec.UNSET
     llm_score: LlmScore | msgspec.UnsetType = msgspec.UNSET
+    accuracy: float | msgspec.UnsetType = msgspec.UNSET

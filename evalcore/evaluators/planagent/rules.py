@@ -9,6 +9,7 @@ from typing import Any
 
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.params import Mask, PlanParams, SpeedBand
+from evalq.evalcore.stats import is_below
 
 __all__ = ["EMPTY", "ERROR", "UNPARSABLE", "ErrorTexts", "SpeedScale", "is_error"]
 
@@ -79,3 +80,9 @@ class SpeedScale:
     def points(self, seconds: float) -> int:
         """The points ``seconds`` earn."""
         return self.by_band[bisect_left(self.limits, seconds)]
+
+    def points_of_mean(self, seconds: float) -> int:
+        """The points a mean of ``seconds`` earns, as a decimal: doubles of 1.219 to 17.513 s, 5 s on average, may have
+        a mean that is a little more.
+        """
+        return self.by_band[sum(is_below(limit, seconds) for limit in self.limits)]

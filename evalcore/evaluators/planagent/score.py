@@ -12,7 +12,7 @@ from evalq.evalcore.contract.evaluator import Batch, Outcome, Tally
 from evalq.evalcore.evaluators.planagent.answer import Answer, read_answer
 from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader
 from evalq.evalcore.evaluators.planagent.counting import Group, Spread
-from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score
+from evalq.evalcore.evaluators.planagent.llm import Agreement, llm_accuracy, read_llm_score
 from evalq.evalcore.evaluators.planagent.packed import UNSCORED, pack_row
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
@@ -103,6 +103,7 @@ class Chunk:
         if llm_text and (llm := read_llm_score(llm_text, llm_state, llm_comment)) is not None:
             out.llm_score = llm
             if out.score is not None:
+                out.accuracy = llm_accuracy(llm, self.params.rules)
                 self.llm.setdefault(out.round, []).append((out.score, llm.score))
         self.lines.append(encode_line(out))
         self.state.queries.add(out.id, pack_row(out.round, UNSCORED if out.score is None else out.score, line))

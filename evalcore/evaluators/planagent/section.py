@@ -101,7 +101,7 @@ def _part(means: _Means, stats: Sequence[RoundStats], params: PlanParams) -> dic
         "stability": {key: numbers[key] for key in ("score_zero", "error_or_empty")},
         "speed": {
             "mean_seconds": seconds,
-            "points_of_mean": None if seconds is None else SpeedScale(params.speed_bands).points(seconds),
+            "points_of_mean": None if seconds is None else SpeedScale(params.speed_bands).points_of_mean(seconds),
             "mean_points": numbers["points"],
         },
         "seconds_excluded": sum(s.scored - s.timed for s in stats),

@@ -189,6 +189,9 @@ def _without(patterns: _Patterns, text: str) -> str:
     """``text`` with a space in place of each match."""
     kept, at = [], 0
     for start, end in _spans(patterns)(text):
+        # No phrase begins within a number: "10건 실패" are ten failures, though "0건 실패" are none.
+        if start and text[start - 1 : start + 1].isdecimal():
+            continue
         kept.append(text[at:start])
         at = end
     return " ".join([*kept, text[at:]])

@@ -18,6 +18,7 @@ from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.stopping import stopping_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.records.decoding import Malformed, decode
+from evalq.evalcore.records.inputs import require_distinct
 
 __all__ = ["answered", "complete", "output_line", "prompts", "stopping"]
 
@@ -32,6 +33,7 @@ def complete(asked: Request) -> Request:
         return asked  # params that hold a golden set already: the inputs are recorded outputs
     if not outputs:
         raise UsageError(f"vs needs recorded outputs or a target: {_USE}")
+    require_distinct(outputs)
     return Request(inputs=outputs, params=_selected(asked)[0], options=options)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 __all__ = ["opposed"]
 
@@ -25,32 +27,47 @@ _OPPOSING = (
 _HYPHEN = re.compile(rf"\b({'|'.join([*_NEGATING, *(prefix for pair in _OPPOSING for prefix in pair)])})-(?=\w)")
 
 
+class _Facts(NamedTuple):
+    """An option's digits and Roman numerals in order, its negating words, all other words, and what opposes those."""
+
+    digits: list[str]
+    romans: list[str]
+    negations: Counter[str]
+    words: Counter[str]
+    opposites: frozenset[str]
+
+
 def opposed(one: str, other: str) -> bool:
     """Whether two normalised options differ in a digit, a Roman numeral, a negation or a word's opposing prefix."""
     mine, its = _facts(one), _facts(other)
     if mine[:3] != its[:3]:
         return True
-    words, others = mine[3] - its[3], its[3] - mine[3]
-    return any(_opposite(word, its_word) for word in words for its_word in others)
+    # First, as it takes a tenth of the time: each option of a kind is held against all of it.
+    if mine.opposites.isdisjoint(its.words):
+        return False
+    words, others = mine.words - its.words, its.words - mine.words
+    return any(not others.keys().isdisjoint(_opposites(word)) for word in words)
 
 
 @lru_cache(maxsize=4096)
-def _facts(option: str) -> tuple[list[str], list[str], Counter[str], Counter[str]]:
-    """An option's digits and Roman numerals in order, its negating words, and all other words."""
+def _facts(option: str) -> _Facts:
     words = _WORD.findall(_HYPHEN.sub(r"\1", option))
     # A word such as mix is a numeral by this, too. It keeps options apart, which is the side on which to err.
     romans = [word for word in words if _ROMAN.fullmatch(word)]
     negations = Counter(word for word in words if word in _NEGATIONS)
-    return _DIGIT.findall(option), romans, negations, Counter(word for word in words if word not in _NEGATIONS)
+    others = Counter(word for word in words if word not in _NEGATIONS)
+    opposites = frozenset(opposite for word in others for opposite in _opposites(word))
+    return _Facts(_DIGIT.findall(option), romans, negations, others, opposites)
 
 
-def _opposite(word: str, other: str) -> bool:
-    short, long = sorted((word, other), key=len)
-    # Only before a whole word of the other option: index and image begin so as well, and negate nothing.
-    if any(long == prefix + short for prefix in _NEGATING):
-        return True
-    for prefix, opposite in _OPPOSING:
-        for a, b in ((prefix, opposite), (opposite, prefix)):
-            if word.startswith(a) and other.startswith(b) and word.removeprefix(a) == other.removeprefix(b):
-                return True
-    return False
+def _opposites(word: str) -> Iterator[str]:
+    # Whole words: index and image begin as a negation does, and negate only where "dex" or "age" is a word, too.
+    for prefix in _NEGATING:
+        yield prefix + word
+        if word.startswith(prefix):
+            yield word.removeprefix(prefix)
+    for one, other in _OPPOSING:
+        if word.startswith(one):
+            yield other + word.removeprefix(one)
+        if word.startswith(other):
+            yield one + word.removeprefix(other)

@@ -53,17 +53,21 @@ def fuzzy_counts(normal: Mapping[str, int], similarity: float, most: int) -> Cou
     """The counts of ``normal``, added up by kind, where near-duplicates are one; None for more than ``most`` options.
 
     In sorted order each option joins the earlier kind that it is most like, if they are at least ``similarity`` alike
-    (1 minus the insertions and deletions between them over their joint length) and not `opposed`, or else stands for a
-    new kind; so the order of the runs cannot matter.
+    (1 minus the insertions and deletions between them over their joint length) and it is `opposed` to none of that
+    kind, or else stands for a new kind; so the order of the runs cannot matter.
     """
     # Each option is compared with every kind, which takes time with their square.
     if len(normal) > most:
         return None
     kinds: Counter[str] = Counter()
+    members: dict[str, list[str]] = {}
     for option in sorted(normal):
         scorer = Indel.normalized_similarity
         # All that are alike enough: the one most like it may be its opposite, and the next its kind.
         alike = process.extract(option, list(kinds), scorer=scorer, score_cutoff=similarity, limit=None)
-        kind = next((kind for kind, _, _ in alike if not opposed(option, kind)), option)
+        # And none of its kind: a misspelling is opposed to neither of two opposites, and would make one of both.
+        fitting = (kind for kind, _, _ in alike if not any(opposed(option, member) for member in members[kind]))
+        kind = next(fitting, option)
+        members.setdefault(kind, []).append(option)
         kinds[kind] += normal[option]
     return kinds

@@ -170,6 +170,14 @@ def test_what_a_record_lacks_is_an_error_whatever_else_passes() -> None:
     assert judged(line("z", 0), cases=cases).status == "passed"
 
 
+def test_what_attempts_cost_together_may_be_the_bound() -> None:
+    """In decimals: .1 and .2 are at most .3, though the sum of their floats is a little more."""
+    cases = [{"id": "z", "checks": [{"max-cost": 0.3}]}]
+    attempts = [{"cost": 0.1}, {"cost": 0.2}]
+    assert judged(line("z", 0, attempts=attempts), cases=cases).status == "passed"
+    assert judged(line("z", 0, attempts=[*attempts, {"cost": 1e-9}]), cases=cases).status == "failed"
+
+
 def test_the_whole_answer_is_looked_at_where_the_output_is_the_json_in_it() -> None:
     """Text checks see `text`, JSON checks `output`."""
     cases = [{"id": "t", "checks": [{"starts-with": "Here"}, {"json-path": "$.a", "is": 1}]}]

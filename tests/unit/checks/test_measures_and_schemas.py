@@ -65,6 +65,16 @@ def test_measures_pass_from_their_threshold_on() -> None:
     )
 
 
+def test_a_similarity_on_its_threshold_passes() -> None:
+    """As decimals: 8 edits of 25 characters leave .68, and a little less in floats."""
+    wanted, text = "a" * 25, "a" * 17 + "b" * 8
+    verdict = judged({"edit-similarity": wanted, "threshold": 0.68}, text)
+    assert verdict.score == 1 - 8 / 25 < 0.68
+    assert verdict.passed is True
+    assert judged({"not-edit-similarity": wanted, "threshold": 0.68}, text).passed is False
+    assert judged({"edit-similarity": wanted, "threshold": 0.681}, text).passed is False
+
+
 @given(st.text(max_size=40), st.text(min_size=1, max_size=40))
 def test_measures_are_shares_and_one_for_the_text_itself(text: str, wanted: str) -> None:
     """From 0 to 1, whatever the texts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 import evalq
+from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.run import Usage
 from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.compare.usage import usage_of
@@ -17,6 +19,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure, Sighting
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
+from evalq.evalcore.fold.inline import evaluate_files
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, decoded
 from tests.unit.comparing.conftest import Made
@@ -135,6 +138,38 @@ def test_a_repeat_counts_once_and_order_does_not_matter() -> None:
     assert (summary.unattributed, sum(summary.missing), summary.collapsed) == (1, 1, ["c1"])
     assert sum(summary.columns["pass_rate"].count) == 60
     assert [sum(labels.values()) for labels in summary.labels] == [0, 1, 0, 0, 0]
+
+
+def test_an_answer_counts_though_its_repeat_failed_before() -> None:
+    """A recorded call that was made again after an error: no report passes over the answer, and no gate does."""
+    failed, answered = Sighting("a", repeat=0), Sighting("a", (1.0,), 0)
+    for sightings in itertools.permutations([failed, failed, answered]):
+        summing = Summing((Measure("pass_rate"),))
+        for sighting in sightings:
+            summing.add(sighting)
+        summary = summing.summary()
+        assert (summary.columns["pass_rate"].count, summary.missing) == ([1], [0])
+    lacking = Summing((Measure("pass_rate"),))
+    for sighting in (failed, failed, Sighting("a", repeat=1)):
+        lacking.add(sighting)
+    assert lacking.summary().missing == [2]
+
+
+def test_a_repeat_of_two_inputs_is_two_answers(tmp_path: Path) -> None:
+    """As in the report: ten answers that pass in one file and ten that fail in another are no pass rate of 1."""
+    cases, ids = tmp_path / "cases.yaml", "ab"
+    cases.write_text("cases: [{id: a, checks: [{contains: yes!}]}, {id: b, checks: [{contains: yes!}]}]")
+    outputs = []
+    for name, said in (("odd:1.jsonl", "yes!"), ("two.jsonl", "no")):
+        outputs.append(tmp_path / name)
+        lines = [{"case": case, "repeat": repeat, "output": said} for case in ids for repeat in (0, 1, 1)]
+        outputs[-1].write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
+    found = evaluate_files("checks", cases, options={"outputs": outputs})
+    counter = CaseCounter(registry.get("checks"))
+    counter.add(found.lines)
+    summary = counter.cases(found.report, run="r", digest_of_report="0").cases
+    assert (summary.columns["pass_rate"].count, summary.columns["pass_rate"].total) == ([4, 4], [2.0, 2.0])
+    assert found.report["results"]["pass_rate"] == 0.5
 
 
 def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:

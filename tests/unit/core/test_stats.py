@@ -176,6 +176,12 @@ def test_gini_of_known_lists(values: list[float], want: float) -> None:
     assert gini(values) == pytest.approx(want, abs=1e-15)
 
 
+@pytest.mark.parametrize("count", range(1, 40))
+def test_gini_is_never_below_zero(count: int) -> None:
+    """Of equal numbers either, such as six of .1, whose formula leaves -2.2e-16 in floats."""
+    assert 0.0 <= min(gini([value] * count) for value in (0.1, 3.0, 7.3)) < 1e-15
+
+
 @given(st.lists(st.floats(0, 1e6), max_size=8), st.randoms(use_true_random=False))
 def test_gini_does_not_depend_on_order(values: list[float], rng: Random) -> None:
     """To the last bit, from a list or an iterator."""

@@ -134,7 +134,7 @@ def report_of(text: str) -> dict[str, Any]:
         for key in ("intent", "score_zero", "error_or_empty", "mean_seconds", "mean_points")
     }
     average = whole["mean_seconds"]
-    whole["points_of_mean"] = None if average is None else points_of(float(average))
+    whole["points_of_mean"] = None if average is None else points_of(round(float(average), 12))
     return {"rows": [result for _, result in scored], "rounds": rounds, "set": whole, "consistency": agreement(scored)}
 
 
@@ -149,7 +149,7 @@ def round_of(results: list[Scored]) -> dict[str, Any]:
         "score_zero": mean([0 if result["score"] == 0 else 5 for result in counted]),
         "error_or_empty": mean([0 if result["forced"] else 5 for result in counted]),
         "mean_seconds": average,
-        "points_of_mean": None if average is None else points_of(float(average)),
+        "points_of_mean": None if average is None else points_of(round(float(average), 12)),
         "mean_points": mean([points_of(seconds) for seconds in timed]),
         "score_counts": {str(i): sum(result["score"] == i for result in counted) for i in range(6)},
         "speed_counts": {str(i): sum(points_of(seconds) == i for seconds in timed) for i in range(6)},

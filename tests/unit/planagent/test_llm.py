@@ -13,7 +13,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.evaluators.planagent import evaluator
 from evalq.evalcore.evaluators.planagent.judging import _answers, judge_prompt, judged
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
 from evalq.producer.cli import cli
@@ -97,6 +99,25 @@ def test_the_llms_score_is_accuracy_only_where_asked_for(tmp_path: Path) -> None
     assert theirs["set"]["accuracy"] == (3.3 + 2.5) / 2
     assert ours["set"]["accuracy_readings"] == theirs["set"]["accuracy_readings"]
     assert (ours["checklist"][1]["rows"], theirs["checklist"][1]["rows"]) == (7, 4)
+
+
+@pytest.mark.parametrize("way", ["heuristic", "llm_when_present"])
+def test_a_gate_on_accuracy_reads_what_the_report_says(tmp_path: Path, way: str) -> None:
+    """Row by row, too, the accuracy is the LLM's score where the rules say so: 4 of 5 is not our 0."""
+    rows = [
+        row("a", raw=BAD, llm="4"),
+        row("b", raw=BAD, llm="5"),
+        row("c", llm="bad"),
+        row("d", expected="?", llm="1"),
+    ]
+    run = evaluation(tmp_path, rows, {"rules": {"accuracy": way}})
+    counter = CaseCounter(evaluator)
+    counter.add(run.lines)
+    column = counter.cases(run.report, run="r", digest_of_report="0").cases.columns["set.accuracy"]
+    assert sum(column.total) / sum(column.count) == run.report["results"]["set"]["accuracy"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("evalq.evalcore.evaluators.planagent.fast.compiled", lambda: None)
+        assert evaluation(tmp_path, rows, {"rules": {"accuracy": way}}).lines == run.lines
 
 
 def test_kappa_meets_a_value_worked_by_hand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,15 @@ def test_the_set_is_the_mean_of_the_round_means(tmp_path: Path) -> None:
     assert got["speed"] == {"mean_seconds": 8.0, "points_of_mean": 4, "mean_points": 3.5}
     assert got["stability"] == {"score_zero": 2.5, "error_or_empty": 5.0}
     assert got["records"] == 4
+
+
+def test_a_mean_of_decimals_on_a_limit_is_within_it(tmp_path: Path) -> None:
+    """Four times that are 5 s on average earn 5 points, though the mean of their doubles is 5.000000000000001."""
+    times = [1.219, 0.46, 0.808, 17.513]
+    assert sum(map(Decimal, map(str, times))) / len(times) == 5
+    rows = [row(f"q{at}", raw=answer("ok", seconds=seconds)) for at, seconds in enumerate(times)]
+    got = _results(tmp_path, rows)["set"]["speed"]
+    assert (got["mean_seconds"], got["points_of_mean"]) == (5.000000000000001, 5)
 
 
 def test_a_round_of_unscored_rows_is_null_and_weighs_nothing(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_a_report_of_a_real_run_is_not_suspected() -> None:
         ({"testOutput": RAN + "\n2 failed, 7 passed"}, "failure in the output"),
         ({"testOutput": RAN + "\n0 errors\nprocess ended: exit code 1"}, "failure in the output"),
         ({"testOutput": RAN + "\n오류 2건"}, "failure in the output"),
+        ({"testOutput": RAN + "\n10건 실패"}, "failure in the output"),
         ({"testOutput": "$ pytest\ncollected 6 items\n9 passed in 0.3s"}, "impossible counts"),
         ({"testOutput": "$ jest\nTests: 2 failed, 9 passed, 5 total"}, "impossible counts"),
         ({"assumptions": [{"assumption": "the API stays as it is", "verified": False}]}, "open assumption"),

@@ -91,6 +91,16 @@ def test_what_cannot_be_done_says_why(inputs: list[Path], options: dict[str, Any
         asked(*inputs, **options)
 
 
+def test_one_file_of_outputs_is_not_named_twice(tmp_path: Path) -> None:
+    """Six equal options of it would be twelve, and a case collapsed of which nobody can tell; under any name."""
+    outputs, link = tmp_path / "outputs.jsonl", tmp_path / "link.jsonl"
+    outputs.write_bytes(GOLDEN.with_name("outputs.jsonl").read_bytes())
+    link.symlink_to(outputs)
+    for again in (outputs, link):
+        with pytest.raises(UsageError, match="same file twice"):
+            asked(GOLDEN, outputs=[outputs, again])
+
+
 def test_wrong_params_are_found_before_the_golden_set_is_read() -> None:
     """A threshold that does not exist is named."""
     with pytest.raises(ConfigError, match=r"collapse\.shar: unknown key"):

@@ -93,6 +93,16 @@ def test_wordings_of_one_thing_are_one(one: str, other: str) -> None:
     assert kinds_of([one, other], 0.8) == 1
 
 
+def test_a_third_option_never_makes_one_of_two_opposites() -> None:
+    """A misspelling that is like both joins the one, and the other stays a kind of its own."""
+    one, other = "we use supervised learning models today", "we use unsupervised learning models today"
+    assert kinds_of([one, other], 0.9) == 2
+    assert fuzzy_counts({"we use superviced learning models today": 1, one: 2, other: 4}, 0.9, 400) == {
+        "we use superviced learning models today": 3,
+        other: 4,
+    }
+
+
 def test_the_most_alike_kind_is_joined() -> None:
     """And the runs of both are added up."""
     found = fuzzy_counts({"threshold model of care": 5, "threshold models of care": 3, "another": 1}, 0.9, 400)

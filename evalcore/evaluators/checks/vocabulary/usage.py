@@ -34,11 +34,15 @@ def _at_most(what: str, unit: str, take: Callable[[Answer], float | None]) -> Ca
 
 
 def _run(what: str, unit: str, take: Callable[[Answer], float | None], most: float) -> Callable[[Answer], Finding]:
+    bound = f"{most:.15g}"
+
     def run(answer: Answer) -> Finding:
         found = take(answer)
         if found is None:
             raise Uncomputable(f"the record has no {what}")
-        return holds(found <= most, f"{found:.15g}{unit}")
+        # Also what is told as the bound itself: in floats attempts that cost .1 and .2 cost a little more than .3.
+        told = f"{found:.15g}"
+        return holds(found <= most or told == bound, f"{told}{unit}")
 
     return run
 
