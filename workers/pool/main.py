@@ -88,23 +88,31 @@ def run_worker(
     with calling_beside(settings, loglevel), contextlib.ExitStack() as stack:
         # When the pool has ended: chunks that end within the time to do so still hold their leases.
         stack.callback(attendant.leave)
-        worker = app.Worker(
-            hostname=f"evalq@{name}",
-            pool="prefork",
-            concurrency=settings.processes,
-            # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
-            optimization="fair",
-            # Workers are known by their heartbeats in the ledger, so none of Celery's is needed.
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-            loglevel=loglevel,
-            quiet=True,
-        )
-        # Else Celery asks its pool, and once more when that has ended and itself is about to: an error, and exit 1.
-        worker.max_concurrency = settings.processes
+        worker = _worker(app, settings, name, loglevel)
         worker.start()
         return int(worker.exitcode or 0)
+
+
+def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
+    """Celery's own worker, not started yet."""
+    worker = app.Worker(
+        hostname=f"evalq@{name}",
+        pool="prefork",
+        concurrency=settings.processes,
+        # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
+        optimization="fair",
+        # Workers are known by their heartbeats in the ledger, so none of Celery's is needed.
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        loglevel=loglevel,
+        quiet=True,
+    )
+    # Else Celery asks its pool, and once more when that has ended and itself is about to: an error, and exit 1.
+    worker.max_concurrency = settings.processes
+    # Again: with its log, Celery has set up that its own warnings are shown.
+    _ignore_warnings()
+    return worker
 
 
 def _roots(settings: Settings) -> str:

@@ -31,6 +31,7 @@ PASSING: Mapping[str, str] = {
     "CLUSTERDOWN": "is part of a cluster that is down (CLUSTERDOWN)",
     "TRYAGAIN": "is moving keys (TRYAGAIN)",
     "UNBLOCKED": "changed its role (UNBLOCKED)",
+    "NOSCRIPT": "has just forgotten its scripts (NOSCRIPT)",
 }
 """Codes of Redis and Valkey for what may be over by itself, in words."""
 
@@ -52,6 +53,7 @@ _CODE_OF: Mapping[type, str] = {
     kinds.ClusterDownError: "CLUSTERDOWN",
     kinds.TryAgainError: "TRYAGAIN",
     kinds.NoPermissionError: "NOPERM",
+    kinds.NoScriptError: "NOSCRIPT",
     kinds.MovedError: "MOVED",
     kinds.ClusterCrossSlotError: "CROSSSLOT",
 }

@@ -6,12 +6,14 @@ import logging
 import os
 import pickle
 import resource
+import warnings
 from pathlib import Path
 
 import pytest
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import WorkerLostError
 from celery.app.trace import build_tracer
+from celery.exceptions import CPendingDeprecationWarning
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.broker.message import TASK
@@ -63,3 +65,15 @@ def test_a_folder_that_nobody_can_be_told_of_is_refused(tmp_path: Path, monkeypa
     monkeypatch.chdir(folder)
     with pytest.raises(ConfigError, match="of the current folder is not text in UTF-8"):
         main.run_worker(Settings())
+
+
+def test_a_lost_broker_makes_no_celery_s_advice_a_part_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery has its warnings shown when it makes its worker, and with each loss of the broker it told of a default."""
+    settings = Settings(broker="redis://127.0.0.1:1/0", concurrency=1)
+    monkeypatch.setattr(logging, "captureWarnings", lambda capture: None)  # it would keep them from being recorded
+    monkeypatch.setenv("CELERY_LOG_LEVEL", "")
+    monkeypatch.setenv("CELERY_LOG_FILE", "")
+    with warnings.catch_warnings(record=True) as shown:
+        main._worker(main._app(settings, "w", alone=False), settings, "w", "WARNING")
+        warnings.warn("a default to come", CPendingDeprecationWarning, stacklevel=1)
+    assert "a default to come" not in [str(warning.message) for warning in shown]

@@ -54,6 +54,15 @@ def test_a_state_that_passes_is_told_by_name_however_the_server_was_asked(server
             assert "user_script" not in str(told)
 
 
+def test_scripts_that_are_flushed_as_they_are_sent_pass(server: Server) -> None:
+    """The client sends a lost script once more, and what flushes them may come between that and its use."""
+    with pytest.raises(redis.RedisError) as raised:
+        server.client.evalsha("0" * 40, 0)
+    told = explained(raised.value, "the server at here")
+    assert type(told) is BrokerUnreachable
+    assert str(told) == "the server at here has just forgotten its scripts (NOSCRIPT): No matching script"
+
+
 @pytest.mark.parametrize("code", PASSING)
 def test_every_code_of_the_table_passes_as_the_client_parses_it(code: str) -> None:
     """Also of states that a test cannot hold still (LOADING), or that only clusters have."""
