@@ -80,8 +80,8 @@ def _way(stack: contextlib.ExitStack, url: str, top: Path, chunk_size: int) -> C
 def _encrypted(folder: Path, program: str) -> Iterator[str]:
     """A server that speaks TLS only; yields a URL that verifies its certificate."""
     key, certificate = folder / "key.pem", folder / "cert.pem"
-    subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
-    subject += ("-addext", "keyUsage=critical,digitalSignature,keyCertSign")  # which Python asks for from 3.13 on
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subject += ["-addext", "keyUsage=critical,digitalSignature,keyCertSign"]  # which Python asks for from 3.13 on
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
     subprocess.run([*made, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
     server = Server(folder, program)
