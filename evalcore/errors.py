@@ -52,6 +52,7 @@ __all__ = [
     "UsageError",
     "WireError",
     "WorkersLost",
+    "lacking",
 ]
 
 # SPEC, section 2: the first 20 faulty lines, and their count.
@@ -133,11 +134,15 @@ class StorageError(InfrastructureError):
     """What the system says where there is no room: that may pass, unlike a wrong name or a missing right."""
     NO_FILES: ClassVar = frozenset({errno.EMFILE, errno.ENFILE})
     """What it says where too many files are open: nothing is wrong with the file that was to be opened."""
+    NO_PROCESS: ClassVar = frozenset({errno.EAGAIN, errno.ENOMEM})
+    """What it says where a process cannot be started: no file has anything to do with that."""
 
     @classmethod
     def of(cls, error: OSError, path: object, then: str) -> StorageError:
         """What the system said of ``path`` (or of the file it names), how to fix that, and what to do ``then``."""
         where = path if error.filename is None else error.filename
+        if error.filename is None and error.errno in cls.NO_PROCESS:
+            where = "no process can be started"
         return cls(f"{where}: {error.strerror or error}; {cls._fix(error)}, then {then}")
 
     @classmethod
@@ -146,6 +151,8 @@ class StorageError(InfrastructureError):
             return "free some space"
         if error.errno in cls.NO_FILES:
             return "raise the limit on open files (ulimit -n)"
+        if error.errno in cls.NO_PROCESS:
+            return "raise the limits on processes and memory (ulimit, or the container's)"
         return "check the disk" if error.errno == errno.EIO else "see that this user may write there"
 
 
@@ -201,3 +208,13 @@ class Interrupted(EvalqError):
     def __init__(self, how: str) -> None:
         super().__init__(f"interrupted; resume with: {how}")
         self.how = how
+
+
+def lacking(error: BaseException) -> str:
+    """What this machine has too little of, and what to do about it, where an error says only that; else empty."""
+    if isinstance(error, MemoryError):
+        return "there is no memory left; raise its limit (ulimit -v, or the container's)"
+    # Python has no class for it.
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return "no thread can be started; raise the limits on processes and memory (ulimit, or the container's)"
+    return ""

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError
+from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError, lacking
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
@@ -226,6 +226,8 @@ def _failed(error: Exception) -> int:
         _tell(str(told))
     elif isinstance(error, OSError):
         _tell(f"{error.filename or 'a file, or standard output'}: {error.strerror or error}")
+    elif lack := lacking(error):
+        _tell(lack)
     else:
         traceback.print_exception(error)
         _tell("an error of evalq itself, or of a plug-in (above); please report it")

@@ -7,6 +7,7 @@ pipe closes, and the guard ends its process and removes its folder. When the pro
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -55,7 +56,7 @@ class Child:
     """A process under a guard, in a process group of its own (Ctrl-C is the command's to answer)."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: dict[str, str] | None) -> None:
-        """``folder`` is made for it, and removed with it."""
+        """``folder`` is made for it, and removed with it. Raises OSError where no process or thread can be started."""
         folder.mkdir(mode=0o700, exist_ok=True)
         self.last: deque[str] = deque(maxlen=_LAST_LINES)
         self._folder = folder
@@ -69,7 +70,7 @@ class Child:
         )
         assert self._guard.stderr is not None
         self._listener = threading.Thread(target=self._listen, args=(self._guard.stderr,), daemon=True)
-        self._listener.start()
+        _begin(self._listener, self.end)
 
     def wait(self) -> int:
         """Its exit code as a shell tells it, once it has ended."""
@@ -88,7 +89,8 @@ class Child:
         self._guard.wait()
         # Also where the guard was killed before it could.
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._listener.join(1.0)
+        if self._listener.ident is not None:
+            self._listener.join(1.0)
 
     def _listen(self, stderr: IO[bytes]) -> None:
         """Pass on what it says, and remember the end of it."""
@@ -119,7 +121,7 @@ class Children:
         """``command`` for the length of the block, started again when it ends; ``name`` is what a person calls it."""
         keeper = Keeper(name, lambda: Child(command, folder, environment), self)
         thread = threading.Thread(target=keeper.keep, name=f"evalq-{name}", daemon=True)
-        thread.start()
+        _begin(thread, keeper.end)
         try:
             yield keeper
         finally:
@@ -210,6 +212,15 @@ class Keeper:
         if tries > len(self._children.pauses):
             return WorkersLost(f"{self._name} ended {tries} times, the last time with {_how(code)}{last}")
         return None
+
+
+def _begin(thread: threading.Thread, undo: Callable[[], None]) -> None:
+    """Start a thread. Raises OSError where there can be none, as for a process, when what it was for is undone."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        undo()
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
 
 
 def _how(code: int) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Interrupted, StorageError, UsageError
+from evalq.evalcore.errors import (
+    Cancelled,
+    Driven,
+    EvalqError,
+    InfrastructureError,
+    Interrupted,
+    StorageError,
+    UsageError,
+    lacking,
+)
 from evalq.evalcore.model.life import RunState, may_follow
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.run_folder import RunFolder
@@ -18,7 +27,7 @@ __all__ = ["driving", "halted", "left", "refuse_over", "unwritten"]
 def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
     """Hold ``folder`` for the length of a block, in which interrupts are counted.
 
-    Raises Driven, and StorageError where it cannot be written.
+    Raises Driven, StorageError where it cannot be written, and InfrastructureError where memory or threads are lacking.
     """
     interrupts = Interrupts()
     try:
@@ -29,6 +38,10 @@ def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
             yield interrupts
     except OSError as error:
         raise unwritten(error, folder, f"resume with: {place.resume(folder)}") from error
+    except (MemoryError, RuntimeError) as error:
+        if lack := lacking(error):
+            raise InfrastructureError(f"{lack}, then resume with: {place.resume(folder)}") from error
+        raise
 
 
 def unwritten(error: OSError, folder: RunFolder, then: str) -> StorageError:

@@ -14,12 +14,11 @@ from typing import Any
 
 import msgspec
 import redis
-from billiard.exceptions import WorkerLostError
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import worker_process_shutdown, worker_ready
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError
+from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, InfrastructureError
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.version import code_version
 from evalq.workers import tracing
@@ -33,6 +32,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
+from evalq.workers.pool.lines import without_traceback
 from evalq.workers.processes.forking import unforked
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.processes.rlimits import leave_group
@@ -42,7 +42,7 @@ from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.servers.complaint import Complaint
 from evalq.workers.servers.connections import connect
-from evalq.workers.servers.errors import SERVER_ERRORS, explained
+from evalq.workers.servers.errors import explained
 from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import TIMINGS, Settings, Timings
 
@@ -69,7 +69,7 @@ def run_worker(
     name = unique_name()
     log_to_stderr(loglevel)
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_without_traceback)
+        handler.addFilter(without_traceback)
     for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     for evaluator in preload:
@@ -90,7 +90,7 @@ def run_worker(
         stack.callback(attendant.leave)
         worker = _worker(app, settings, name, loglevel)
         worker.start()
-        return int(worker.exitcode or 0)
+        return _exit_code(worker)
 
 
 def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
@@ -115,6 +115,12 @@ def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
     return worker
 
 
+def _exit_code(worker: Any) -> int:
+    """Celery's 1 for what it could not survive is a policy's answer here."""
+    code = int(worker.exitcode or 0)
+    return InfrastructureError.exit_code if code == 1 else code
+
+
 def _roots(settings: Settings) -> str:
     """The folders that a worker may read, as it tells of them. Raises ConfigError."""
     told = os.pathsep.join(str(Path(root).resolve()) for root in settings.roots or (Path.cwd(),))
@@ -133,18 +139,6 @@ def _ignore_warnings() -> None:
 
 def _flush(**_: Any) -> None:
     tracing.flush()
-
-
-def _without_traceback(record: logging.LogRecord) -> bool:
-    """A lost pool process or server has no traceback worth showing: a line says what happened."""
-    error = record.exc_info[1] if record.exc_info else None
-    error = getattr(error, "exc", error)  # billiard raises its own in a wrapper, with the traceback as text
-    away = isinstance(error, (BrokerUnreachable, *SERVER_ERRORS))
-    if error is not None and away:
-        record.msg, record.args = f"{record.getMessage()} ({explained(error, 'the server')})", ()
-    if away or isinstance(error, WorkerLostError):
-        record.exc_info = record.exc_text = None
-    return True
 
 
 def _app(settings: Settings, name: str, *, alone: bool) -> Any:

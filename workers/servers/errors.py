@@ -61,6 +61,8 @@ _CODE_OF: Mapping[type, str] = {
 
 _PIPELINED = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
 _SCRIPT = re.compile(r",? script: .{0,60}on @user_script.*", re.DOTALL)
+_RIGHTS_IN_SCRIPT = re.compile(r"ACL failure in script|The user executing the script can't ")
+"""Valkey and Redis 7.0: what a script's user may not do has no code of its own."""
 _CODE = re.compile(r"^-?([A-Z]{2,}) ")
 _SHOWN = 200
 
@@ -97,7 +99,7 @@ def _away(error: BaseException) -> bool:
 
 
 def _code(error: BaseException, said: str) -> str:
-    known = _CODE_OF.get(type(error))
+    known = _CODE_OF.get(type(error)) or ("NOPERM" if _RIGHTS_IN_SCRIPT.match(said) else "")
     if known:
         return known
     found = _CODE.match(said)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,3 +140,28 @@ def _checked(children: Children) -> Exception | None:
     except (WorkersLost, ConfigError) as error:
         return error
     return None
+
+
+@pytest.mark.parametrize("allowed", [0, 1], ids=["listener", "keeper"])
+def test_one_for_which_there_is_no_thread_is_refused_as_where_there_is_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    """A container's limit counts threads as well; what was started by then is gone, and its folder."""
+    begun: list[subprocess.Popen[bytes]] = []
+    popen, start, threads = subprocess.Popen, threading.Thread.start, iter(range(9))
+
+    def noted(*args: Any, **how: Any) -> subprocess.Popen[bytes]:
+        begun.append(popen(*args, **how))
+        return begun[-1]
+
+    def limited(thread: threading.Thread) -> None:
+        if next(threads) == allowed:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(OSError, match="temporarily unavailable"), _running(Children(), "sleep 600", tmp_path):
+        pass
+    assert [guard.returncode is not None for guard in begun] == [True]
+    assert not (tmp_path / "own").exists()

@@ -13,7 +13,7 @@ import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import InputChanged, StorageError
+from evalq.evalcore.errors import InfrastructureError, InputChanged, StorageError
 from evalq.evalcore.model.manifest import Chunk, from_wire, to_wire
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.manifest import Manifest
@@ -141,3 +141,27 @@ def test_a_sweep_is_in_its_calls_until_its_evaluation_has_a_plan(
 
 def _no_room(*_anything: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError(), "there is no memory left; raise its limit"),
+        (RuntimeError("can't start new thread"), "no thread can be started; raise the limits on processes and memory"),
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "no process can be started: Resource temporarily"),
+    ],
+    ids=["memory", "thread", "process"],
+)
+def test_what_a_machine_lacks_is_no_error_of_evalq_s_and_none_of_its_folder(
+    tmp_path: Path, error: Exception, told: str
+) -> None:
+    """It is told as that, with how to go on; any other RuntimeError is what it was."""
+    folder = RunFolder(tmp_path)
+    with (
+        pytest.raises(InfrastructureError, match=f"^{told}.*, then resume with: ") as raised,
+        driving(folder, Backend(Settings())),
+    ):
+        raise error
+    assert "may write there" not in str(raised.value)
+    with pytest.raises(RuntimeError, match="a bug"), driving(folder, Backend(Settings())):
+        raise RuntimeError("a bug")

@@ -357,6 +357,20 @@ def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> No
     _told_truly(one, stage.agent)
 
 
+@pytest.mark.usefixtures("patient")
+def test_what_a_process_made_that_stayed_away_is_in_the_sums(stage: Stage) -> None:
+    """Its outputs were collected, and a promoted replica never heard of its attempts."""
+    sweep = stage.sweep("a", 3)
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        one.end()
+    assert one.error is None
+    seen = one.driver.registration.seen
+    one.driver.registration.seen = msgspec.structs.replace(seen, started=seen.started - 4, spent=seen.spent / 2)
+    one.facts = one.driver._facts()
+    _told_truly(one, stage.agent)
+
+
 def _told_truly(one: Drive, agent: Agent) -> None:
     """Attempts and cost are those that the agent's server counted."""
     served = agent.calls.total()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import pickle
 import resource
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from billiard.einfo import ExceptionInfo
@@ -17,7 +19,7 @@ from celery.exceptions import CPendingDeprecationWarning
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.broker.message import TASK
-from evalq.workers.pool import main
+from evalq.workers.pool import lines, main
 from evalq.workers.settings import Settings
 
 PIPE_BUF = 4096
@@ -40,7 +42,7 @@ def test_an_answer_is_never_read_by_half(caplog: pytest.LogCaptureFixture) -> No
         resource.setrlimit(resource.RLIMIT_DATA, before)
     assert len(pickle.dumps(answer.retval)) < PIPE_BUF
     (record,) = caplog.records
-    main._without_traceback(record)
+    lines.without_traceback(record)
     assert record.exc_info is None
     assert record.getMessage().startswith("chunk 7 of run vs-0123 is left for later (no server answers at redis://127")
 
@@ -52,7 +54,7 @@ def test_a_pool_process_that_was_killed_is_one_line_of_the_log() -> None:
     except WorkerLostError:
         info = ExceptionInfo()
     record = logging.LogRecord("celery.worker.request", logging.ERROR, __file__, 1, "it died", (), info.exc_info)
-    main._without_traceback(record)
+    lines.without_traceback(record)
     assert logging.Formatter().format(record) == "it died"
 
 
@@ -77,3 +79,22 @@ def test_a_lost_broker_makes_no_celery_s_advice_a_part_of_the_log(monkeypatch: p
         main._worker(main._app(settings, "w", alone=False), settings, "w", "WARNING")
         warnings.warn("a default to come", CPendingDeprecationWarning, stacklevel=1)
     assert "a default to come" not in [str(warning.message) for warning in shown]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN])
+def test_a_worker_that_may_not_have_its_processes_says_which_limit_to_raise(number: int) -> None:
+    """One line instead of Celery's traceback, and no policy's exit code; what a chunk raises keeps its traceback."""
+    try:
+        raise OSError(number, os.strerror(number))
+    except OSError as error:
+        info = (type(error), error, error.__traceback__)
+    records = [
+        logging.LogRecord(name, logging.CRITICAL, __file__, 1, "Unrecoverable error", (), info)
+        for name in ("celery.worker", "evalq.worker")
+    ]
+    assert all(map(lines.without_traceback, records))
+    first, other = (logging.Formatter().format(record) for record in records)
+    assert first.startswith("Unrecoverable error; raise the limits on open files and processes (ulimit")
+    assert "Traceback" not in first
+    assert "Traceback" in other
+    assert [main._exit_code(SimpleNamespace(exitcode=code)) for code in (None, 0, 1, 70)] == [0, 0, 3, 70]

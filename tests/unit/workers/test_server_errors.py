@@ -81,6 +81,16 @@ def _no_permission(server: Server) -> None:
     redis.Redis.from_url(f"redis://weak:x@127.0.0.1:{server.port}/0").set("key", "value")
 
 
+def _no_permission_in_a_script(server: Server) -> None:
+    server.client.acl_setuser("scripter", enabled=True, nopass=True, keys=["*"], commands=["+eval"])
+    client = redis.Redis.from_url(f"redis://scripter:x@127.0.0.1:{server.port}/0")
+    client.eval("return redis.call('RPUSH', KEYS[1], 'v')", 1, "key")
+
+
+def _no_permission_in_a_script_of_redis(_: Server) -> None:
+    raise redis.ResponseError("The user executing the script can't run this command or subcommand script: f00, on x")
+
+
 def _wrong_password(server: Server) -> None:
     redis.Redis.from_url(f"redis://nobody:x@127.0.0.1:{server.port}/0").ping()
 
@@ -102,6 +112,8 @@ def _broken_script(server: Server) -> None:
     ("provoke", "mend"),
     [
         (_no_permission, "deploy/redis/users.acl"),
+        (_no_permission_in_a_script, "deploy/redis/users.acl"),
+        (_no_permission_in_a_script_of_redis, "deploy/redis/users.acl"),
         (_wrong_password, "check user and password"),
         (_wrong_type, "a database of its own"),
         (_unknown, "Redis 7.0 or any Valkey"),
