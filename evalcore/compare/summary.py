@@ -12,7 +12,8 @@ from evalq.evalcore.contract.measures import Judged, Measure, Sighting
 
 __all__ = ["CaseSummary", "Column", "Summing", "pooled"]
 
-_MOST_REPEATS = 1 << 16
+_BLOCK = 1 << 12
+"""Repeats whose bits are kept in one number: so many take a few hundred bytes, wherever in a run they are."""
 
 
 class Column(msgspec.Struct):
@@ -81,24 +82,24 @@ class _Case:
         self.missing = 0
         self.sums: list[float] = [0] * (3 * measures)
         self.labels: Counter[str] | None = None
-        self.repeats: dict[str, tuple[int, int]] = {}
+        self.repeats: dict[tuple[str, int], tuple[int, int]] = {}
 
     def repeated(self, repeat: int | None, source: str, *, answered: bool) -> bool:
         """Whether this repeat came before in the input called ``source``."""
-        # Not looked for beyond that: the bits take as much memory as the largest number, which anybody may write.
-        if repeat is None or repeat >= _MOST_REPEATS:
+        if repeat is None:
             return False
-        # Sets of bits, of repeats that were answered and that were not: there may be millions of them in a run.
-        seen, lacking = self.repeats.get(source, (0, 0))
-        bit = 1 << repeat
+        # Sets of bits, of repeats that were answered and that were not: there may be millions of them in a run. By
+        # blocks, as the bits take as much memory as the largest number, and anybody may write a large one.
+        block, bit = (source, repeat // _BLOCK), 1 << repeat % _BLOCK
+        seen, lacking = self.repeats.get(block, (0, 0))
         if (seen if answered else seen | lacking) & bit:
             return True
         if answered:
             # What failed and was asked again lacks no answer: the report counts it, too.
             self.missing -= bool(lacking & bit)
-            self.repeats[source] = seen | bit, lacking & ~bit
+            self.repeats[block] = seen | bit, lacking & ~bit
         else:
-            self.repeats[source] = seen, lacking | bit
+            self.repeats[block] = seen, lacking | bit
         return False
 
     def add(self, values: Sequence[float | None]) -> None:

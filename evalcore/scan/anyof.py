@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from evalq.evalcore.scan.alphabet import Alphabet
 from evalq.evalcore.scan.emit import re2_source
@@ -10,7 +10,12 @@ from evalq.evalcore.scan.matchers import Engine, Span
 from evalq.evalcore.scan.nodes import PatternRefused, charsets, has_boundary, width
 from evalq.evalcore.scan.parse import parse
 
-__all__ = ["AnyOf"]
+__all__ = ["AnyOf", "anywhere"]
+
+
+def anywhere(at: int) -> int:
+    """A match may begin at each place."""
+    return at
 
 
 class AnyOf:
@@ -26,9 +31,14 @@ class AnyOf:
         self._alphabet = Alphabet(charsets(node), words=has_boundary(node))
         self._engine = Engine(re2_source(node, self._alphabet))
 
-    def spans(self, text: str) -> Iterator[Span]:
-        """The matches in ``text``, each searched for behind the one before, as `re.finditer` gives them."""
+    def spans(self, text: str, begin: Callable[[int], int] = anywhere) -> Iterator[Span]:
+        """The matches in ``text``, each searched for behind the one before, as `re.finditer` gives them.
+
+        ``begin`` gives the first place, from a given one on, where a match may begin.
+        """
         data, at = self._alphabet.encode(text), 0
         while (span := self._engine.search(data, at))[0] >= 0:
-            yield span
-            at = span[1]
+            at = begin(span[0])
+            if at == span[0]:
+                yield span
+                at = span[1]

@@ -225,6 +225,7 @@ def _written(text: str) -> Iterator[str]:
     inner = msgspec.json.encode(text).decode()[1:-1]
     yield from (text, inner, inner.replace("/", "\\/"))
     yield re.sub("[&<>]", lambda found: f"\\u{ord(found[0]):04x}", inner)  # as Go does
+    yield re.sub("[&<>'=]", lambda found: f"\\u{ord(found[0]):04x}", inner)  # as Gson does, in Java
     yield re.sub("[&<>'+`]", lambda found: f"\\u{ord(found[0]):04X}", inner)  # as .NET does
     for quoted in (quote(text), quote(text, safe="")):
         yield from (quoted, _percent.sub(lambda found: found[0].lower(), quoted))

@@ -12,6 +12,7 @@ from pathlib import Path
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.canonical import Json
+from evalq.workers.targets.files import resolved
 from evalq.workers.targets.kinds import MODELS
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name
@@ -87,4 +88,4 @@ def _refuse_files(target: Target, where: str, folder: Path) -> None:
 
 
 def _below(file: str, folder: Path) -> bool:
-    return (folder / file).resolve().is_relative_to(folder)
+    return resolved(folder / file).is_relative_to(folder)

@@ -16,7 +16,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_path import Missing, find, parse_path
 from evalq.evalcore.vectors import packed
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.files import files_of
+from evalq.workers.targets.files import files_of, resolved
 from evalq.workers.targets.headers import rate_limits
 from evalq.workers.targets.target import usable_name
 from evalq.workers.targets.template import fill
@@ -85,7 +85,7 @@ class ChatEndpoint:
         """Read the prompts of all agents: what is recorded has the digest of those that are there now."""
         for path in files_of(self._folder, self._target.system_prompt) if self._target.system_prompt else ():
             with contextlib.suppress(ConfigError):  # whoever calls that agent is told
-                self._texts[path.resolve()] = _file(self._folder, str(path))
+                self._texts[resolved(path)] = _file(self._folder, str(path))
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -144,7 +144,7 @@ class ChatEndpoint:
         if "{agent}" in name and not usable_name(agent):
             raise ConfigError(f"system_prompt: {agent[:64]!r} cannot be an agent's name in a file name")
         file = name.replace("{agent}", agent)
-        known = self._texts.get((self._folder / file).resolve())
+        known = self._texts.get(resolved(self._folder / file))
         return _file(self._folder, file) if known is None else known
 
 
@@ -192,7 +192,7 @@ def _floats(found: Any) -> list[float]:
 
 def _file(folder: Path, name: str) -> str:
     """A file of the targets file's folder; a link out of it does not lead there. Raises ConfigError."""
-    path = (folder / name).resolve()
+    path = resolved(folder / name)
     if not path.is_relative_to(folder):
         raise ConfigError(f"{name}: not in the targets file's folder")
     try:

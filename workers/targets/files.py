@@ -7,14 +7,20 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["files_of"]
+__all__ = ["files_of", "resolved"]
 
 
 def files_of(folder: Path, pattern: str) -> Iterator[Path]:
     """The files in ``folder`` that a path of its targets file may stand for, whichever agent is called, in order."""
     below = os.path.relpath(folder / pattern, folder)
     found = folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
-    return (path for path in sorted(found) if path.resolve().is_relative_to(folder) and _is_file(path))
+    return (path for path in sorted(found) if resolved(path).is_relative_to(folder) and _is_file(path))
+
+
+def resolved(path: Path) -> Path:
+    """Where ``path`` leads; a link that leads to itself is a file that cannot be read."""
+    # Of such a link Path.resolve raises RuntimeError before Python 3.13.
+    return Path(os.path.realpath(path))
 
 
 def _is_file(path: Path) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 
 from pydantic import Field, field_validator
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.evaluators.selfcheck.record import Evidence, scanned_text
-from evalq.evalcore.scan import AnyOf, PatternRefused
+from evalq.evalcore.scan import AnyOf, PatternRefused, anywhere
 
 __all__ = ["REASONS", "SuspicionRules", "suspicions"]
 
@@ -144,7 +144,10 @@ def _added(diff: str, rules: SuspicionRules) -> str:
 def _impossible(output: str) -> bool:
     """Whether a run counts other tests than it collected."""
     # In each of these the number stands before the last word. To match again for it takes the square of its digits.
-    told = [_whole(_last_digits(output[start:end].rpartition(" ")[0])) for start, end in _spans((_COLLECTED,))(output)]
+    told = [
+        _whole(_last_digits(output[start:end].rpartition(" ")[0]))
+        for start, end in _spans((_COLLECTED,))(output, anywhere)
+    ]
     counted: dict[str, int] = {}
     for match in re.finditer(_COUNTED, output, re.IGNORECASE):
         counted[match["what"].lower()] = _whole(match["count"])  # the last line that says so is the summary
@@ -165,15 +168,24 @@ def _whole(digits: str) -> int:
 
 
 @lru_cache(maxsize=64)
-def _spans(patterns: _Patterns) -> Callable[[str], Iterator[tuple[int, int]]]:
-    """What gives the places in a text where any of ``patterns`` matches; none of none."""
+def _spans(patterns: _Patterns) -> Callable[[str, Callable[[int], int]], Iterator[tuple[int, int]]]:
+    """What gives the places in a text where any of ``patterns`` matches; none of none. As in `AnyOf.spans`."""
     if not patterns:
-        return lambda text: iter(())
+        return lambda text, begin: iter(())
     try:
         return AnyOf(patterns, _FLAGS).spans
     except PatternRefused:
-        compiled = re.compile("|".join(f"(?:{pattern})" for pattern in patterns), _FLAGS)
-        return lambda text: (match.span() for match in compiled.finditer(text))
+        return partial(_spans_by_re, re.compile("|".join(f"(?:{pattern})" for pattern in patterns), _FLAGS))
+
+
+def _spans_by_re(compiled: re.Pattern[str], text: str, begin: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+    matches = compiled.finditer(text)
+    while match := next(matches, None):
+        at = begin(match.start())
+        if at == match.start():
+            yield match.span()
+        else:
+            matches = compiled.finditer(text, at)
 
 
 def _found(patterns: _Patterns, text: str) -> bool:
@@ -182,16 +194,21 @@ def _found(patterns: _Patterns, text: str) -> bool:
 
 def _more(patterns: _Patterns, text: str, most: int) -> bool:
     """Whether there are more matches than ``most``."""
-    return sum(1 for _ in islice(_spans(patterns)(text), most + 1)) > most
+    return sum(1 for _ in islice(_spans(patterns)(text, anywhere), most + 1)) > most
 
 
 def _without(patterns: _Patterns, text: str) -> str:
     """``text`` with a space in place of each match."""
+
+    def begin(at: int) -> int:
+        # No phrase begins within a number: "10건 실패" are ten failures, though "0건 실패" are none. One may begin
+        # right behind it: "10건 실패 없음" are ten without a failure.
+        while at and text[at - 1 : at + 1].isdecimal() and at < len(text):
+            at += 1
+        return at
+
     kept, at = [], 0
-    for start, end in _spans(patterns)(text):
-        # No phrase begins within a number: "10건 실패" are ten failures, though "0건 실패" are none.
-        if start and text[start - 1 : start + 1].isdecimal():
-            continue
+    for start, end in _spans(patterns)(text, begin):
         kept.append(text[at:start])
         at = end
     return " ".join([*kept, text[at:]])

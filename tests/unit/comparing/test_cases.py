@@ -155,6 +155,16 @@ def test_an_answer_counts_though_its_repeat_failed_before() -> None:
     assert lacking.summary().missing == [2]
 
 
+def test_a_repeat_counts_once_whatever_its_number() -> None:
+    """Of outputs whose repeats are seeds or times, say, the report counts the first of each, too."""
+    summing = Summing((Measure("pass_rate"),))
+    for repeat in (0, 4095, 4096, 70_000, 2**53 - 1):
+        for passed in (0.0, 1.0, 1.0):
+            summing.add(Sighting("a", (passed,), repeat))
+    column = summing.summary().columns["pass_rate"]
+    assert (column.count, column.total) == ([5], [0.0])
+
+
 def test_a_repeat_of_two_inputs_is_two_answers(tmp_path: Path) -> None:
     """As in the report: ten answers that pass in one file and ten that fail in another are no pass rate of 1."""
     cases, ids = tmp_path / "cases.yaml", "ab"

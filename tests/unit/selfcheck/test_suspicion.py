@@ -65,6 +65,8 @@ def test_each_reason_is_found(given: dict[str, Any], reason: str) -> None:
         {"testOutput": RAN + "\n0 failed, 0 errors, no warnings"},
         {"testOutput": RAN + "\nerrors: 0"},
         {"testOutput": RAN + "\n실패 0, 오류 없음"},
+        {"testOutput": RAN + "\n통과 10 실패 0"},
+        {"testOutput": RAN + "\n총 20건 실패 없음"},
         {"testOutput": "$ jest\nTests: 1 skipped, 9 passed, 10 total\nTime: 2.1 s"},
         {"testOutput": "$ pytest -k cart: 9 passed in 0.31s"},
         {"codeChanges": [{"file": "a.py", "diff": "-    # TODO\n+    return total"}]},
@@ -74,6 +76,14 @@ def test_each_reason_is_found(given: dict[str, Any], reason: str) -> None:
 def test_what_reads_alike_is_not_suspected(given: dict[str, Any]) -> None:
     """Counts of no failure, a stub that was removed, tests that were skipped, one line of a real run."""
     assert suspected(**given) == []
+
+
+def test_no_phrase_hides_the_one_behind_a_number() -> None:
+    """Also where `re` searches, as it does for patterns that no linear search can run."""
+    rules = SuspicionRules(no_failure=(*RULES.no_failure, r"(?<!x)\bunused\b"))
+    for text, wanted in (("통과 10 실패 0", []), ("10건 실패", ["failure in the output"])):
+        given = Evidence(testOutput=f"{RAN}\n{text}", testsPassed=True, requirementsList=DONE)
+        assert suspicions(given, rules) == wanted
 
 
 @pytest.mark.parametrize(

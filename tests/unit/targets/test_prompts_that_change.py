@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from evalq.evalcore.errors import ConfigError
 from evalq.workers.callers import target_sessions
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.ledger.heartbeats import TargetFacts
-from evalq.workers.targets import Answer, Call, Caller, load_targets
+from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from evalq.workers.targets.digests import config_digest
 from evalq.workers.targets.target import NamedTarget
 from tests.agents.server import running_agent
@@ -88,6 +89,26 @@ def test_a_prompt_that_cannot_be_read_ends_no_heartbeat(tmp_path: Path, monkeypa
     (tmp_path / "b.md").chmod(0o644)
     assert len({before, unread, config_digest(named)}) == 3
     assert _facts(sessions)["t"].config == config_digest(named)
+
+
+def test_a_link_that_leads_to_itself_ends_no_heartbeat(tmp_path: Path) -> None:
+    """It is passed over like one that leads nowhere, and whoever calls its agent is told."""
+    named = _named(tmp_path)
+    sessions, before = TargetSessions({"t": named}, redis.Redis()), config_digest(named)
+    (tmp_path / "b.md").symlink_to("b.md")
+    assert _facts(sessions)["t"].config == before
+
+    async def called() -> Answer | Failure:
+        async with Caller(named, {}) as caller:
+            return await caller.call(Call("x", "b"))
+
+    told = asyncio.run(called())
+    assert isinstance(told, Failure)
+    assert "b.md: cannot be read" in told.reason
+    path, entry = tmp_path / "targets.yaml", {"kind": "openai", "base_url": "http://h/v1", "model": "m"}
+    path.write_text(json.dumps({"targets": {"t": {**entry, "system_prompt": "b.md"}}}))
+    with pytest.raises(ConfigError, match="system_prompt: no such file"):
+        load_targets(path)
 
 
 def test_calls_go_on_while_prompts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,14 @@ def test_no_secret_comes_back_as_servers_of_go_or_net_escape_it(service: tuple[A
         assert "never" not in failure.reason + failure.text, failure
 
 
+def test_no_secret_comes_back_as_gson_escapes_it(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """The padding of Base64, at which many keys end: all before it would stand there."""
+    order = {"do": "raw", "status": 500, "body": '{"error": "no such key: c2stbmV2ZXI\\u003d"}'}
+    (failure,) = _ask(tmp_path, service[1], order, key="c2stbmV2ZXI=")
+    assert isinstance(failure, Failure)
+    assert "c2stbmV2" not in failure.reason + failure.text
+
+
 def test_what_a_url_has_beside_its_path_does_not_come_back() -> None:
     """Neither as it stands in the file, nor as it is sent, nor as whoever gets it reads it."""
     secrets = secrets_of("https://me:pass%2Fword@host/v1?key=a%2Bb%2Fcdef", {})
