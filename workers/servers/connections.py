@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import Any
 
 import redis
@@ -64,12 +65,20 @@ def probe(url: str, settings: Settings, seconds: float) -> EvalqError | None:
     except (redis.RedisError, OSError) as error:
         trouble = explained(error, f"the server at {redacted(url)}")
         if isinstance(trouble, BrokerUnreachable) and not _answered(error):
-            trouble = BrokerUnreachable(f"no server answers at {redacted(url)}: {error}")
+            trouble = BrokerUnreachable(_unreached(error, redacted(url)))
         trouble.__cause__ = error
         return trouble
     finally:
         client.close()
     return None
+
+
+def _unreached(error: BaseException, shown: str) -> str:
+    """That no server could be talked to at the URL that is ``shown``, and why."""
+    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        # It is there, and asking it again makes nothing better; what Python accepts depends on its version, too.
+        return f"the certificate of the server at {shown} is not accepted: {error} (see SECURITY.md on rediss://)"
+    return f"no server answers at {shown}: {error}"
 
 
 def _answered(error: BaseException | None) -> bool:

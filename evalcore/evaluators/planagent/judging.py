@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
@@ -27,6 +27,8 @@ __all__ = ["judge_prompt", "judged", "prompts"]
 JUDGED = "judged"
 FAILED = "failed"
 _SHOWN = ("Query ID", "방/반복", "질의", "기대결과", "카테고리", "오류", "Raw JSON")
+_ENDING = "\r\n"
+"""Before 3.13 Python's `csv` quotes a return only where the ending has one; unquoted, the copy could not be read."""
 _Row = tuple[int, list[str]]
 
 
@@ -58,30 +60,33 @@ def judged(asked: Request, outputs: Path, folder: Path) -> Request:
         places = [columns.index(name) for name in ("LLM 상태", "LLM 점수", "LLM 코멘트")]
         copy = folder / source.name.removesuffix(".gz").removesuffix(".zst")
         with copy.open("w", encoding="utf-8", newline="") as out:
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(columns)
-            written = _Lines(out, columns)
+            written = _Lines(out)
+            written.add(columns)
             for line, row in rows:
                 for place, value in zip(places, answers.get(f"{source.name}:{line}", (FAILED, "", "")), strict=True):
                     row[place] = value
                 written.pad(line)
-                writer.writerow(row)
                 written.add(row)
         copies.append(str(copy))
     return Request(copies, asked.params, asked.options)
 
 
 class _Lines:
-    """Where a copy is, in lines: blank ones are put in where the original had some."""
+    """Rows of a copy, at their lines: blank ones are put in where the original had some."""
 
-    def __init__(self, out: TextIO, header: tuple[str, ...]) -> None:
+    def __init__(self, out: TextIO) -> None:
         self._out = out
         self._next = 1
-        self.add(list(header))
+        self._table = csv.writer(self, lineterminator=_ENDING)
 
-    def add(self, row: list[str]) -> None:
-        """A row was written."""
+    def add(self, row: Sequence[str]) -> None:
+        """Write a row."""
+        self._table.writerow(row)
         self._next += 1 + sum(field.count("\n") for field in row)
+
+    def write(self, line: str) -> None:
+        """One whole line, as Python's `csv` gives it."""
+        self._out.write(line.removesuffix(_ENDING) + "\n")
 
     def pad(self, line: int) -> None:
         """Blank lines up to ``line``."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -166,6 +168,25 @@ def test_hostile_answers_to_schemas() -> None:
         deep = {"n": 1, "kids": [deep]}
     assert judged({"json-schema": SCHEMA}, deep).found == "nested deeper than 40 levels"
     assert time.process_time() - began < 3.0
+
+
+def _below(calls: int, deed: Callable[[], Any]) -> Any:
+    """What ``deed`` returns, called by so many calls more."""
+    return _below(calls - 1, deed) if calls else deed()
+
+
+def test_a_schema_says_the_same_however_much_of_the_stack_is_taken() -> None:
+    """A worker's callers take more than a command's; with either a recursive schema ended elsewhere."""
+    again: Any = {"properties": {"a": {"$ref": "#/$defs/again"}}}
+    for _ in range(14):
+        again = {"allOf": [again]}
+    check = compile_check({"json-schema": {"$ref": "#/$defs/again", "$defs": {"again": again}}})
+    answers: list[Any] = [{}]
+    for _ in range(39):
+        answers.append({"a": answers[-1]})
+    told = [[_below(calls, partial(check.judge, Answer(answer))).error for calls in (0, 200)] for answer in answers]
+    assert [near for near, far in told if near != far] == []
+    assert {near for near, _ in told} == {"", "the schema refers to itself without end"}
 
 
 def test_keys_that_are_called_like_keywords_are_keys() -> None:

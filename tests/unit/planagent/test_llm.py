@@ -188,3 +188,16 @@ def test_rows_keep_their_lines_behind_a_comment_of_several(tmp_path: Path) -> No
     assert "good, but slow" in first
     assert "no answer" in second
     assert ",c," in third
+
+
+def test_a_row_with_a_lone_return_is_judged_as_it_stands(tmp_path: Path) -> None:
+    """Python's `csv` quotes one by itself from 3.13 on; before, the copy was no CSV and the row no record."""
+    rows, answers, copies = tmp_path / "rows.csv", tmp_path / "outputs.jsonl", tmp_path / "copies"
+    copies.mkdir()
+    quoted = to_csv([row("a"), row("b")]).replace(",a,", ',"a\rc",')
+    rows.write_text(quoted, encoding="utf-8", newline="")
+    said = [{"case": f"rows.csv:{line}", "output": {"score": 3}} for line in (2, 3)]
+    answers.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in said))
+    (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
+    with Path(copy).open(encoding="utf-8", newline="") as stream:
+        assert [record["Query ID"] for record in csv.DictReader(stream, strict=True)] == ["a\rc", "b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -174,3 +175,19 @@ def test_a_user_without_rights_is_told_so_when_connecting(server: Server) -> Non
         contextlib.closing(connect(f"redis://none:x@127.0.0.1:{server.port}/0", Settings())),
     ):
         pass
+
+
+def test_a_certificate_that_is_not_accepted_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a server: Python 3.13 refuses certificates that earlier ones accept, at an unchanged server."""
+
+    def ping(_: redis.Redis) -> None:
+        told = (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: CA cert does not include key usage extension"
+        )
+        raise redis.ConnectionError(f"Error 1 connecting to x:1. {told}.") from ssl.SSLCertVerificationError(1, told)
+
+    monkeypatch.setattr(redis.Redis, "ping", ping)
+    with pytest.raises(
+        BrokerUnreachable, match=r"^the certificate of the server at rediss://x:1 is .*key usage.*SECUR"
+    ):
+        connect("rediss://x:1", Settings())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.likeness import exact
+from evalq.evalcore.evaluators.checks.stack import from_anywhere
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.evaluators.checks.vocabulary.patterns import compiled
 from evalq.evalcore.model.canonical import canonical_json
@@ -68,9 +69,12 @@ def _schema(value: dict[str, Any] | bool, options: NoOptions) -> Made:
 
 
 def _judged(validator: Validator, steps: _Steps, given: Any) -> Finding:
-    steps.left = _MOST_STEPS
+    def first() -> Any:
+        steps.left = _MOST_STEPS
+        return next(iter(validator.iter_errors(given)), None)
+
     try:
-        error = next(iter(validator.iter_errors(given)), None)
+        error = from_anywhere(first)
     except RecursionError:
         raise Uncomputable("the schema refers to itself without end") from None
     except _TooMuch:
@@ -94,7 +98,8 @@ def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
         raise BadCheck("no JSON Schema: $schema: must be a text")
     kind = validator_for(schema, default=Draft202012Validator)
     try:
-        kind.check_schema(schema, format_checker=FormatChecker(()))  # patterns are held to RE2 below
+        # Patterns are held to RE2 below.
+        from_anywhere(lambda: kind.check_schema(schema, format_checker=FormatChecker(())))
     except SchemaError as error:
         raise BadCheck(f"no JSON Schema: {error.json_path}: {error.message[:200]}") from None
     except RecursionError:
@@ -149,7 +154,7 @@ def _require_sound(
                 raise BadCheck(f"the reference {reference!r} leads nowhere") from None
             if not isinstance(found, bool) and id(found) not in parts:
                 raise BadCheck(f"the reference {reference!r} leads to what is no schema")
-        next(iter(made.iter_errors(None)), None)
+        from_anywhere(lambda: next(iter(made.iter_errors(None)), None))
     except Unresolvable:
         raise BadCheck("a $dynamicRef or $recursiveRef leads nowhere") from None
     except RecursionError:
