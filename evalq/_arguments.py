@@ -11,7 +11,7 @@ from typing import Any
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.naming import is_text
 
-__all__ = ["amount", "at_least_one", "checked_tags", "mappings", "paths", "texts", "whole"]
+__all__ = ["amount", "at_least_one", "checked_tags", "paths", "texts", "whole"]
 
 
 def whole(**given: Any) -> list[Any]:
@@ -67,15 +67,14 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     return {_plain(key): _plain(value) for key, value in given.items()}
 
 
-def mappings(**given: Any) -> None:
-    """Raise UsageError for what is neither a mapping nor None."""
-    for name, value in given.items():
+def paths(inputs: Any, folder: Any, **mappings: Any) -> list[str]:
+    """The inputs, of which one alone needs no list.
+
+    Raises UsageError for what is no path, of them or of a folder, and for what is neither a mapping nor None.
+    """
+    for name, value in mappings.items():
         if value is not None and not isinstance(value, Mapping):
             raise UsageError(f"{name}={value!r}: a mapping")
-
-
-def paths(inputs: Any, folder: Any) -> list[str]:
-    """The inputs, of which one alone needs no list. Raises UsageError for what is no path, of them or of a folder."""
     if not isinstance(folder, str | Path | None):
         raise UsageError(f"folder={folder!r}: a path")
     given = [inputs] if isinstance(inputs, str | Path) or not isinstance(inputs, Iterable) else list(inputs)

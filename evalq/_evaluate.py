@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalq._arguments import amount, at_least_one, checked_tags, mappings, paths, texts, whole
+from evalq._arguments import amount, at_least_one, checked_tags, paths, texts, whole
 from evalq._run import Asked, Run, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
@@ -66,8 +66,7 @@ def evaluate(
     """
     limit, chunk_size = at_least_one(limit=limit, chunk_size=chunk_size)
     suite, once = texts(suite, once)
-    mappings(params=params, options=options)
-    given = paths(inputs, folder)
+    given = paths(inputs, folder, params=params, options=options)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
         kept = Asked("", suite, tags=checked_tags(tags))
@@ -128,8 +127,7 @@ def sweep(
 
     (repeat, max_calls), max_cost = whole(repeat=repeat, max_calls=max_calls), amount(max_cost=max_cost)
     suite, once = texts(suite, once)
-    mappings(params=params, options=options)
-    given = paths(inputs, folder)
+    given = paths(inputs, folder, params=params, options=options)
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
     live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse)
