@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,7 +29,7 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
         if bound is None:
             continue
         demand = f"at {'least' if least else 'most'} {_number(bound)}"
-        levels = [level_in(run, measure, worst) for worst in (False, True)]
+        levels = [level_in(run, measure), level_in(run, measure, "lowest" if least else "highest")]
         if levels[0] is None or levels[1] is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer")
             continue
@@ -40,17 +40,31 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
         reason = f"{_number(level.mean)}, {_between(errors)} {_number(low)} and {_number(high)}"
         yield _agreed(Check(gate.metric, demand, gate.tier, observed, reason, level.mean, low, high, p), decisions[1])
     if gate.equals is not None:
-        means = [None if (found := level_in(run, measure, worst)) is None else found.mean for worst in (False, True)]
-        yield _agreed(_equal(gate, means[0]), _equal(gate, means[1]).decided)
+        # What is missing may lie at both ends: either may be what moves the mean off the number.
+        ends: tuple[_Fill, ...] = ("lowest", "highest")
+        broken = any(_equal(gate, _mean_in(run, measure, end)).decided == "NO-GO" for end in ends)
+        yield _agreed(_equal(gate, _mean_in(run, measure)), "NO-GO" if broken else "GO")
 
 
-def level_in(run: CaseSummary, measure: Measure, worst: bool = False) -> Level | None:
-    """The mean of a run over its cases, at the ``worst`` with all that is missing held against it; None without any."""
+_Fill = Literal["lowest", "highest"]
+
+
+def level_in(run: CaseSummary, measure: Measure, missing: _Fill | None = None) -> Level | None:
+    """The mean of a run over its cases, with all that is ``missing`` at that end of the scale; None without any."""
     pairs = pairs_of(run, run, measure)
     if not pairs.ids:
         return None
-    side = pairs_of(run, run, measure, worst=True).cand if worst else pairs.cand
+    side = pairs.cand
+    if missing is not None:
+        # By the end that breaks a bound, whichever of them the measure has as its better one.
+        turned = msgspec.structs.replace(measure, better="higher" if missing == "lowest" else "lower")
+        side = pairs_of(run, run, turned, worst=True).cand
     return level_of(side, measure.low, measure.width)
+
+
+def _mean_in(run: CaseSummary, measure: Measure, missing: _Fill | None = None) -> float | None:
+    level = level_in(run, measure, missing)
+    return None if level is None else level.mean
 
 
 def _within(level: Level, bound: float, errors: Errors, *, least: bool) -> Decided:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.contract.measures import Measure
 from tests.unit.compare.made import passes, run_of
 
 
@@ -36,6 +37,23 @@ def test_missing_answers_are_held_against_what_has_to_be_equal(
     run = run_of(passes(rows, [missing] * 10))
     decision = decide(Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "equals": 1.0}]}), [run], {})
     assert decision.decided == wanted
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+@pytest.mark.parametrize(
+    ("passed", "demand"), [(0, {"equals": 0}), (0, {"max": 0.3}), (1, {"equals": 1}), (1, {"min": 0.7})]
+)
+def test_missing_answers_are_taken_for_those_that_break_a_bound(
+    better: Literal["higher", "lower"], passed: int, demand: dict[str, float]
+) -> None:
+    """Whichever end of its scale a measure has as its better one: what is missing may lie at the other."""
+    policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", **demand}]})
+    decided = []
+    for missing in (0, 9):
+        cases = passes([(5 * passed, 5)] * 20, [missing] * 20)
+        cases.measures = [Measure("pass_rate", better=better)]
+        decided.append(decide(policy, [run_of(cases)], {}).decided)
+    assert decided == ["GO", "INCONCLUSIVE"]
 
 
 def test_either_drop_of_a_plain_number_counts() -> None:
