@@ -215,8 +215,7 @@ class PolicyTest(SuiteTest):
 
         decision = self._file.decision()
         try:
-            for path in self._file.suite.outputs:
-                write_decision(path, decision, [outcome.run for outcome in self._file.outcomes()])
+            write_decision(self._file.suite.outputs, decision, [outcome.run for outcome in self._file.outcomes()])
         except (EvalqError, OSError) as error:
             raise Problem(f"evalq: {error}") from error
         return decision.decided, decision_text(decision)

@@ -96,10 +96,11 @@ def gate_suite(
             decision = confirm_runs(suite.policy, runs, baseline, servers, asking, against.candidate)
         else:
             decision = gate_runs(suite.policy, runs, baseline, servers, candidate=against.candidate, first=named)
-    for path in suite.outputs:
-        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive, matrices=matrices)
-    if output.fmt in ("markdown", "yaml") and not output.json_lines:
-        click.echo(decision_text(decision), nl=False)
+    try:
+        write_decision(suite.outputs, decision, runs, allow_inconclusive=allow_inconclusive, matrices=matrices)
+    finally:
+        if output.fmt in ("markdown", "yaml") and not output.json_lines:
+            click.echo(decision_text(decision), nl=False)
     reporter.event("decision", decided=decision.decided, exit_code=decision.exit_code)
     if output.fmt != "markdown" and not output.json_lines:
         reporter.say(f"{decision.decided}: {', '.join(decision.candidates)}")

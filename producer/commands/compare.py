@@ -39,13 +39,14 @@ def _compare(
             before = bases[0] if len(bases) == 1 else partner(run, bases, base)
             found = compare_runs(before, run, margin, measure, by_cases=by_cases)
             compared.append(Compared(before, run, found))
-    for path in outputs:
-        write_comparison(path, compared)
-    for before, run, measures in compared:
-        if as_json:
-            click.echo(msgspec.json.encode({"base": before.run, "cand": run.run, "measures": measures}))
-        else:
-            click.echo(comparison_text(before, run, measures), nl=False)
+    try:
+        write_comparison(outputs, compared)
+    finally:
+        for before, run, measures in compared:
+            if as_json:
+                click.echo(msgspec.json.encode({"base": before.run, "cand": run.run, "measures": measures}))
+            else:
+                click.echo(comparison_text(before, run, measures), nl=False)
 
 
 COMMAND = command(

@@ -19,13 +19,17 @@ __all__ = ["end", "exit_code"]
 def end(
     decision: Decision, runs: Sequence[RunCases], outputs: Sequence[Path], *, as_json: bool, allow_inconclusive: bool
 ) -> int:
-    """Write the decision on ``runs`` to ``outputs``, show it, and give the exit code. Raises StorageError."""
-    for path in outputs:
-        write_decision(path, decision, runs, allow_inconclusive=allow_inconclusive)
-    if as_json:
-        click.echo(msgspec.json.encode(decision))
-    else:
-        click.echo(decision_text(decision), nl=False)
+    """Write the decision on ``runs`` to ``outputs``, show it, and give the exit code.
+
+    Raises StorageError, when it is shown and all that can be written is.
+    """
+    try:
+        write_decision(outputs, decision, runs, allow_inconclusive=allow_inconclusive)
+    finally:
+        if as_json:
+            click.echo(msgspec.json.encode(decision))
+        else:
+            click.echo(decision_text(decision), nl=False)
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
 
 

@@ -53,24 +53,24 @@ def check_decision_output(path: Path) -> None:
 
 
 def write_decision(
-    path: Path,
+    paths: Iterable[Path],
     decision: Decision,
     candidates: Sequence[RunCases],
     *,
     allow_inconclusive: bool = False,
     matrices: Matrices | None = None,
 ) -> None:
-    """One file of a gate's decision on ``candidates``. Raises UsageError and StorageError.
+    """Files of a gate's decision on ``candidates``. Raises UsageError and StorageError, when all others are written.
 
     With ``allow_inconclusive``, what the answers cannot tell is no failure in JUnit XML but skipped. ``matrices`` of
     the suite stand in Markdown and JSON; JUnit XML has a suite of each run as it is.
     """
-    _write(path, of_decision(decision, candidates, allowed=allow_inconclusive, matrices=matrices))
+    _write_each(paths, of_decision(decision, candidates, allowed=allow_inconclusive, matrices=matrices))
 
 
-def write_comparison(path: Path, compared: Sequence[Compared]) -> None:
-    """One file of what a comparison found. Raises UsageError and StorageError."""
-    _write(path, of_comparisons(compared))
+def write_comparison(paths: Iterable[Path], compared: Sequence[Compared]) -> None:
+    """Files of what a comparison found. Raises UsageError and StorageError, when all others are written."""
+    _write_each(paths, of_comparisons(compared))
 
 
 @contextlib.contextmanager
@@ -86,6 +86,18 @@ def errors_written(what: str, paths: Iterable[Path]) -> Iterator[None]:
             with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
                 _write(path, of_error(what, error))
         raise
+
+
+def _write_each(paths: Iterable[Path], outcome: Outcome) -> None:
+    """All that can be written: behind one that cannot, a file of an earlier attempt would stand as this one's."""
+    errors = []
+    for path in paths:
+        try:
+            _write(path, outcome)
+        except EvalqError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _write(path: Path, outcome: Outcome) -> None:

@@ -61,7 +61,7 @@ def decision_of(cases: Sequence[str], reason: str = "seen") -> Decision:
 
 def written(folder: Path, decision: Decision, runs: Sequence[RunCases]) -> dict[str, bytes]:
     for name in FILES:
-        write_decision(folder / name, decision, runs)
+        write_decision([folder / name], decision, runs)
     return {name: (folder / name).read_bytes() for name in FILES}
 
 
@@ -111,7 +111,7 @@ def test_a_suites_matrix_stands_before_its_failed_cases(tmp_path: Path) -> None:
     runs, decision = [run_of(["lost"], [0])], decision_of([])
     plain = written(tmp_path, decision, runs)
     for name in FILES:
-        write_decision(tmp_path / name, decision, runs, matrices=rows)
+        write_decision([tmp_path / name], decision, runs, matrices=rows)
     files = {name: (tmp_path / name).read_bytes() for name in FILES}
     assert {name for name in FILES if files[name] != plain[name]} == {"summary.md", "comment.md", "gate.json"}
     assert len(json.loads(files["gate.json"])["matrices"]["sup"]) == len(HOSTILE)
@@ -159,11 +159,11 @@ def test_the_same_decision_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_a_case_fails_when_an_answer_does_and_errs_when_none_came(tmp_path: Path) -> None:
     """And where the gate lets the run pass, nothing is a failure."""
     runs = [run_of(["kept", "lost", "gone"], [4, 1, 0], missing=[0, 0, 4])]
-    write_decision(tmp_path / "junit.xml", decision_of([]), runs)
+    write_decision([tmp_path / "junit.xml"], decision_of([]), runs)
     root = validated(tmp_path / "junit.xml")
     states = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
     assert (states["kept"], states["lost"], states["gone"]) == ([], ["failure"], ["error"])
-    write_decision(tmp_path / "go.xml", Decision("GO", (), (), ("vs-1",)), runs)
+    write_decision([tmp_path / "go.xml"], Decision("GO", (), (), ("vs-1",)), runs)
     tags = {child.tag for case in validated(tmp_path / "go.xml").iter("testcase") for child in case}
     assert tags == {"skipped"}
 
@@ -209,6 +209,24 @@ def test_a_name_that_is_no_text_is_told_in_every_format(here: Path, command: Com
     assert json.loads((here / "gate.json").read_bytes())["exit_code"] == 2
     (error,) = ElementTree.fromstring((here / "junit.xml").read_bytes()).iter("error")  # noqa: S314 - a file of our own
     assert error.get("type") == "UsageError"
+
+
+def test_one_file_that_cannot_be_written_leaves_none_behind_it_stale(here: Path, command: Command) -> None:
+    """Nor is the decision kept back: it is shown, and the error is told after it."""
+    lines = [json.dumps({"id": f"t{n}", "actual_output": BAD}) for n in range(20)]
+    (here / "t.jsonl").write_text("\n".join(lines) + "\n")
+    assert command("verification", "t.jsonl", "--inline", "-q", "-o", "run/report.md").code == 0
+    (here / "policy.yaml").write_text("gates: [{metric: verification.pass_rate, min: 0.7}]")
+    (here / "gate.json").write_text('{"decided": "GO"}')
+    (here / "summary.md").write_text("GO")
+    run = next((here / "evalq-runs").iterdir())
+    done = command(
+        "gate", str(run), "--policy", "policy.yaml", "-o", "t.jsonl/x.md", "-o", "summary.md", "-o", "gate.json"
+    )
+    assert (done.code, "NO-GO" in done.stdout) == (3, True), done
+    assert "t.jsonl: File exists" in done.stderr
+    assert "NO-GO" in (here / "summary.md").read_text()
+    assert json.loads((here / "gate.json").read_text())["decided"] == "NO-GO"
 
 
 def test_a_suite_writes_its_decision_and_no_stale_one(here: Path, command: Command) -> None:
