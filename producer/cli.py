@@ -16,8 +16,9 @@ from typing import Any
 
 import click
 
-from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError, lacking
+from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError
 from evalq.evalcore.naming import is_text
+from evalq.evalcore.shortage import lacking
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
 from evalq.producer.driving.interrupts import undropped

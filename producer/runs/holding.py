@@ -13,9 +13,9 @@ from evalq.evalcore.errors import (
     Interrupted,
     StorageError,
     UsageError,
-    lacking,
 )
 from evalq.evalcore.model.life import RunState, may_follow
+from evalq.evalcore.shortage import lacking
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.backend import Backend
