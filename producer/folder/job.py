@@ -27,6 +27,7 @@ from evalq.evalcore.records.spool import spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.manifest import Manifest
+from evalq.producer.folder.replan import Replanned, drop_plan
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id, once_run_id
 from evalq.producer.folder.run_options import RunOptions
@@ -167,15 +168,14 @@ class Job:
     def adopt(self, key: str) -> None:
         """Plan by the ``key`` under which another folder has begun this very run.
 
-        Raises ConfigError where chunks are planned already. Until then nothing depends on which key it is.
+        Raises Replanned where chunks were planned already, and ConfigError where they must stay.
         """
-        if self.manifest.chunks or self.manifest.seal is not None:
-            raise ConfigError(
-                f"{self.folder.place}: run {self.run} is in the ledger as begun in another folder, and chunks are "
-                "planned here, too, under another key: resume it in that folder, or remove this one and give its "
-                "command again"
-            )
-        self.key = keep_key(self.folder, checked_key(key))
+        key, had = checked_key(key), bool(self.manifest.chunks) or self.manifest.seal is not None
+        if had:
+            drop_plan(self.folder, Manifest(self.folder))
+        self.key = keep_key(self.folder, key)
+        if had:
+            raise Replanned(f"{self.folder.place}: another folder has begun the run anew, and what it had is left out")
 
 
 def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Header:

@@ -25,6 +25,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
+from evalq.producer.folder.replan import Replanned
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.monitor.reporter import Reporter
@@ -54,7 +55,7 @@ def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
     faulty input leaves no folder; anything else leaves one that can be resumed.
     """
     with driving(job.folder, place):
-        return carry_out_here(job, place, reporter, place)
+        return _through(job, place, reporter)[1]
 
 
 def resume(folder: RunFolder, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
@@ -67,7 +68,17 @@ def resume(folder: RunFolder, place: Backend, reporter: Reporter) -> tuple[Job, 
         refuse_over(folder)
         job = Job.load(folder)
         reporter.event("launch", run=job.run, folder=str(folder.path))
-        return job, carry_out_here(job, place, reporter, place)
+        return _through(job, place, reporter)
+
+
+def _through(job: Job, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """`carry_out_here`, again where the plan of another folder that began the run has to be taken for this one's."""
+    while True:
+        try:
+            return job, carry_out_here(job, place, reporter, place)
+        except Replanned as told:
+            reporter.warn(str(told))
+            job = Job.load(job.folder)
 
 
 def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
@@ -138,32 +149,40 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
 
     Raises what driving raises; a run that could not be left is one that can be resumed.
     """
-    from evalq.workers.servers.errors import SERVER_ERRORS
-
     with driving(given.folder if isinstance(given, Job) else given, place):
         if isinstance(given, RunFolder):
             refuse_over(given)
         job = given if isinstance(given, Job) else Job.load(given)
-        collector = Collector(job)
         try:
-            with resumable(job.folder, place), driver_at(job, collector, place, reporter) as driver:
-                driver.hand_over.launch()
-                driver.hand_over.detach()
-                job.folder.note(state="detached")
-                with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
-                    Unserved(job.header, place.settings, reporter).leaving(*driver.hand_over.fleet())
-        except (InputError, NothingEvaluated):
-            _leave(job, collector, "failed")
-            job.folder.discard()
-            raise
-        except KeyboardInterrupt:
-            state, ending = halted(job.folder, place)
-            _leave(job, collector, state)
-            raise ending from None
-        except BaseException:
-            _leave(job, collector, "stopped")
-            raise
-        collector.close()
+            _leave_to_workers(job, place, reporter)
+        except Replanned as told:
+            reporter.warn(str(told))
+            _leave_to_workers(Job.load(job.folder), place, reporter)
+
+
+def _leave_to_workers(job: Job, place: Backend, reporter: Reporter) -> None:
+    from evalq.workers.servers.errors import SERVER_ERRORS
+
+    collector = Collector(job)
+    try:
+        with resumable(job.folder, place), driver_at(job, collector, place, reporter) as driver:
+            driver.hand_over.launch()
+            driver.hand_over.detach()
+            job.folder.note(state="detached")
+            with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
+                Unserved(job.header, place.settings, reporter).leaving(*driver.hand_over.fleet())
+    except (InputError, NothingEvaluated):
+        _leave(job, collector, "failed")
+        job.folder.discard()
+        raise
+    except KeyboardInterrupt:
+        state, ending = halted(job.folder, place)
+        _leave(job, collector, state)
+        raise ending from None
+    except BaseException:
+        _leave(job, collector, "stopped")
+        raise
+    collector.close()
 
 
 def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter) -> RunStatus:

@@ -53,7 +53,8 @@ class ServerRolledBack(Fault):
 
         def roll_back() -> None:
             stage.server.kill()
-            os.truncate(path, size)
+            # Another such fault may have cut it shorter since; made longer, it would be no log.
+            os.truncate(path, min(size, path.stat().st_size))
             stage.hurt(self.name)
             stage.server.start()
 

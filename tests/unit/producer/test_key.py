@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.digests import new_key
 from evalq.producer.folder import key as keys
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.folder.key import keep_key, read_key
-from evalq.producer.folder.names import KEY
+from evalq.producer.folder.key import read_key
+from evalq.producer.folder.names import HEAD, JOURNAL, KEPT, KEY
+from evalq.producer.folder.replan import Replanned
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.runs import execute
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out, resume
 from evalq.producer.runs.inline import read
@@ -128,8 +131,8 @@ def test_who_takes_over_from_another_folder_has_its_key(stage: Stage) -> None:
     assert report == stage.inline("calm", chunk_size=10)
 
 
-def test_a_plan_under_another_key_is_refused_before_anything_changes(stage: Stage) -> None:
-    """Planned here as well as there: a sentence that says what to do, the run in the ledger is as it was."""
+def test_a_plan_under_another_key_gives_way_to_that_in_the_ledger(stage: Stage) -> None:
+    """A server that lost all, and another folder that began the run there anew: this one ends with the same report."""
     one, two = (stage.job(name, chunk_size=10, once="k") for name in ("one", "two"))
     two.manifest.extend(list(Planner(two).chunks())[:2])
     first = stage.driver(one, "host-a 11 aa")
@@ -138,10 +141,32 @@ def test_a_plan_under_another_key_is_refused_before_anything_changes(stage: Stag
     first.ledger.hand_over(one.run)
     before = {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")}
     second = stage.driver(two, "host-b 22 bb")
-    with pytest.raises(ConfigError, match=r"begun in another folder.*resume it in that folder, or remove this one"):
+    with pytest.raises(Replanned):
         second.drive()
     assert {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")} == before
-    assert stage.driver(Job.load(one.folder), "host-a 11 aa").drive() == stage.inline("calm", chunk_size=10)
+    assert stage.driver(Job.load(two.folder), "host-b 22 bb").drive() == stage.inline("calm", chunk_size=10)
+
+
+def test_a_command_goes_on_by_the_plan_that_gave_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first try finds another folder's run in the ledger, the second has its key; it need not be given again."""
+    job, other = _begun(tmp_path, "run"), new_key()
+    keys_seen: list[str] = []
+    real = execute.carry_out_here
+
+    def first_at_a_ledger(job: Job, *more: Any) -> Any:
+        keys_seen.append(job.key)
+        if len(keys_seen) == 1:
+            job.manifest.extend(list(Planner(job).chunks())[:1])
+            job.adopt(other)
+        return real(job, *more)
+
+    monkeypatch.setattr(execute, "carry_out_here", first_at_a_ledger)
+    before = job.key
+    carry_out(job, INLINE, QUIET)
+    assert keys_seen == [before, other]
+    calm = _begun(tmp_path, "calm")
+    carry_out(calm, INLINE, QUIET)
+    assert (job.folder.path / "records.jsonl").read_bytes() == (calm.folder.path / "records.jsonl").read_bytes()
 
 
 def test_a_detached_run_whose_key_is_lost_says_so(stage: Stage) -> None:
@@ -172,17 +197,35 @@ def test_a_key_in_the_ledger_that_evalq_did_not_write_ends_the_run(stage: Stage)
     assert (progress.state, progress.reason) == ("failed", "a run's key is not what evalq writes")
 
 
-def test_another_key_is_adopted_by_nobody_but_a_folder_without_a_plan(tmp_path: Path) -> None:
-    """Before its first chunk a run takes it, for good; behind that, and for what is no key, it does not."""
+def test_another_key_is_adopted_with_nothing_that_was_planned_under_the_old_one(tmp_path: Path) -> None:
+    """Before its first chunk a run takes it, for good; behind that its plan and answers go; no key is refused."""
     job, key = _begun(tmp_path, "run"), new_key()
     with pytest.raises(WireError, match="not what evalq writes"):
         job.adopt("made-up")
     job.adopt(key)
     assert (job.key, read_key(job.folder)) == (key, key)
     job.manifest.extend(list(Planner(job).chunks())[:1])
-    with pytest.raises(ConfigError, match="under another key"):
+    (job.folder.path / JOURNAL).write_bytes(b"answers")
+    with pytest.raises(WireError, match="not what evalq writes"):
+        job.adopt("made-up")
+    assert Job.load(job.folder).manifest.chunks
+    with pytest.raises(Replanned, match="another folder has begun the run anew"):
+        job.adopt(other := new_key())
+    again = Job.load(job.folder)
+    assert (again.key, again.header, list(again.manifest.chunks)) == (other, job.header, [])
+    assert not (job.folder.path / JOURNAL).exists()
+
+
+@pytest.mark.parametrize("kept", [HEAD, KEPT])
+def test_what_another_folder_does_not_have_stays_under_its_key(tmp_path: Path, kept: str) -> None:
+    """The outputs of a sweep, and what a retry kept: they are resumed where they are."""
+    job = _begun(tmp_path, "run")
+    job.manifest.extend(list(Planner(job).chunks())[:1])
+    (job.folder.path / kept).write_bytes(b"")
+    with pytest.raises(ConfigError, match="under another key: resume it in that folder"):
         job.adopt(new_key())
-    assert keep_key(job.folder, key) == read_key(job.folder) == key
+    assert read_key(job.folder) == job.key
+    assert Job.load(job.folder).manifest.chunks
 
 
 def test_a_key_that_cannot_be_read_is_told_by_what_is_there(tmp_path: Path) -> None:

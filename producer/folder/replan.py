@@ -1,0 +1,32 @@
+"""Leaving a folder's plan for that of another folder, which has begun the same run in a ledger that had lost it."""
+
+from __future__ import annotations
+
+from evalq.evalcore.errors import ConfigError
+from evalq.producer.folder.manifest import Manifest
+from evalq.producer.folder.names import HEAD, JOURNAL, KEPT, RECORDS
+from evalq.producer.folder.run_folder import RunFolder
+
+__all__ = ["Replanned", "drop_plan"]
+
+
+class Replanned(ConfigError):
+    """A run has no plan in its folder any more, as another folder's stands: whoever drives it loads it again."""
+
+
+def drop_plan(folder: RunFolder, manifest: Manifest) -> None:
+    """Remove chunks and answers, which are computed again; the header stays. May be repeated after a crash.
+
+    Raises ConfigError where another folder's answers would not be those of this one: in a sweep, or in a retry.
+    """
+    info = folder.info()
+    if (folder.path / HEAD).is_file() or (folder.path / KEPT).exists() or info.retry is not None:
+        raise ConfigError(
+            f"{folder.place}: run {info.run} is in the ledger as begun in another folder, and chunks are planned here, "
+            "too, under another key: resume it in that folder, or remove this one and give its command again"
+        )
+    header = manifest.load()
+    # In this order each is a folder that can be resumed: without answers, without a plan.
+    for name in (JOURNAL, f"{RECORDS}.partial"):
+        (folder.path / name).unlink(missing_ok=True)
+    manifest.start(header)
