@@ -27,7 +27,7 @@ from evalq.evalcore.records.spool import spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.manifest import Manifest
-from evalq.producer.folder.replan import Replanned, drop_plan
+from evalq.producer.folder.replan import Replanned, drop_answers
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id, once_run_id
 from evalq.producer.folder.run_options import RunOptions
@@ -172,7 +172,8 @@ class Job:
         """
         key, had = checked_key(key), bool(self.manifest.chunks) or self.manifest.seal is not None
         if had:
-            drop_plan(self.folder, Manifest(self.folder))
+            drop_answers(self.folder)  # first: without a plan they would be damage
+            self.manifest.start(self.header)
         self.key = keep_key(self.folder, key)
         if had:
             raise Replanned(f"{self.folder.place}: another folder has begun the run anew, and what it had is left out")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.names import HEAD, JOURNAL, KEPT, RECORDS
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Replanned", "drop_plan"]
+__all__ = ["Replanned", "drop_answers"]
 
 
 class Replanned(ConfigError):
     """A run has no plan in its folder any more, as another folder's stands: whoever drives it loads it again."""
 
 
-def drop_plan(folder: RunFolder, manifest: Manifest) -> None:
-    """Remove chunks and answers, which are computed again; the header stays. May be repeated after a crash.
+def drop_answers(folder: RunFolder) -> None:
+    """Remove what was answered, which is computed again; what was planned can go then. May be repeated after a crash.
 
     Raises ConfigError where another folder's answers would not be those of this one: in a sweep, or in a retry.
     """
@@ -25,8 +24,5 @@ def drop_plan(folder: RunFolder, manifest: Manifest) -> None:
             f"{folder.place}: run {info.run} is in the ledger as begun in another folder, and chunks are planned here, "
             "too, under another key: resume it in that folder, or remove this one and give its command again"
         )
-    header = manifest.load()
-    # In this order each is a folder that can be resumed: without answers, without a plan.
     for name in (JOURNAL, f"{RECORDS}.partial"):
         (folder.path / name).unlink(missing_ok=True)
-    manifest.start(header)

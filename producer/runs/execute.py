@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["carry_out", "carry_out_here", "launch", "resume"]
 
+T = TypeVar("T")
+
 
 def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
@@ -55,7 +57,7 @@ def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
     faulty input leaves no folder; anything else leaves one that can be resumed.
     """
     with driving(job.folder, place):
-        return _through(job, place, reporter)[1]
+        return _through(job, reporter, lambda job: carry_out_here(job, place, reporter, place))[1]
 
 
 def resume(folder: RunFolder, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
@@ -68,14 +70,14 @@ def resume(folder: RunFolder, place: Backend, reporter: Reporter) -> tuple[Job, 
         refuse_over(folder)
         job = Job.load(folder)
         reporter.event("launch", run=job.run, folder=str(folder.path))
-        return _through(job, place, reporter)
+        return _through(job, reporter, lambda job: carry_out_here(job, place, reporter, place))
 
 
-def _through(job: Job, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
-    """`carry_out_here`, again where the plan of another folder that began the run has to be taken for this one's."""
+def _through(job: Job, reporter: Reporter, drive: Callable[[Job], T]) -> tuple[Job, T]:
+    """``drive`` a job, again where the plan of another folder that began the run has to be taken for this one's."""
     while True:
         try:
-            return job, carry_out_here(job, place, reporter, place)
+            return job, drive(job)
         except Replanned as told:
             reporter.warn(str(told))
             job = Job.load(job.folder)
@@ -153,11 +155,7 @@ def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
         if isinstance(given, RunFolder):
             refuse_over(given)
         job = given if isinstance(given, Job) else Job.load(given)
-        try:
-            _leave_to_workers(job, place, reporter)
-        except Replanned as told:
-            reporter.warn(str(told))
-            _leave_to_workers(Job.load(job.folder), place, reporter)
+        _through(job, reporter, lambda job: _leave_to_workers(job, place, reporter))
 
 
 def _leave_to_workers(job: Job, place: Backend, reporter: Reporter) -> None:

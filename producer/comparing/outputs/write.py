@@ -82,9 +82,8 @@ def errors_written(what: str, paths: Iterable[Path]) -> Iterator[None]:
     try:
         yield
     except EvalqError as error:
-        for path in paths:
-            with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
-                _write(path, of_error(what, error))
+        with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
+            _write_each(paths, of_error(what, error))
         raise
 
 
