@@ -38,7 +38,7 @@ test: setup programs .venv/compiled
 	$(PY) -m pytest -q -n $(TESTS_AT_ONCE)
 
 quick: setup .venv/compiled  ## What needs no fleet, on a fifth of the made-up examples; for after each small change.
-	$(PY) -m pytest -q -n 4 --hypothesis-profile=quick tests/unit tests/contract
+	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --hypothesis-profile=quick tests/unit tests/contract
 
 check: setup
 	$(BIN)/ruff format --check .
