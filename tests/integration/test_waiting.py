@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from evalq.workers.servers.complaint import AGAIN_SECONDS
 from tests.awake import awake
 from tests.integration.conftest import Calm
 from tests.integration.harness import (
@@ -178,6 +179,32 @@ def test_a_worker_says_what_it_serves_once_it_is_ready(server: Server, data: Pat
     assert f"reads {data.resolve()}" in line
     assert "no live calls" in line
     assert "secret" not in ear.text
+
+
+def _connections(server: Server) -> int:
+    """How many it has accepted since it started."""
+    return int(server.client.info("stats")["total_connections_received"])
+
+
+def test_a_worker_is_not_loud_about_a_server_that_takes_no_writes(server: Server, data: Path) -> None:
+    """It connects several times a second to a replica that was its primary, and a log told each time, with tracebacks.
+
+    That it goes on trying, the server counts; and it is ready for work as soon as it may write again.
+    """
+    worker = start_evalq("worker", "--broker", server.url, "--concurrency", "1", cwd=data)
+    ear = Ear(worker)
+    ear.hears("^worker .* is ready: ")
+    with STATES["READONLY"](server):
+        ear.hears("waiting: the ledger at .* read-only replica")
+        began, before = time.monotonic(), _connections(server)
+        wait_until(lambda: _connections(server) > before + 40, "it has tried again and again")
+        lasted = time.monotonic() - began
+    ear.hears("is back after")
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(timeout=PATIENCE)
+    tries = [line for _, line in ear.lines if "Cannot connect" in line]
+    assert 1 <= len(tries) <= 2 + lasted / AGAIN_SECONDS, tries
+    assert "Traceback" not in ear.text
 
 
 def test_a_process_that_calls_waits_for_a_ledger_in_one_line(server: Server, tmp_path: Path) -> None:

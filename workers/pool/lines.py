@@ -1,15 +1,18 @@
-"""A worker's log: errors that are no bug's have a line instead of a traceback."""
+"""A worker's log: errors that are no bug's have a line instead of a traceback, and trouble that lasts is not a flood."""
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 
-from billiard.exceptions import WorkerLostError
+from billiard.exceptions import RestartFreqExceeded, WorkerLostError
 
 from evalq.evalcore.errors import BrokerUnreachable, StorageError
+from evalq.workers.servers.complaint import AGAIN_SECONDS
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
 
-__all__ = ["without_traceback"]
+__all__ = ["Reconnecting", "without_traceback"]
 
 _MORE = "raise the limits on open files and processes (ulimit, or the container's), or have fewer (--concurrency)"
 
@@ -31,3 +34,29 @@ def without_traceback(record: logging.LogRecord) -> bool:
     if away or limited or isinstance(error, WorkerLostError):
         record.exc_info = record.exc_text = None
     return True
+
+
+class Reconnecting:
+    """A filter of records: what Celery says of its connection is said once, then every AGAIN_SECONDS.
+
+    To a server that answers but takes no writes (a replica that was a primary until now) it connects five times a
+    second, and says so each time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said: dict[str, float] = {}
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be shown; one of the connection becomes a single line."""
+        if record.name != "celery.worker.consumer.consumer":
+            return True
+        if record.exc_info and isinstance(record.exc_info[1], RestartFreqExceeded):
+            return False  # that it waits a second now, with a traceback, after the lines that say why
+        record.msg, record.args = " ".join(record.getMessage().split()), ()
+        now = self._clock()
+        self._said = {line: at for line, at in self._said.items() if now - at < AGAIN_SECONDS}
+        if record.msg in self._said:
+            return False
+        self._said[record.msg] = now
+        return True

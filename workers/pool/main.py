@@ -32,7 +32,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
-from evalq.workers.pool.lines import without_traceback
+from evalq.workers.pool.lines import Reconnecting, without_traceback
 from evalq.workers.processes.forking import unforked
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.processes.rlimits import leave_group
@@ -69,6 +69,7 @@ def run_worker(
     name = unique_name()
     log_to_stderr(loglevel)
     for handler in logging.getLogger().handlers:
+        handler.addFilter(Reconnecting())
         handler.addFilter(without_traceback)
     for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")

@@ -13,13 +13,14 @@ from types import SimpleNamespace
 
 import pytest
 from billiard.einfo import ExceptionInfo
-from billiard.exceptions import WorkerLostError
+from billiard.exceptions import RestartFreqExceeded, WorkerLostError
 from celery.app.trace import build_tracer
 from celery.exceptions import CPendingDeprecationWarning
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.broker.message import TASK
 from evalq.workers.pool import lines, main
+from evalq.workers.servers.complaint import AGAIN_SECONDS
 from evalq.workers.settings import Settings
 
 PIPE_BUF = 4096
@@ -98,3 +99,29 @@ def test_a_worker_that_may_not_have_its_processes_says_which_limit_to_raise(numb
     assert "Traceback" not in first
     assert "Traceback" in other
     assert [main._exit_code(SimpleNamespace(exitcode=code)) for code in (None, 0, 1, 70)] == [0, 0, 3, 70]
+
+
+def _of_celery(text: str, error: BaseException | None = None) -> logging.LogRecord:
+    info = None if error is None else (type(error), error, error.__traceback__)
+    return logging.LogRecord("celery.worker.consumer.consumer", logging.ERROR, __file__, 1, text, (), info)
+
+
+def test_a_server_that_is_tried_again_and_again_is_told_of_every_half_minute() -> None:
+    """In one line each; what is no connection's, and what is said for the first time, is never kept back."""
+    now = [100.0]
+    shown = lines.Reconnecting(lambda: now[0])
+    refused = "consumer: Cannot connect to x: a replica.\nTrying to reconnect...\n"
+    first = _of_celery(refused)
+    assert shown(first)
+    assert first.getMessage() == "consumer: Cannot connect to x: a replica. Trying to reconnect..."
+    assert not shown(_of_celery("Frequent restarts detected", RestartFreqExceeded("5 in 1s")))
+    now[0] += AGAIN_SECONDS - 1
+    assert not shown(_of_celery(refused))
+    assert shown(_of_celery("consumer: Cannot connect to x: it loads its data.\nTrying to reconnect...\n"))
+    now[0] += 1
+    assert shown(_of_celery(refused))
+    assert not shown(_of_celery(refused))
+    other = logging.LogRecord("evalq.worker", logging.WARNING, __file__, 1, "twice\n", (), None)
+    assert shown(other)
+    assert shown(other)
+    assert other.getMessage() == "twice\n"
