@@ -1,4 +1,4 @@
-"""A worker's log: errors that are no bug's have a line instead of a traceback, and trouble that lasts is not a flood."""
+"""A worker's log: errors that are no bug have a line instead of a traceback, and lasting trouble is no flood."""
 
 from __future__ import annotations
 
