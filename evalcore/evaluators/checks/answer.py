@@ -129,6 +129,7 @@ class Answer:
     def encoded(self) -> bytes:
         """The text in UTF-8."""
         if self._encoded is None:
+            # JSON lets half a surrogate pair through, which UTF-8 has no bytes for: no answer may end a run of checks.
             self._encoded = self.text.encode("utf-8", "surrogatepass")
         return self._encoded
 
@@ -139,6 +140,7 @@ class Answer:
             try:
                 self._json = extract(self.output) if isinstance(self.output, str) else self.output
             except NoJson as error:
+                # Kept like a value: several checks ask, and to look for a fenced block is to read all of the text.
                 self._json = error
         if isinstance(self._json, NoJson):
             raise self._json
@@ -146,6 +148,7 @@ class Answer:
 
     def part(self, value: Any) -> Answer:
         """A part of the answer, as an answer of its own."""
+        # A part of the output has no calls and no judges of its own: these are about the whole.
         return Answer(value, None, self.usage, self._tool_calls, self.judgements)
 
     @property

@@ -81,6 +81,7 @@ def _least(shared: Shared, kind: Kind, made: Made) -> float:
         return made.least if made.least is not None else 1.0 if kind.threshold is None else kind.threshold
     if kind.threshold is None:
         raise BadCheck(f"goes with checks that measure; {kind.name} holds or does not", "threshold")
+    # A judge's threshold is in the units of its scale, which only the check itself knows.
     if made.scaled is not None:
         return made.scaled(given)
     if not 0.0 <= given <= 1.0:
@@ -166,6 +167,7 @@ def _composed(name: str, kind: str, negated: bool, written: Mapping[str, Any], d
 def _typed(value: Any, kind: Any, path: str) -> Any:
     """``value`` as ``kind``. Raises BadCheck with the path, from the check on."""
     try:
+        # Strict: a number in quotes is a text, and would otherwise pass where the file is wrong.
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
         message, _, inner = str(error).partition(" - at `$")

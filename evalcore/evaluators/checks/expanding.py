@@ -82,6 +82,7 @@ class _Reader:
         self._check_input(asked, at)
         params: dict[str, Any] = {
             "id": identity,
+            # Its digest alone: params go to every worker and stand in the report, inputs may be long (decision 19).
             "input_sha256": _digest(asked),
             "checks": self._checks(layers, values, place),
             "tags": self._tags(layers),
@@ -124,6 +125,7 @@ class _Reader:
         for name in ("id", "expected"):
             if name in values:
                 self._faults.add(place.at("vars", name), f"{name!r} is a placeholder of its own, not a variable")
+        # After the check above, so that a variable of that name is told as a fault and never used.
         values["id"] = identity
         expected, at = _topmost(layers, "expected")
         if expected is not None:
@@ -160,6 +162,7 @@ class _Reader:
             listed = layer.get("checks")
             if listed is None:
                 continue
+            # Checks and tags of all layers add up; vars, thresholds and diversity merge by name, all else is replaced.
             if not isinstance(listed, list):
                 self._faults.add(under.at("checks"), f"must be a list of checks, found {kind_of(listed)}")
                 continue
@@ -212,6 +215,7 @@ class _Reader:
             if not isinstance(given, list) or not all(isinstance(tag, str) and tag for tag in given):
                 self._faults.add(place.at("tags"), "must be a list of texts")
                 continue
+            # Counted: a few lines of defaults may give their tags to a million cases.
             tags |= dict.fromkeys(self._room.take(given))
             if len(tags) > _MOST_TAGS:
                 self._faults.add(place.at("tags"), f"more than {_MOST_TAGS} tags")
@@ -242,6 +246,7 @@ class _Reader:
                 continue
             for name, least in given.items():
                 at = place.at(str(name))
+                # To Python `true` is 1: the strictest demand, where none was meant.
                 if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
                     self._faults.add(at, "must be a number from 0 to 1")
                 elif name == "score":
@@ -270,6 +275,7 @@ def _spelled(written: Any, expected: Any) -> dict[str, Any]:
             parts = []
             for index, part in enumerate(value):
                 try:
+                    # Parts, too: a name alone in them means the same `expected`.
                     parts.append(_spelled(part, expected))
                 except BadCheck as error:
                     path = f"{name}[{index}]"

@@ -26,6 +26,7 @@ from evalq.evalcore.records.inputs import require_distinct
 __all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping"]
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
+# These endings alone: v1.5 may be a case's whole name.
 _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 
 
@@ -47,6 +48,7 @@ def complete(asked: Request) -> Request:
     require_distinct(outputs)
     params, _, _ = selected(asked)
     if labels := asked.options.get("labels"):
+        # One label would count for two outputs of which a person saw one.
         if len(outputs) > 1:
             raise UsageError("--labels names outputs by case and repeat, which several --outputs may have: give one")
         params["labels"] = load_labels(str(labels))
@@ -73,6 +75,7 @@ def prompts(asked: Request) -> Iterator[Prompt]:
 
 def answered(asked: Request, outputs: Path, folder: Path) -> Request:
     """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
+    # Whom the sweep asked has answered: what they said is in the lines, and evaluating asks nobody.
     options = {**asked.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against", "embedder"))}
     return Request(asked.inputs, asked.params, options)
 

@@ -38,6 +38,7 @@ METRICS = (
         "count",
         "by_case[case].outputs.failed",
         ("case",),
+        # A label's values have to be few, and a file may have any number of cases.
         most=50,
     ),
     Metric(
@@ -45,6 +46,7 @@ METRICS = (
         "Whether the answers to any case collapsed: 1 some did, 0 none did, 0.5 cannot be told yet.",
         "state",
         "diversity.verdict",
+        # The verdict is on "collapse nowhere": that it holds is what 0 says here, unlike for thresholds.
         states=(("holds", 0.0), ("inconclusive", 0.5), ("fails", 1.0)),
     ),
     Metric(

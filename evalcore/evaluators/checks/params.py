@@ -35,6 +35,7 @@ _LEAST_SHARE = 1e-15
 """No demand is for nothing: below this, floats say 0, of which there is no logarithm."""
 NO_WEIGHT = "all checks have weight 0, so that no answer could fail: give one a weight above 0, or omit the case"
 Share = Annotated[float, Field(ge=0, le=1)]
+# Four digits at most: K is held to MOST_K behind it, and int() has no long text to read.
 _RATE = re.compile(r"pass(?P<kind>[@^])(?P<k>[1-9]\d{0,3})")
 
 
@@ -42,6 +43,7 @@ class Threshold(Params):
     """The least that a case's pass rate, pass@k or pass^k has to be."""
 
     number: str
+    # Not 0, which nothing falls short of: in a cases file it takes away what a layer below demands.
     least: Annotated[float, Field(gt=0, le=1)]
 
     @property
@@ -57,6 +59,7 @@ class Threshold(Params):
         if match is None or self.k == 1:
             return self.least
         if match["kind"] == "@":
+            # pass@k is 1 - (1 - p)^k for the chance p of one pass, pass^k is p^k.
             return max(_LEAST_SHARE, float(1.0 - (1.0 - self.least) ** (1.0 / self.k)))
         return float(self.least ** (1.0 / self.k))
 
@@ -109,6 +112,7 @@ class Case(Params):
     @field_validator("checks")
     @classmethod
     def _decides(cls, checks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        # Here as in the file: params come from Python and other tools, too.
         if weightless(checks):
             raise ValueError(NO_WEIGHT)
         return checks
@@ -145,7 +149,9 @@ class ChecksParams(Params):
     tag: str = ""
     pass_rate: Share = 0.0
     ks: tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...] = DEFAULT_KS
+    # Off unless asked for: it keeps eight bytes an answer and takes time to normalise each (decision 25).
     diversity: Diversity = Diversity(by="none")
+    # Evidence and no question: runs with other labels are comparable all the same (decision 23).
     labels: dict[str, dict[str, Labels]] = Field(default_factory=dict)
     judges_decide: bool = False
 

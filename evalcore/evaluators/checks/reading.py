@@ -202,11 +202,13 @@ def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, 
         return
     given = msgspec.structs.replace(batch, columns=columns)
     rows = given.rows(lambda line, reason: faults.add(Place(path, (), line), reason))
+    # The header once more, which `first_row` looked at without taking it.
     next(rows, None)
     for line, row in rows:
         place = Place(path, (), line)
         case: dict[str, Any] = {}
         for name, text in zip(columns, row, strict=True):
+            # An empty cell is what nobody wrote, as null is: what lies under the case holds.
             if text != "" and name not in wrong:
                 _fill(case, name, text, place, faults)
         yield case, place
@@ -227,6 +229,7 @@ def _fill(case: dict[str, Any], name: str, text: str, place: Place, faults: Faul
             inner[key] = text if holder == "vars" else _number(text, place.at(name), faults)
     elif name == "weight":
         case[name] = _number(text, place.at(name), faults)
+    # As people write them in a cell; a JSON list where a tag has a comma itself.
     elif name == "tags" and not text.lstrip().startswith("["):
         case[name] = [tag.strip() for tag in text.split(",") if tag.strip()]
     elif name in (*_JSON_COLUMNS, "tags") or (name in ("input", "diversity") and text.lstrip()[:1] in ("[", "{")):
@@ -246,4 +249,5 @@ def _number(text: str, place: Place, faults: Faults) -> Any:
         return float(text)
     except ValueError:
         faults.add(place, f"{shorten(text)!r} where a number is wanted")
+        # Any number will do, since a case with a fault is never run: reading on finds the faults behind it.
         return 1.0

@@ -115,6 +115,7 @@ class Judge:
         except Misplaced:
             return []
         asked = (question for check in line.plan.checks for question in check.questions(answer))
+        # Two checks that ask one judge the same of one text are one question, and paid once.
         found = {(each.key, each.judge, part.text): None for each, part in asked if len(part.text) <= LONGEST}
         asks = line.plan.asks
         return [Question(line.plan.case, line.repeat, asks[key, judge], text) for key, judge, text in found]
@@ -171,6 +172,8 @@ def _judged(line: _Line) -> Judgement:
         return Judgement("error", why_no_output(record), *at, usage=usage, planned=line.planned)
     answer = _answer(record, usage, votes)
     verdicts = tuple(check.judge(answer) for check in plan.checks)
+    # What the record lacks puts the output in no rate, whatever other checks say: rates of those that happen to be
+    # decided would be biased (decision 19). A check of weight 0 is shown, and never decides.
     wrong = next((each for each in verdicts if each.passed is None and each.weight), None)
     if wrong is not None:
         status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
@@ -186,6 +189,7 @@ def _mark(answer: Answer, line: _Line) -> Mark:
     how = line.plan.diversity
     if how is not None and how.by == "embedding":
         for path in line.twice:
+            # Held to it here alone: where nobody asks for it the key is passed over, as importers may keep any.
             if path == "embedding" or path.startswith("embedding."):
                 raise Misplaced(f"{path}: the key is given more than once")
     return mark_of(answer.text, how, line.record)
@@ -196,6 +200,7 @@ def _votes(line: _Line) -> tuple[Vote, ...]:
     listed = line.record.get("judgements")
     if listed is None or not line.plan.asked:
         return ()
+    # A key that stands twice in one judgement says nothing of the others.
     unclear = {int(match[1]) for path in line.twice if (match := _IN_JUDGEMENT.match(path))}
     try:
         votes = votes_of(listed, unclear)

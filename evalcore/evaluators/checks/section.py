@@ -33,9 +33,11 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
     """``results`` of report.json; several inputs count as one, a repeat in two of them as two outputs."""
     state = _together([result.state for result in results])
     places = {case.id: index for index, case in enumerate(params.cases)}
+    # By place among all of the params' cases: the tag selects some, and must shift none.
     cases = [(case, state.cases.get(places[case.id], CaseState())) for case in params.selected()]
     passed = sum(counted.passed for _, counted in cases)
     failed = sum(counted.failed for _, counted in cases)
+    # From the tally and not the cases: a line of no known case is an error of none of them.
     errors = sum(result.tally.errors for result in results)
     entries, demands = _entries(cases, params)
     drawn = [(case, state.drawn.get(places[case.id], Drawn()), counted.planned) for case, counted in cases]
@@ -191,6 +193,7 @@ def _reached(counted: CaseState, bounds: tuple[float, float], k: int, *, hat: bo
     if hat:
         return {"k": k, "value": pass_hat_k(counted.passed, counted.answers, k), "low": low**k, "high": high**k}
     value = pass_at_k(counted.passed, counted.answers, k)
+    # As the estimate is, with the ends of the chance of one pass: k answers all fail with (1 - p)^k.
     return {"k": k, "value": value, "low": 1.0 - (1.0 - low) ** k, "high": 1.0 - (1.0 - high) ** k}
 
 
@@ -201,6 +204,7 @@ def _stopping(cases: Sequence[Counted], entries: Sequence[Json], kinds: Mapping[
         verdicts = [each["verdict"] for each in entry["thresholds"]]
         verdicts += [kinds[case.id]] if case.id in kinds else []
         if counted.planned and verdicts:
+            # Settled where all is that could be: an open verdict on diversity keeps a case of decided thresholds going.
             calls.append((counted.planned, counted.runs, _SETTLED.issuperset(verdicts)))
     return stopping_section(calls) if any(counted.planned for _, counted in cases) else {}
 
@@ -232,6 +236,7 @@ def _by_check(cases: Sequence[Counted], params: ChecksParams) -> Iterator[Json]:
     judge, found = judge_for(params), dict[str, list[tuple[Case, list[int]]]]()
     for case, counted in cases:
         plan = judge.plan(case.id)
+        # Not strict: a case without any answer has no counts.
         for check, counts in zip(plan.checks if plan else (), counted.checks, strict=False):
             found.setdefault(check.name, []).append((case, counts))
     for name, own in sorted(found.items()):

@@ -138,6 +138,7 @@ class ChecksState(State):
             quantiles.buckets = dict(sorted(quantiles.buckets.items()))
         self.drawn = dict(sorted(self.drawn.items()))
         for answers in self.drawn.values():
+            # Parts append their answers in the order of the cut; sorted, equal ones are equal bytes (decision 25).
             answers.sort()
         return msgspec.json.encode(self)
 
@@ -164,7 +165,9 @@ class Gatherer:
         if case is None:
             case = self.state.cases[plan.index] = CaseState()
         case.planned = max(case.planned, test.planned)
+        # Also of an output without a verdict: its judge was asked, and paid.
         self._votes += [(vote, plan.asked[vote.check]) for vote in test.votes]
+        # Likewise: checks that say something count, even where another makes the output an error.
         self._count_checks(case, test)
         self._astray += [(line, shorten(why, _EVIDENCE)) for why in test.heard.astray]
         if test.score is None or test.repeat is None:
@@ -213,6 +216,7 @@ class Gatherer:
 
     def finish(self) -> ChecksState:
         """The state, with quantiles and failures in it."""
+        # The chunk's first are enough: of all chunks together the lowest lines are kept.
         self.state.failures = Faults(len(self._failures), self._failures[:LISTED])
         self.state.astray = Faults(len(self._astray), self._astray[:LISTED])
         self.state.latency = Quantiles.of(self._latency)

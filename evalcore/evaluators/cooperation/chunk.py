@@ -33,6 +33,7 @@ def chunk_state(batch: Batch, rules: Rules) -> tuple[CooperationState, Faulty]:
         return _in_python(batch, rules)
     told = native.read_log(batch.data, rules.resource_key.encode("utf-8", "surrogatepass"))
     state = None if told is None else _counted(native, told, rules)
+    # No faults: compiled code counts only a chunk of which it left no line.
     return (state, []) if state is not None else _by_columns(told, batch, rules)
 
 
@@ -60,6 +61,7 @@ def _counted(native: ModuleType, told: tuple[Any, ...], rules: Rules) -> Coopera
 
 def _agent(fields: tuple[Any, ...]) -> AgentState:
     state = AgentState(*fields)
+    # None where nothing fell, as counting by columns leaves it: equal states are equal bytes.
     state.contributed = ExactSum.of(fields[_CONTRIBUTED]) if state.drops else None
     return state
 

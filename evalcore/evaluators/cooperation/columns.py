@@ -76,6 +76,7 @@ class Gatherer:
     def add(self, events: list[Event]) -> None:
         """Add rows, whose resources are a dict."""
         key = self._key
+        # Missing, empty or without the key: no snapshot, and the value before it stays (SPEC, section 2).
         self.extend(events, [held.get(key, NO_VALUE) if (held := event.resources) else NO_VALUE for event in events])
 
     def extend(self, events: list[Event], values: list[Value]) -> None:
@@ -91,6 +92,7 @@ class Gatherer:
             self._large[self._rows + row] = amounts[row]
         self._parts.append(part)
         self._rows += len(events)
+        # The log's own word is that of its first row that has one, in whatever blocks the rows came.
         if self._dry_run is None:
             self._dry_run = next((event.dry_run for event in events if event.dry_run is not None), None)
 
@@ -109,5 +111,6 @@ def _part(
         np.fromiter(agents, np.int32, rows),
         np.fromiter(kinds, np.int8, rows),
         np.fromiter(values, np.float64, rows),
+        # An amount written as an int stays one: differences of ints are exact at any size.
         np.fromiter([type(value) is int for value in values], np.bool_, rows),
     )

@@ -64,6 +64,7 @@ def load_experiment(path: str | Path) -> Experiment:
     Raises ConfigError that names the file and the key path.
     """
     loaded = load_mapping(path)
+    # Null is what YAML makes of a section with nothing below it.
     sections = {key: loaded[key] for key in _Config.model_fields if loaded.get(key) is not None}
     config = validate(_Config, sections, str(path))
     own, folder = config.experiment, Path(path).parent
@@ -94,6 +95,7 @@ def completed(asked: Request) -> Request:
         if experiment.dry_run is not None:
             params["dry_run"] = experiment.dry_run
     params = merged(params, asked.params)
+    # The flag says yes or nothing; where it is silent the configuration decides, and then the log.
     if options.get("log_dry_run"):
         params["dry_run"] = True
     if options.get("rules"):
@@ -124,4 +126,5 @@ def _inputs(asked: Request, experiment: Experiment | None) -> list[str]:
 
 
 def _rules_file(path: str) -> dict[str, Any]:
+    # Only the keys that the file gives: the others would put the defaults over the configuration's (SPEC, section 2).
     return validate(Rules, load_mapping(path), path).model_dump(mode="json", exclude_unset=True)

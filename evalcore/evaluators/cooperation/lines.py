@@ -63,6 +63,7 @@ def parse_line(line: bytes) -> Event:
     return Event(
         turn=_turn(row.get("turn", _MISSING)),
         agent=_agent(row.get("agent", _MISSING)),
+        # Neither kind, and the row still counts: SPEC says so of null and missing, and this takes in what is no text.
         decision=decision if _is_text(decision) else None,
         resources=_resources(resources) if isinstance(resources, dict) else None,
         dry_run=dry_run if isinstance(dry_run, bool) else None,
@@ -85,6 +86,7 @@ def too_deep(line: bytes) -> bool:
 def _turn(value: Any) -> int:
     if value is _MISSING:
         raise BadLine("turn is missing")
+    # 2.0 is a text here, as "2" is (a number is a `_Literal`); true, null and lists are none (SPEC, section 2).
     turn = integral(str(value)) if isinstance(value, str) and not isinstance(value, _Constant) else None
     if turn is None:
         raise BadLine(f"turn is no integer (of 64 bits) but {_kind(value)}")
@@ -97,6 +99,7 @@ def _agent(value: Any) -> str:
     if not _is_text(value):
         raise BadLine(f"agent is no string but {_kind(value)}")
     try:
+        # Agents are keys of the report, which is UTF-8.
         value.encode()
     except UnicodeEncodeError:
         raise BadLine("agent is no Unicode text: it holds half of a surrogate pair") from None

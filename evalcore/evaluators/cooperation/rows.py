@@ -12,6 +12,7 @@ from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
 
 __all__ = ["ROWS"]
 
+# A log that was counted is neither good nor bad: no metric of the seed has a threshold.
 _STATES: Mapping[str, State] = {"error": "bad", "dead": "bad"}
 
 

@@ -31,12 +31,14 @@ def write_summary(options: Mapping[str, Any]) -> str:
     experiment = load_experiment(config)
     source = Path(options.get("metrics") or experiment.metrics)
     metrics = _load(source, config)
+    # Beside metrics.json and not in the run's folder, where evalq's own report.json is (SPEC, section 2).
     summary = Path(options.get("summary") or experiment.summary or source.parent / "SUMMARY.md")
     report = Path(options.get("report") or experiment.report or source.parent / "report.json")
     write_text(
         summary,
         f"# Cooperation metrics: {escape(experiment.name or source.parent.name)}\n\n{log_tables(metrics.to_dict())}",
     )
+    # From metrics.json alone, as the seed's two commands have it: this one reads no log.
     write_text(report, pretty_json(_report(experiment, metrics)))
     return f"wrote {summary} and {report} from {source}"
 

@@ -30,6 +30,7 @@ def settle(
 
 def finish_log(result: InputResult[CooperationState], params: CooperationParams) -> list[bytes]:
     """The log's own line: an empty log is one of no events, a log without a single good line is an error."""
+    # One line for a log, and not for an event: the log is the record (SPEC, section 2).
     line = {"record": f"{result.name}:1", "id": result.name}
     if result.tally.listed.total and not result.state.rows:
         result.tally.errors += 1
@@ -41,5 +42,7 @@ def finish_log(result: InputResult[CooperationState], params: CooperationParams)
 def dead_line(record: Batch, params: CooperationParams, reason: str) -> Outcome[CooperationState]:
     """A line whose event cannot be read is a bad line: the record is the log."""
     tally = Tally()
+    # SPEC, section 2: faults fail the pass, unless they are to be dropped and counted.
     (tally.listed if params.skip_bad_lines else tally.fatal).add(record.first_line, f"dead: {reason}")
+    # Its place is kept: a log that has to be sorted is read anew, and must leave this line out once more.
     return Outcome(CooperationState(missing=[record.first_line]), tally)

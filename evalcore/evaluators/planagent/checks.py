@@ -50,6 +50,7 @@ class Checklist:
         self.points = points
         self.names = tuple(shortened(f"{check.kind} = {check.want}", MAX_NAME) for check in checks)
         self.label = "+".join(dict.fromkeys(check.kind for check in checks))
+        # Sorted as `Answer.forms` is: the report sets what was asked beside what was answered.
         self.asked_forms = "+".join(sorted({check.want for check in checks if check.kind == "formType"}))
         self._plan = [(1 << i, check.kind, _comparable(check)) for i, check in enumerate(checks)]
         self._encoded: dict[int | None, msgspec.Raw] = {}
@@ -127,8 +128,10 @@ def parse_checks(text: str, numbering: re.Pattern[str], forms: Sequence[tuple[Ki
         at = number.end() if number else 0
         for kind, form in forms:
             found = form.match(line, at)
+            # Without its white space a blank keyword is in any message: such a check would pass always.
             if found and found["want"].strip():
                 want = found["want"]
+                # Only the switch is no text: people write True and TRUE, which is JSON's true.
                 checks.append(Check(kind, want.lower() if kind == "multiSelectAllowYn" else want))
                 break
     return checks

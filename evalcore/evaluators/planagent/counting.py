@@ -48,6 +48,7 @@ class Spread:
                 stats.points[points] += count
                 if points in self._slow:
                     slow += count
+        # None are rows whose checks were not judged: 0 points, but no failed check (SPEC, section 4).
         score = 0 if passed is None else checklist.points[passed.bit_count()]
         stats.scores[score] += rows
         low = rows if score <= self._low else 0
@@ -79,6 +80,7 @@ class Spread:
         state = self._state
         for (label, category, asked, form), counts in self._texts.items():
             state.sets.add(label, counts)
+            # Cut here, once a text, instead of once a row; texts that are alike when cut are one in the table.
             state.categories.add(shortened(category, MAX_NAME), counts)
             state.forms.add(shortened(f"{asked or '-'} -> {plain_text(form) or '-'}", MAX_NAME), counts)
         for (checklist, passed), (rows, low) in self._judged.items():

@@ -61,6 +61,7 @@ def add_rows(native: ModuleType, chunk: Chunk, batch: Batch) -> bool:
         batch.first_line,
         len(batch.columns),
         tuple(map(batch.columns.index, READ)),
+        # As it stands in JSON, less its quotes: line numbers are put behind it.
         encode_line(f"{batch.source}:")[1:-1],
         chunk.scale.limits,
         chunk.lines,
@@ -85,6 +86,7 @@ def add_rows(native: ModuleType, chunk: Chunk, batch: Batch) -> bool:
 @lru_cache(maxsize=4096)
 def _checks_of(checklist: Checklist) -> _Wanted:
     """As `plan_rows` takes checks; too many are none at all."""
+    # The passed checks of a row are bits of one 64-bit number there; no checks leave the row to Python.
     return tuple(map(_wanted, checklist.checks)) if len(checklist.checks) <= _MAX_CHECKS else ()
 
 
@@ -109,6 +111,7 @@ class _Kind:
         self.forced = _FORCED.get(state) if error is None else ERROR
         passed = judged if self.forced is None else None
         self.found = [(KINDS[kind], shortened(plain_text(path), MAX_PATH)) for kind, path in found]
+        # Encoded as a row of `score` is, and cut where rows differ: the bytes are the same whoever wrote them.
         out = RecordLine("", "", self.round, "unscored", None, NO_CHECKS, None, NO_CHECK)
         if checklist is not None:
             out.status, out.checks = "scored", checklist.encoded(passed)

@@ -26,6 +26,7 @@ def insights(state: PlanState, review: QueryReview, suspects: int, params: PlanP
     scored = sum(stats.scored for stats in state.rounds.values())
     return {
         "failures": _failures(state, scored, params),
+        # In the order of KINDS: the state has its kinds in that of the rows.
         "checks": [_check(kind, *state.kinds[kind]) for kind in KINDS if kind in state.kinds],
         "check_sets": _groups(state.sets, params),
         "categories": _groups(state.categories, params),
@@ -47,6 +48,7 @@ def _failures(state: PlanState, scored: int, params: PlanParams) -> dict[str, Js
         "rows": rows,
         "share": rows / scored if scored else None,
         "reasons": {reason: state.forced.get(reason, 0) for reason in (ERROR, UNPARSABLE, EMPTY)},
+        # Zeros that were judged. The rubric gives 0 for these, too, but no error explains them.
         "no_check_passed": sum(stats.scores[0] for stats in state.rounds.values()) - rows,
         "errors": _ranking(state.errors, 0, params),
     }
@@ -84,6 +86,7 @@ def _groups(table: Table, params: PlanParams) -> list[Json]:
 
 
 def _patterns(state: PlanState, by: int, scored: int, params: PlanParams) -> dict[str, Json]:
+    # Every scored row has one check set, so that the sum over sets is over all rows, also of names that were not kept.
     rows = state.sets.sum(by)
     return {
         "rows": rows,
@@ -108,6 +111,7 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
     return [
         {
             "item": "mapping",
+            # Failed, not a warning: two rounds of each Query ID are the seed's precondition for comparing any.
             "status": "failed" if review.incomplete or review.repeated else "ok",
             "queries": review.queries,
             "rounds": len(rounds),
@@ -116,6 +120,7 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
         },
         {
             "item": "heuristic",
+            # None at all is no warning, since the heuristic is for that; an unreadable one is left out.
             "status": _status(not state.llm.unreadable),
             "rows": scored if params.rules.accuracy == "heuristic" else scored - with_llm,
             "with_llm_score": with_llm,

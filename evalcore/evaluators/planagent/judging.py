@@ -58,6 +58,7 @@ def judged(asked: Request, outputs: Path, folder: Path) -> Request:
     copies = []
     for source, columns, rows in _inputs(asked):
         places = [columns.index(name) for name in ("LLM 상태", "LLM 점수", "LLM 코멘트")]
+        # Written unpacked, and an ending is what says how a file is read.
         copy = folder / source.name.removesuffix(".gz").removesuffix(".zst")
         with copy.open("w", encoding="utf-8", newline="") as out:
             written = _Lines(out)
@@ -82,6 +83,7 @@ class _Lines:
     def add(self, row: Sequence[str]) -> None:
         """Write a row."""
         self._table.writerow(row)
+        # By line feeds, as the reader counts: a quoted field may hold some.
         self._next += 1 + sum(field.count("\n") for field in row)
 
     def write(self, line: str) -> None:
@@ -103,6 +105,7 @@ def _answers(outputs: Path) -> dict[str, tuple[str, str, str]]:
             output = record.get("output")
             if "error" in record:
                 found[record["case"]] = (FAILED, "", _one_line(str(record["error"]))[:200])
+            # What is no score is written as it came: the row then counts as unreadable instead of unanswered.
             elif isinstance(output, dict):
                 score = output.get("score")
                 found[record["case"]] = (JUDGED, _told(score), _one_line(str(output.get("comment") or "")))
@@ -115,6 +118,7 @@ def _told(score: Any) -> str:
     """A number with all its digits and no exponent, which nobody reads in that column; what is none as JSON."""
     if type(score) not in (int, float):
         return msgspec.json.encode(score).decode()
+    # `or 0` for -0.0, whose sign the column's reader refuses; by repr, since a float's own decimals are 50 and more.
     text = format(Decimal(repr(score or 0)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -127,6 +131,7 @@ def _one_line(text: str) -> str:
 def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[_Row]]]:
     """Each input with its columns and its rows. Raises InputError, UsageError."""
     if "-" in asked.inputs:
+        # Once for the prompts, and once more for the copies, when all answers are there.
         raise UsageError("--judge reads its input twice: give a file, not standard input")
     sources = discover(asked.inputs, format_suffixes("csv"))
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
@@ -145,4 +150,5 @@ def _rows(cutter: Cutter, source: Source) -> Iterator[_Row]:
     for batch in batches(cutter, source):
         yield from batch.rows(fault)
         if faults:
+            # A run would fail on these rows in any case: say so before a model is paid for the others.
             raise InputError(f"{len(faults)} row(s) cannot be read, so none is judged", faults)

@@ -95,6 +95,7 @@ def weighted_kappa(square: list[int]) -> float | None:
     cells = [(i, j) for i in range(_SIZE) for j in range(_SIZE)]
     observed = sum((i - j) ** 2 * square[i * _SIZE + j] for i, j in cells)
     expected = sum((i - j) ** 2 * rows[i] * columns[j] for i, j in cells)
+    # Whole numbers up to this one division, so that no order of summing shows.
     return 1 - observed * sum(square) / expected if expected else None
 
 

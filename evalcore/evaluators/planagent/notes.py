@@ -53,6 +53,7 @@ def _distribution(results: Mapping[str, Json], rounds: Sequence[str], key: str, 
 
 def _failures(failures: Mapping[str, Json], zeros: bool, text: Texts) -> list[str]:
     """Stability failures by pattern; with ``zeros``, rows that are 0 because no check passed are some of them."""
+    # Else the report says "none" above failures that its own checklist counts.
     unpassed = failures["no_check_passed"] if zeros else 0
     if not failures["rows"] and not unpassed:
         return [f"  - {text.none}"]
@@ -99,6 +100,7 @@ def _rates(results: Mapping[str, Json], text: Texts) -> Iterator[str]:
         [header[0], *header[3:]],
         (
             [row["check"], str(row["of"] - row["passed"]), str(row["of"]), _percent(row["failure_rate"])]
+            # `rate_header` less its columns of rows: a kind of check has several checks a row.
             for row in results["checks"]
         ),
     )

@@ -94,6 +94,7 @@ class Pairs(Merging, array_like=True):
                 bits = int.from_bytes(value, "little")
                 flags = None if at else bits & 0xFF
                 known[value] = self._parts(flags, [own[bit] for bit in _set_bits(bits >> _FLAGS)])
+            # Both number their rounds as they came: a block of theirs may have its rounds in several of ours.
             self._add((query, known[value]) for query, value in block.items())
 
     def sort(self) -> None:
@@ -113,18 +114,21 @@ class Pairs(Merging, array_like=True):
         review = QueryReview(len(self.blocks[0]))
         first, *others = self.blocks
         further = _counted(others)
+        # The seed requires two rounds of every Query ID, also of a file that has but one.
         needed = max(rounds, _ROUNDS)
         failing = (1 << pass_mark) - 1
         for query in sorted(first):
             bits = int.from_bytes(first[query], "little")
             if (bits >> _FLAGS).bit_count() + further.get(query, 0) < needed:
                 review.incomplete.append(query)
+            # A fault (SPEC, section 4), and nothing says which of two rows would be the round's: none is compared.
             if bits & _REPEATED:
                 review.repeated.append(query)
             elif not bits & _SEVERAL:
                 review.short.append(query)
             else:
                 review.compared += 1
+                # Which scores there are is all that consistency asks: no bit below the mark, or none from it on.
                 review.both_pass += not bits & _SCORES & failing
                 review.both_fail += not bits & _SCORES & ~failing
         return review
@@ -172,6 +176,7 @@ def _union(one: bytes, other: bytes) -> tuple[bytes, int]:
     mine, theirs = int.from_bytes(one, "little"), int.from_bytes(other, "little")
     both, common = mine | theirs, (mine & theirs) >> _FLAGS
     if mine & _SCORES and theirs & _SCORES:
+        # Two rounds of one score set one bit: that there were two has to be noted by itself.
         both |= _SEVERAL
     return _value(both), common.bit_count()
 

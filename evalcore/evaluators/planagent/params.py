@@ -88,6 +88,7 @@ class Diagnostic(Params):
 
     def suspects(self, passed: int, judged: int) -> bool:
         """Whether ``passed`` of ``judged`` is too few, computed without rounding."""
+        # By its decimals: the double 0.01 is a little more than 1/100, and would make 1 of 100 too few.
         return judged >= self.checks and passed < Fraction(str(self.share)) * judged
 
 
@@ -99,6 +100,7 @@ class PlanParams(Params):
     forms: tuple[Form, ...] = (
         Form(
             kind="message",
+            # 와 is for a keyword that ends in a vowel; in the real file 50 of 54 such keywords have 과 all the same.
             pattern=r'assistantMessage\s*에\s*["“](?P<want>.+?)["”]\s*[과와]\s*관련된\s*내용이\s*언급되어\s*있는가',
         ),
         Form(
@@ -118,7 +120,9 @@ class PlanParams(Params):
         RatioBand(over=1, under=2, points=3),
         RatioBand(over=1, under=4, points=2),
     )
+    # The seed's bands begin at 0.01, where its prompt says above 0: 1 of 101 checks earns the point, too.
     any_pass_points: int = Field(default=1, ge=0, le=TOP_SCORE)
+    # Each limit belongs to the better band: the seed writes "<=5" and then "5~8".
     speed_bands: tuple[SpeedBand, ...] = (
         SpeedBand(seconds=5, points=5),
         SpeedBand(seconds=8, points=4),
@@ -128,6 +132,7 @@ class PlanParams(Params):
     )
     pass_mark: int = Field(default=3, ge=0, le=TOP_SCORE)
     """Consistency: a score from here on is a pass."""
+    # SPEC, section 4: JSON's null, false and empty containers, as text. 0 is an error, here as in JSON.
     no_error: tuple[str, ...] = ("null", "false", "[]", "{}")
     """Texts of the column `오류` that say there is none (any case), besides white space."""
     error_masks: tuple[Mask, ...] = (
@@ -138,6 +143,7 @@ class PlanParams(Params):
     diagnostic: Diagnostic = Diagnostic()
     low_score: int = Field(default=2, ge=0, le=TOP_SCORE)
     """Rows of this score or less are searched for patterns."""
+    # The seed's checklist names these two ("특히 2~3점"); rows of 0 and 1 stand in the distribution alone.
     slow_points: tuple[int, ...] = (2, 3)
     """Rows of these speed points are searched for patterns."""
     stability_warning: float = Field(default=0.01, ge=0, le=1)

@@ -21,6 +21,7 @@ MAX_BYTES = 1 << 14
 """How many are held of one Query ID, over 1,000 rows: adding one costs as many bytes as there are."""
 
 
+# A tuple, not a Struct: every struct in a state has to say how it merges, and this has nothing to merge.
 class Repeat(NamedTuple):
     """A row whose Query ID and round another row had before."""
 
@@ -49,6 +50,7 @@ class Queries(Merging, array_like=True):
         old = self.rows.get(query)
         if old is None:
             self.rows[query] = row
+        # By what was there before, as lines.h in the compiled code does: both must turn to pairs at the same row.
         elif len(old) < MAX_BYTES:
             self.rows[query] = old + row
         else:
@@ -80,6 +82,7 @@ class Queries(Merging, array_like=True):
         pairs = self.pairs
         if pairs is None:
             pairs = Pairs()
+            # Of a copy: `take` empties what it is given, and `repeats` still reads the lines.
             pairs.take(self.rows.copy())
         return pairs.review(rounds, pass_mark)
 
@@ -88,6 +91,7 @@ class Queries(Merging, array_like=True):
         if self.pairs is not None:
             return self.pairs.repeated, self.found
         found = list(self._repeats())
+        # By line, which is a repeat's first field: Query IDs stand in the order of their first rows.
         return len(found), heapq.nsmallest(LISTED, found)
 
     def _repeats(self) -> Iterator[Repeat]:

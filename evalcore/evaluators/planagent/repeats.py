@@ -87,7 +87,9 @@ def _first_repeats(queries: Queries, pairs: Pairs, reopen: Callable[[], BinaryIO
 
 def _rows(stream: BinaryIO, dead: set[int]) -> Iterator[_Row]:
     """All rows as they are scored, but the dead. The others were read before, so none of them is broken."""
+    # Python's limit of 128 KiB a field is below what an answer's JSON may hold.
     csv.field_size_limit(MAX_RECORD_BYTES)
+    # Line feeds alone end lines, as where the input was cut; a dead row's bytes need not be UTF-8.
     reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="\n"))
     columns: list[str] = []
     query = round_ = line = 0
@@ -101,6 +103,7 @@ def _rows(stream: BinaryIO, dead: set[int]) -> Iterator[_Row]:
             continue  # a dead row may be anything
         if not columns:
             if any(map(str.strip, row)):
+                # Another file lies there now: too few repeats are then found, which says so.
                 if not {*READ} <= {*row}:
                     return
                 columns = row

@@ -88,6 +88,7 @@ class Chunk:
         out.checks = checklist.encoded(passed)
         if passed is not None:
             out.reason = msgspec.UNSET
+        # The time of an unscored row is in no mean: such a row is left out of every average (SPEC, section 4).
         points = None
         if out.seconds is not None:
             points = self.scale.points(out.seconds)
@@ -134,6 +135,7 @@ class Chunk:
             self.force(out, EMPTY, EMPTY)
             return None
         passed = checklist.judge(answer.message, answer.values)
+        # Beside the score, and of missed checks alone: it must never make one pass (SPEC, section 4, the diagnostic).
         if passed.bit_count() < len(checklist.checks) and answer.items:
             missed = [check for i, check in enumerate(checklist.checks) if not passed >> i & 1]
             for kind, path in paths_of_missed(raw, answer, missed):
@@ -147,6 +149,7 @@ class Chunk:
             self.spread.add(group, by_points.items())
         self.spread.finish()
         for round_, seconds in self.seconds.items():
+            # Exact, since a sum of floats would show where the chunks were cut.
             state.round(round_).seconds.merge(ExactSum.of(seconds))
         for round_, pairs in self.llm.items():
             state.llm.merge(Agreement.of(pairs))

@@ -47,6 +47,7 @@ def _may_stand_in(raw: str, answer: Answer, check: Check) -> bool:
     """
     want = check.want
     if check.kind == _SWITCH:
+        # True and false stand all over a JSON: only the switch's own name tells one that is misplaced.
         return not any(_SWITCH in ui for ui in answer.values)
     if check.kind == "message" or f'"{want}"' in raw:
         return True

@@ -104,6 +104,7 @@ def _part(means: _Means, stats: Sequence[RoundStats], params: PlanParams) -> dic
             "points_of_mean": None if seconds is None else SpeedScale(params.speed_bands).points_of_mean(seconds),
             "mean_points": numbers["points"],
         },
+        # Unscored rows are no part of it: they are excluded already, by what was asked of them.
         "seconds_excluded": sum(s.scored - s.timed for s in stats),
         "score_counts": {str(i): sum(s.scores[i] for s in stats) for i in range(TOP_SCORE + 1)},
         "speed_counts": {str(i): sum(s.points[i] for s in stats) for i in range(TOP_SCORE + 1)},
@@ -113,6 +114,7 @@ def _part(means: _Means, stats: Sequence[RoundStats], params: PlanParams) -> dic
 def _consistency(review: QueryReview) -> dict[str, Json]:
     same = review.both_pass + review.both_fail
     return {
+        # The seed divides by all Query IDs, since all are to have two rounds; one without would count as inconsistent.
         "score": TOP_SCORE * same / review.compared if review.compared else None,
         "reason": None if review.compared else "no Query ID has scored rows in two rounds",
         "both_pass": review.both_pass,
@@ -128,6 +130,7 @@ def _diagnostics(state: PlanState, params: PlanParams) -> list[Json]:
     rows: list[Json] = []
     for kind in KINDS:
         passed, judged = state.kinds.get(kind, (0, 0))
+        # In the real file all 146 dataKey checks fail, since its JSON nests them deeper than the seed says.
         if params.diagnostic.suspects(passed, judged):
             paths = state.found.get(kind, Table()).top(1 + ALSO_FOUND)
             found = [{"found_at": path, "would_pass": counts[0]} for path, counts in paths]
@@ -145,4 +148,5 @@ def _mean(total: Fraction | int, count: int) -> Fraction | None:
 
 
 def _exact(total: ExactSum) -> Fraction:
+    # Not the float of it: the mean of means is to be rounded once, at the end.
     return int(total.mantissa, 16) * Fraction(2) ** total.exponent

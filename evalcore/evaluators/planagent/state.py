@@ -39,8 +39,10 @@ class RoundStats(Merging, array_like=True):
     scores: list[int] = msgspec.field(default_factory=_zeros)
     forced: int = 0
     points: list[int] = msgspec.field(default_factory=_zeros)
+    # Exact sums: those of floats depend on their order, and so on where the input was cut.
     seconds: ExactSum = msgspec.field(default_factory=ExactSum)
     llm_rows: int = 0
+    # Kept beside the LLM's sum, so that its reading of accuracy can put one in place of the other in the mean.
     llm_ours: int = 0
     llm_score: ExactSum = msgspec.field(default_factory=ExactSum)
 
@@ -114,6 +116,7 @@ class PlanState(State):
     def to_wire(self) -> bytes:
         """Canonical JSON, tables at their kept size, rounds in the order of their names."""
         if self.queries.pairs is not None:
+            # Numbered in the order in which rows came until here: two cuts of one file would differ in their bytes.
             self.queries.pairs.sort()
         for table in (self.misses, self.sets, self.categories, self.forms, self.errors, *self.found.values()):
             table.trim()

@@ -70,9 +70,11 @@ _KO = Texts(
     unscored="체크 항목을 읽을 수 없어 제외: {count}",
     runs="실행",
     basis="산출 기준",
+    # Words of the seed's template: F and R are columns of the result sheet, 기대결과 and Raw JSON.
     intent_basis="의도/정확성: F 기대조건 + R 체크패스율 0~5 매핑",
     consistency_basis="일관성: same-pass/fail(3점이상/미만) 기준",
     stability_basis={
+        # The seed says both: its section 2-4 fails a score of 0, its template only an error or an empty answer.
         "score_zero": "안정성: 문항 점수 0이면 0점, 그 외 5점",
         "error_or_empty": "안정성: error/empty 0점",
     },
@@ -95,6 +97,7 @@ _KO = Texts(
     speed_counts="속도 분포",
     failures="안정성 실패(에러) 패턴",
     reasons={"error": "오류", "unparsable": "Raw JSON 파싱 실패", "empty": "메시지와 목록이 모두 비어 있음"},
+    # A failure only where stability is read as specified; the other reading fails rows that were never judged.
     no_check_passed="통과한 체크 없음 (0점)",
     insights="정성 인사이트 Top 패턴",
     suspect="{check} 체크는 {of}건 중 {passed}건만 통과했다.",

@@ -34,5 +34,6 @@ CALIBRATED: tuple[tuple[str, str], ...] = (
         "failure in the output",
     ),
     (r"\bshould work\b|\bI believe\b", "belief in place of a result"),
+    # "Without a problem", written with a space or without, and "have finished it".
     (r"문제\s?없이|완성했습니다", "출력 없는 단정"),
 )

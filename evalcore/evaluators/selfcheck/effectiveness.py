@@ -53,6 +53,7 @@ class Confusion(Merging):
 
 def met(low: float, high: float, target: float, bound: Literal["least", "most"]) -> str:
     """Whether a share with this interval meets its target: "yes", "no", or "undecided" while the interval spans it."""
+    # By the interval and not by the rate itself: a few records may reach any target by chance (SPEC, section 3).
     if bound == "least":
         return "yes" if low >= target else "no" if high < target else "undecided"
     return "yes" if high <= target else "no" if low > target else "undecided"
@@ -67,6 +68,7 @@ def effectiveness(counts: Confusion, targets: Targets) -> dict[str, Json]:
     return {
         "tpr": caught,
         "fpr": _rate(counts.false_positives, negatives, targets.confidence, targets.false_positive_rate, "most"),
+        # No target: the seed sets none for it.
         "precision": _rate(counts.true_positives, called, targets.confidence, None, "least"),
         # The same number under its other name, and a copy, so that changing one cannot change both.
         "recall": dict(caught),
@@ -78,6 +80,7 @@ def _rate(
     hits: int, of: int, confidence: float, target: float | None, bound: Literal["least", "most"]
 ) -> dict[str, Json]:
     if of == 0:
+        # Nothing to divide by meets no target, and misses none.
         empty = None if target is None else "undecided"
         return {"value": None, "low": None, "high": None, "target": target, "met": empty}
     low, high = wilson(hits, of, confidence)

@@ -66,6 +66,7 @@ class GoalPath:
     @property
     def reached(self) -> bool:
         """Whether the path is there, holds something, and matches where it has to."""
+        # Not `matches is True`: None says that no pattern was asked for.
         return self.exists and self.nonEmpty and self.matches is not False
 
 
@@ -107,6 +108,7 @@ class _Checked(msgspec.Struct):
     evidence: list[EvidenceItem] | None = None
     codeChanges: list[CodeChange] | None = None
     goalVerification: GoalBackwardResult | None = None
+    # Whatever stands in them: `goals` holds them to their form, when somebody looks them up.
     expectedPaths: list[Any] | None = None
 
 
@@ -138,6 +140,7 @@ def read_record(given: Mapping[str, Any]) -> Record:
 
 def scanned_text(evidence: Evidence) -> str:
     """All that danger signals are looked for in: test output, evidence contents and assumptions, by lines."""
+    # SPEC, section 3: these three, and neither requirements nor diffs.
     parts = [evidence.testOutput] if evidence.testOutput else []
     parts += [item["content"] for item in evidence.evidence or ()]
     parts += [item["assumption"] for item in evidence.assumptions or ()]

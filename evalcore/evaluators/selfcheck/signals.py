@@ -53,6 +53,7 @@ def _unsure(kind: str, words: str) -> DangerSignal:
     return DangerSignal(pattern=words, severity="warning", message=f'{kind} 표현 감지: "{words}"')
 
 
+# Messages are the seed's, word for word: results name signals by them.
 DANGER_SIGNALS: tuple[DangerSignal, ...] = (
     _unsure("불확실한", "should work"),
     _unsure("불확실한", "probably"),
@@ -74,6 +75,7 @@ EXTENDED_DANGER_SIGNALS: tuple[DangerSignal, ...] = (
 )
 """The seven and the specification's five further ones."""
 
+# Errors, since a warning never fails a check (SPEC, section 3).
 CALIBRATED_DANGER_SIGNALS: tuple[DangerSignal, ...] = tuple(
     DangerSignal(pattern=pattern, severity="error", message=message) for pattern, message in CALIBRATED
 )
@@ -108,5 +110,6 @@ class SignalScan:
         for signal, span in zip(self.signals, self._scanner.firsts(text), strict=True):
             if span:
                 around = text[max(0, span[0] - self._context) : span[1] + self._context]
+                # Dots on both sides, as the seed's code has them, also where the text ends.
                 found.append(FoundSignal(signal.message, f"...{around}..."))
         return found

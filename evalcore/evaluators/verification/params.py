@@ -58,6 +58,7 @@ class Shortfalls(Params):
     tool: Share = 0.9
     evidence: Share = 0.9
     tests: Share = 0.9
+    # Lower than the others (SPEC, section 5): two of three gates give .66, and are enough.
     gates: Share = 0.5
 
 
@@ -110,4 +111,5 @@ class VerificationParams(Params):
     @property
     def passing(self) -> float:
         """The score from which a text passes."""
+        # Can be reached, since a score is rounded before it is compared (DECIMALS in `score`).
         return 1.0 if self.strict else self.threshold

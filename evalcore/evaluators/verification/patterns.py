@@ -13,6 +13,8 @@ from evalq.evalcore.evaluators.verification.rules import CountedRule, Gate, Name
 __all__ = ["DEFAULT", "HARDENED", "PATTERN_SETS"]
 
 _LINE = NamedRule(name="line reference", pattern=r"line\s+\d+")
+# A line feed right before the closing marks, so that an indented fence does not count; below, the marks around a quote
+# may differ. Both are SPEC's (section 5).
 _FENCE = NamedRule(name="code fence", pattern=r"```\w*\n.*?\n```", dotall=True)
 _OUTPUT = NamedRule(name="quoted output", pattern=r"""(?:output|result|response):\s*[`"'].*?[`"']""")
 
@@ -36,6 +38,7 @@ DEFAULT = Patterns(
     gates=(
         Gate(name="type check", pattern=r"mypy|pyright|tsc|flow", weight=0.33),
         Gate(name="lint", pattern=r"ruff|eslint|pylint|flake8", weight=0.33),
+        # .34, so that the three add up to 1.
         Gate(name="coverage", pattern=r"coverage|--cov", weight=0.34),
     ),
 )

@@ -18,6 +18,7 @@ _encode = msgspec.json.Encoder().encode
 class Record(msgspec.Struct):
     """What is read of a line; ``compliant`` is a label, where somebody gave one."""
 
+    # No default: a missing text, or one that is none, is an error of the record and no score of 0 (SPEC, section 5).
     actual_output: str
     id: str | int | None = None
     compliant: bool | None = None
@@ -37,6 +38,7 @@ def record_line(line: Line[Record], record: Record, result: VerificationScore) -
     plain["components"] = result.components
     plain["unsubstantiated"] = result.unsubstantiated
     plain["band"] = result.band
+    # Beside the verdict and never in it: a label says how far the pattern sets agree with people.
     if record.compliant is not None:
         plain["compliant"] = record.compliant
     return _encode(plain)

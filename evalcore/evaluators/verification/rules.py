@@ -25,15 +25,19 @@ class Rule(Params):
     @property
     def counted(self) -> bool:
         """Whether matches are to be counted, not only found."""
+        # "More often than `unless`" takes counts of both.
         return self.unless is not None
 
     def searched(self) -> list[Pattern]:
         """What to search for: the pattern, and ``unless`` where there is one."""
         sources = [self.pattern] if self.unless is None else [self.pattern, self.unless]
+        # In this order: `score` looks for `unless` right behind its pattern. Word boundaries are Unicode's, as those of
+        # Python's `re` on str: "Edit를" is no word Edit (SPEC, section 5).
         return [Pattern(source, True, "unicode", self.dotall, self.counted) for source in sources]
 
     @model_validator(mode="after")
     def _searchable(self) -> Self:
+        # Not strict: most rules have no `unless`.
         for pattern, name in zip(self.searched(), ("pattern", "unless"), strict=False):
             try:
                 require_searchable(pattern)

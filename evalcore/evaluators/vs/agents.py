@@ -39,6 +39,7 @@ def load_agents(path: str | Path) -> list[dict[str, str]]:
     if not isinstance(agents, dict) or not agents:
         raise ConfigError(f"{path}: agents: must be a mapping of agent ids to levels")
     for agent, level in agents.items():
+        # To YAML an id such as 02 is a number, and a level such as `on` a boolean.
         if not isinstance(agent, str) or not isinstance(level, str):
             raise ConfigError(f"{path}: agents.{agent}: both the id and the level must be text")
     return [{"id": agent, "level": level} for agent, level in agents.items()]

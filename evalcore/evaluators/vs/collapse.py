@@ -56,6 +56,7 @@ def detect_mode_collapse(outputs: Sequence[dict[str, Any]]) -> ModeCollapseRepor
 def _recommended(output: object) -> Hashable | None:
     for key in ("vs_metadata", "final_selection", "option"):
         output = output.get(key) if isinstance(output, dict) else None
+    # What can be counted counts, as in the seed's code, which asks for no text.
     try:
         hash(output)
     except TypeError:
@@ -96,6 +97,7 @@ def robust_block(options: Mapping[str, int], rule: CollapseRule, planned: int = 
     near = fuzzy_counts(normal, rule.fuzzy_similarity, rule.fuzzy_most)
     return {
         "distinct": {"exact": len(options), "normalized": len(normal), "fuzzy": None if near is None else len(near)},
+        # By normalised options: "Use A." and "use a" are one recommendation (SPEC, section 1).
         **modes_block(normal.values(), rule.collapse_share, planned),
         "fuzzy": _fuzzy(near, rule, planned),
     }

@@ -87,6 +87,7 @@ def in_full(check: str, kind: str, params: VsParams) -> str:
 
     def named(match: re.Match[str]) -> str:
         number = int(match[0])
+        # From 0 on: a golden set may require phase -1, which Python would take for the last name.
         return f"{number} ({params.phase_names[number]})" if 0 <= number < len(params.phase_names) else match[0]
 
     return f"{_PHASE.sub(named, kind.removesuffix(' missing'))} not executed"
@@ -104,8 +105,10 @@ def t_score_finding(result: TScoreResult, params: VsParams) -> Finding:
     final = result.final_selection_t_score
     if final is None:
         kinds.append("the final selection has no T-score")
+        # SPEC, section 1: a missing score of the selection counts as 1.0.
         issues.append(result.reason or "the final selection has no T-score, which counts as modal")
     elif final > rule.modal_above:
+        # A kind without the score: with it every output would be one of its own, and nothing would add up.
         kinds.append("the final selection is modal")
         issues.append(f"the final selection is modal (T-score {_told(final)} above {rule.modal_above:g})")
     return Finding("t_scores", "T-scores: " + ", ".join(kinds), "T-scores: " + ", ".join(issues))

@@ -48,6 +48,7 @@ class Level(Params):
 LEVELS = (
     Level(name="Full", phases=(0, 1, 2, 3, 4, 5), t_scores=True, self_critique=True),
     Level(name="Enhanced", phases=(0, 1, 2, 4), t_scores=True, self_critique=False),
+    # T-scores are N/A on Light, as the seed's dashboard shows them.
     Level(name="Light", phases=(0, 1, 4), t_scores=False, self_critique=False),
 )
 
@@ -90,6 +91,7 @@ class Expectation(Params):
 
     @model_validator(mode="after")
     def _only_numbers_are_ordered(self) -> Self:
+        # A text may be anything, an operator in it included: it is only ever equal.
         if self.op != "==" and isinstance(self.want, bool | str):
             raise ValueError(f"{self.op} needs a number")
         return self
@@ -121,6 +123,7 @@ class CritiqueRule(Params):
     strengths: int = 2
     weaknesses: int = 2
     improvement_suggestions: int = 1
+    # The seed's code takes a weakness that is named for an alternative that was thought of.
     weaknesses_for_alternatives: int = 1
     pass_at: Unit = 0.75
 
@@ -157,6 +160,7 @@ class VsParams(Params):
     agent: str = ""
     level: str = ""
     levels: tuple[Level, ...] = LEVELS
+    # As the seed names them in its own report: "Phase 3 (Low-Typicality Selection) not executed".
     phase_names: tuple[str, ...] = (
         "Context Collection",
         "Modal Response Identification",
@@ -169,6 +173,7 @@ class VsParams(Params):
     self_critique: CritiqueRule = CritiqueRule()
     provenance: ProvenanceRule = ProvenanceRule()
     lookups: tuple[Lookup, ...] = LOOKUPS
+    # SPEC, section 1: first the agent's own output, then the top level, which is the contract's.
     unlisted: tuple[str, ...] = ("content.main_output.{key}", "{key}")
     min_t_score_spread: Unit = 0.3
     collapse: CollapseRule = CollapseRule()

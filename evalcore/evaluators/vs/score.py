@@ -103,6 +103,7 @@ class Judge:
         self._plans = {case.id: self._plan(case, level_of[case.agent], case.id not in chosen) for case in params.cases}
 
     def _plan(self, case: Case, level: Level, skipped: bool) -> Plan:
+        # SPEC, section 1: a list under `vs_phases` overrides its level's.
         return Plan(case, level, case.phases or level.phases, checks_of(case, self._params), skipped)
 
     def test(self, data: bytes) -> Judgement:
@@ -182,6 +183,7 @@ class Judge:
             repeat=repeat,
             scores=scores,
             expected=expected,
+            # Without one a test passes or fails all the same: only collapse leaves the run out, and counts it (SPEC).
             option=_option(output),
         )
 

@@ -30,6 +30,7 @@ class CaseState(Merging):
     phase_hits: int = 0
     critique_hits: int = 0
     provenance_hits: int = 0
+    # Counted by themselves: a test on Light has none, nor has one whose scores cannot be read.
     spreads: int = 0
     spread: ExactSum = msgspec.field(default_factory=ExactSum)
     options: dict[str, int] = msgspec.field(default_factory=dict)
@@ -57,6 +58,7 @@ class CaseState(Merging):
         self.critique_hits += later.critique_hits
         self.provenance_hits += later.provenance_hits
         self.spreads += later.spreads
+        # Exact, unlike a sum of floats, which would go by where the input was cut.
         self.spread.merge(later.spread)
         self.planned = max(self.planned, later.planned)
         _add_counts(self.options, later.options)
@@ -121,6 +123,7 @@ class Gatherer:
             return
         case = self.state.cases.setdefault(plan.case.id, CaseState())
         case.planned = max(case.planned, test.planned)
+        # SPEC, section 1: an error is outside the pass rate, and is counted.
         if test.scores is None or test.repeat is None:
             case.errors += 1
             return

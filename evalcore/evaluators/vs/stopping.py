@@ -26,8 +26,10 @@ class _Case(CaseSoFar):
         self._runs = self._mode = 0
 
     def count(self, test: Judgement) -> None:
+        # A run without an option is in no share: it brings the verdict no nearer.
         if test.option is None:
             return
+        # Normalised, as the report's verdict has it: a rule of its own would stop on what the report calls undecided.
         kind = normalize(test.option)
         self._options[kind] += 1
         self._runs += 1
@@ -44,6 +46,7 @@ def stopping_for(params: VsParams) -> StoppingByCase:
 
     def judged(line: bytes) -> Judgement | None:
         test = judge.test(line)
+        # What the report counts as an error is no answer here either.
         return None if test.plan is None or test.repeat is None or test.scores is None else test
 
     return StoppingByCase(judged, lambda: _Case(params.collapse.collapse_share))

@@ -38,6 +38,7 @@ class Drawn(Merging, array_like=True):
         """Count an answer."""
         if repeat >= MOST_REPEATS:
             self.left_out += 1
+        # Not a kind of its own: answers that an embedder failed on would look like so many different ones.
         elif mark.lacks:
             self.without += 1
         else:

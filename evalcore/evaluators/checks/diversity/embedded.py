@@ -74,9 +74,11 @@ class VectorKinds:
         self._vectors = vectors
         self._kind: dict[bytes, bytes] = {}
         groups: dict[tuple[bytes, int], list[bytes]] = {}
+        # Sorted, so that a kind is called by its first text in that order, whichever came first.
         for text in sorted(counts):
             vector = vectors.get(text, b"")
             if len(vector) > _MARK:
+                # Apart by length as well: an embedder whose model was changed under its name gives other ones.
                 groups.setdefault((vector[:_MARK], len(vector)), []).append(text)
             else:
                 self._kind[text] = text

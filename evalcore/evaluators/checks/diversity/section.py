@@ -71,6 +71,7 @@ def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
         "commonest": _commonest(texts),
         "distinct": {"text": len(texts), "kinds": len(counts)},
         **({"similarity": how.similarity, "least_alike": near.least_alike()} if near else {}),
+        # What stands below replaces what stands above: vectors that cannot be compared undo any other verdict.
         **block,
         **(_at_the_edge(answers, how, near.mode, planned) if near and n else {}),
         # A single answer repeats nothing, so there is nothing to judge.
@@ -86,6 +87,7 @@ def _at_the_edge(answers: Drawn, how: Diversity, mode: int, planned: int) -> dic
     less, judged, n = looser(how), share_rule(planned), sum(answers.counts().values())
     loose = answers.kinds(less).mode
     found = edged(judged, mode, loose, n, how.collapse_share)
+    # Calls to decide were reckoned for the plain rule: where the edge undoes its verdict there is no such number.
     decided = {} if found.verdict == judged.verdict(mode, n, how.collapse_share) else {"runs_to_decide": None}
     return {
         "mode_share": {"value": mode / n, "low": found.low, "high": found.high},
@@ -118,6 +120,7 @@ def _by_vectors(answers: Drawn, how: Diversity, n: int) -> dict[str, Json]:
 
 def _embedders(counts: Mapping[str, int]) -> list[Json]:
     """Targets with the digests of their settings, each with how many answers it gave the vectors of."""
+    # From behind: a target's name may have spaces, a digest has none.
     return [dict(zip(("target", "config"), name.rsplit(" ", 1), strict=True)) | {"answers": counts[name]}
             for name in sorted(counts)[:_EMBEDDERS]]  # fmt: skip
 

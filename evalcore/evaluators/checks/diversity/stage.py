@@ -52,6 +52,7 @@ class EmbedStage:
 
     def _asked(self, line: bytes) -> tuple[str, str] | None:
         found = self._judge.answer(line)
+        # Repeats that are not counted are not paid for either.
         if found is None or found.repeat >= MOST_REPEATS or found.case not in self._targets:
             return None
         text = normal(found.text)
@@ -71,6 +72,7 @@ class EmbedStage:
         """The vector that ``line`` has of its text, as it was recorded."""
         asked = self.questions(line)
         known = _former(line) if asked else None
+        # Of this very text: an answer that was changed since is asked about anew.
         if known is None or not known.vector or f"embedding {known.text}" != asked[0].prompt.case:
             return []
         reply = msgspec.Raw(msgspec.json.encode(_Reply(known.vector)))

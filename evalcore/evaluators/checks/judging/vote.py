@@ -17,6 +17,7 @@ from evalq.evalcore.records.extract import NoJson, extract, json_text
 
 __all__ = ["LONGEST", "Unreadable", "Vote", "about", "first_votes", "votes_of"]
 
+# What a sweep records of a reply that came and cannot be used.
 _BAD = "bad_output"
 LONGEST = 1_000_000
 """Characters of an answer that is judged: no model reads more at once, and each is held in memory while it is asked."""
@@ -68,6 +69,7 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
                 value, told = extract(value), json_text(value).encode(errors="surrogatepass")
             except NoJson as error:
                 raise Unreadable(str(error)) from None
+            # Decoders differ in which of the two they keep, and a verdict must not go by that.
             if repeated_keys(told, value):
                 raise Unreadable("a key stands in it twice")
         if not isinstance(value, dict):
@@ -104,6 +106,7 @@ def votes_of(listed: Any, unclear: Collection[int] = ()) -> tuple[Vote, ...]:
     except msgspec.ValidationError as error:
         message, _, path = str(error).replace("`", "").partition(" - at $")
         raise ValueError(f"judgements{path}: {message[:1].lower()}{message[1:]}") from None
+    # Each by itself: a damaged judgement is a vote that cannot be read, and takes no other with it.
     return tuple(_nothing(vote) if index in unclear else vote for index, vote in enumerate(votes)) if unclear else votes
 
 

@@ -49,6 +49,7 @@ def given_labels(case: Case, checks: Sequence[Check], labels: Mapping[str, Label
     """The labels of a case's checks, made ready; those of names that it has not, or several times, are left out."""
     places: dict[str, int | None] = {}
     for index, check in enumerate(checks):
+        # Not the first of them: a label by that name would be given to a check that nobody meant.
         places[check.name] = None if check.name in places else index
     repeats: dict[int, dict[int, bool]] = {}
     for name, said in labels.items():
@@ -132,4 +133,5 @@ def _people(given: Given, verdicts: Sequence[Verdict], labels: Mapping[int, bool
 
 
 def _as_labelled(verdict: Verdict, passed: bool) -> Verdict:
+    # A label has no score in between: by `thresholds: score` what people labelled counts 0 or 1.
     return Verdict(verdict.name, passed, float(passed), verdict.wanted, weight=verdict.weight)

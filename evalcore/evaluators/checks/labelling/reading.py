@@ -18,6 +18,7 @@ __all__ = ["load_labels"]
 
 _KEYS = ("case", "repeat", "check", "passed", "note")
 _ENDINGS = (".jsonl", ".ndjson", ".csv")
+# As a CSV has them, in any case: spreadsheets write TRUE and FALSE.
 _TRUTH = {"true": True, "false": False}
 _MOST_REPEATS = 2**53
 _MOST = 1_000_000
@@ -49,6 +50,7 @@ def load_labels(path: str) -> dict[str, dict[str, dict[str, list[int]]]]:
     if len(said) > _MOST:
         raise ConfigError(f"{path}: more than {_MOST:,} labels")
     labels: dict[str, dict[str, dict[str, list[int]]]] = {}
+    # Sorted: the params' digest must not go by the order in which people labelled.
     for (case, check, repeat), (passed, _) in sorted(said.items(), key=lambda item: item[0]):
         own = labels.setdefault(case, {}).setdefault(check, {"passed": [], "failed": []})
         own["passed" if passed else "failed"].append(repeat)
@@ -80,6 +82,7 @@ def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, 
         row: dict[str, Any] = {name: text for name, text in zip(columns, cells, strict=True) if text != ""}
         row["passed"] = _TRUTH.get(str(row.get("passed", "")).strip().lower(), row.get("passed"))
         repeat = str(row.get("repeat", "0")).strip()
+        # 2^53 has 16 digits. What is longer, or no number, stays as it is and is told with its line below.
         row["repeat"] = int(repeat) if repeat.isascii() and repeat.isdigit() and len(repeat) < 17 else row["repeat"]
         yield row, Place(path, (), line)
 

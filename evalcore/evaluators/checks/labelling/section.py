@@ -34,6 +34,7 @@ def labels_by_check(cases: Sequence[Counted], params: ChecksParams) -> dict[str,
         for at, (check, judged) in enumerate(zip(plan.checks, plan.judged, strict=True) if plan else ()):
             if judged:
                 labels = sum(counted.labels[at]) if counted.labels else 0
+                # By name over all cases: one name for several rubrics is one judge (decision 23).
                 found[check.name] = found.get(check.name, 0) + labels
     return found
 
@@ -122,6 +123,7 @@ def _told(own: Sequence[Labelled]) -> dict[str, Json]:
     """One table over cases, and what follows from it."""
     tables = [Table(*case[:4]) for case in own]
     answered = [case for case in own if case.answers]
+    # Summed exactly: the last digit must not go by the order of the cases.
     whole = math.fsum(case.weight for case in answered)
     rate = math.fsum(case.weight * case.passed / case.answers for case in answered) / whole if whole else None
     by_people = corrected(answered)
@@ -170,5 +172,6 @@ def _astray(cases: Sequence[Counted], params: ChecksParams) -> Iterator[tuple[in
                 yield len(repeats), f"{len(repeats)} of {shorten(name)!r}: {why}"
                 continue
             for repeat in repeats:
+                # Seen are only outputs with a verdict: a label of another is held against nothing.
                 if not has_seen(counts[case].seen, repeat):
                     yield 1, f"{shorten(case)} repeat {repeat} has no output with a verdict"

@@ -41,6 +41,7 @@ def _captures(value: str | list[str], options: CaptureOptions) -> Made:
         # The first pattern that occurs decides, as a strict form and a lenient one for the rest.
         taken = next(filter(None, (_taken(pattern, answer.encoded, options.which) for pattern in patterns)), None)
         if taken is None:
+            # No wrong answer but none: its opposite is not true of it either (decision 19).
             raise Unfit(f"the pattern does not occur: {answer.text}")
         fine = any(_plain(each, options) in known for each in taken)
         return holds(fine, ", ".join(f'"{each}"' for each in taken[:_SHOWN]))
@@ -54,6 +55,7 @@ def _taken(pattern: Any, text: bytes, which: str) -> list[str] | None:
     found, most = None, max(100, _MOST_STEPS // (len(text) + 1))
     for number, match in enumerate(pattern.finditer(text)):
         found = match
+        # RE2 searches forwards only: which match is the last is known when all are found.
         if which == "first":
             break
         if number >= most:
@@ -61,6 +63,7 @@ def _taken(pattern: Any, text: bytes, which: str) -> list[str] | None:
     if found is None:
         return None
     groups = found.groups() or (found.group(),)
+    # A group in a part of the pattern that was not taken is None; where all are, the match took nothing.
     return [each.decode(errors="replace") for each in groups if each is not None] or [""]
 
 

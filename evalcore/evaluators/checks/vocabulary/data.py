@@ -70,6 +70,7 @@ def _json_path(value: str, options: PathOptions) -> Made:
     except ValueError as error:
         raise BadCheck(str(error)) from None
     numeric = isinstance(options.is_, int | float) and not isinstance(options.is_, bool)
+    # A list's numbers would be compared exactly all the same, and the tolerance be passed over.
     if (options.tolerance or options.relative) and not numeric:
         raise BadCheck("goes with a number under `is`", "tolerance" if options.tolerance else "relative")
 
@@ -79,6 +80,7 @@ def _json_path(value: str, options: PathOptions) -> Made:
         try:
             there = find(answer.json, steps, "the answer")
         except NoJson as error:
+            # Without JSON there is no path to look at; with it, that nothing stands there is the finding (decision 19).
             raise Unfit(str(error)) from None
         except Missing as error:
             return holds(False, str(error))
@@ -88,10 +90,12 @@ def _json_path(value: str, options: PathOptions) -> Made:
 
 
 def _as_wanted(there: Any, options: PathOptions, within: Bounds | None) -> bool:
+    # True is no 1, though Python has it so.
     number = there if isinstance(there, int | float) and not isinstance(there, bool) else None
     if within is not None and number is not None:
         fine = number in within
     else:
+        # Unset and not None: null is a value that can be wanted.
         fine = options.is_ is msgspec.UNSET or same_json(there, options.is_)
     if not fine:
         return False

@@ -115,6 +115,7 @@ def _ballot(answer: Answer, asked: Asked) -> _Ballot:
                 reason = reason or vote.reason
             except Unreadable as error:
                 why = why or str(error)
+        # Of all that were asked: a missing vote could have turned what those that can be read say (decision 22).
         if 2 * len(read) <= asked.votes:
             raise Uncomputable(_lacking(len(read), asked.votes, why))
         found.append(read)
@@ -125,6 +126,7 @@ def _refuse_none(answer: Answer, asked: Asked) -> None:
     """Raise Uncomputable where nothing was judged, or by several judges of whom the check names none."""
     same = [vote for vote in answer.judgements if vote.check == asked.key]
     judges = sorted({vote.judge for vote in same if vote.about == about(answer.text)})
+    # Where the check names none there has to be one alone: votes of two judges make no majority.
     if asked.judge in judges or (not asked.judge and len(judges) == 1):
         return
     told = shorten(", ".join(judges))
@@ -150,6 +152,7 @@ def _majority(votes: list[bool], of: int) -> tuple[bool, int]:
 
 def _pass_of(reply: dict[str, Any]) -> bool:
     verdict = reply.get("pass")
+    # "yes" or 1 is no verdict: to guess what a judge meant would put words into its mouth (decision 22).
     if not isinstance(verdict, bool):
         raise Unreadable('no "pass" that is true or false')
     return verdict
@@ -158,6 +161,7 @@ def _pass_of(reply: dict[str, Any]) -> bool:
 def _passing(name: str, task: Task, place: str) -> Callable[[Any, JudgeOptions], Made]:
     def make(value: Any, options: JudgeOptions) -> Made:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        # A reference of null is a key that nobody filled in; encoded it would be the text "null".
         if not text or value is None:
             raise BadCheck("text is wanted", name)
         asked = _asked(name, value, options, task, {place: text}, _pass_of)

@@ -62,7 +62,9 @@ def _edit_distance(value: str, options: DistanceOptions) -> Made:
     wanted = plain(value, options.ignore_case, options.normalize)
 
     def run(answer: Answer) -> Finding:
+        # `prose` first, which raises for data: its JSON has edits, too, but is no text to be written anew.
         text = answer.plain(options.ignore_case, options.normalize) if answer.prose else ""
+        # A difference in length is as many edits at least: beyond the bound nothing has to be compared.
         if len(text) > _LONGEST and len(text) - len(wanted) <= options.max:
             raise Unfit(f"{len(text)} characters, too long to compare")
         # The bound may be larger than what the library takes; more edits than both have characters there never are.
@@ -76,6 +78,7 @@ def token_f1(text: str, wanted: str) -> float:
     """The F1 of their words, as SQuAD has it (Rajpurkar et al. 2016): without case, punctuation and articles."""
     one, other = _squad(text), _squad(wanted)
     if not one or not other:
+        # As SQuAD's script has it: nothing where nothing is wanted is right.
         return float(one == other)
     shared = sum((Counter(one) & Counter(other)).values())
     return 2 * shared / (len(one) + len(other))
@@ -92,6 +95,7 @@ def rouge_l(text: str, wanted: str) -> float:
     Of ASCII text that of the package rouge-score without stemming; letters of other scripts count as such, too.
     """
     one, other = _WORD.findall(text.lower()), _WORD.findall(wanted.lower())
+    # As rouge-score has it: no words have no sequence in common, not even with no words.
     if not one or not other:
         return 0.0
     return 2 * LCSseq.similarity(one, other) / (len(one) + len(other))
@@ -108,6 +112,7 @@ def _by(measure: Callable[[str, str], float]) -> Callable[[str, NoOptions], Made
 def _chrf(value: str, options: NoOptions) -> Made:
     _require_short(value)
     try:
+        # Here and not above: it is an extra, since it brings packages of its own (decision 19).
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise BadCheck("chrf needs the package sacrebleu: pip install 'evalq[chrf]'") from None

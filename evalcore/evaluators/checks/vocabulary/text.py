@@ -76,6 +76,7 @@ def _equals(value: Any, options: EqualsOptions) -> Made:
 
         return Made(quoted(value), run)
     given = {"ignore-case": options.ignore_case, "trim": options.trim, "normalize": options.normalize != "none"}
+    # They would be passed over: data is compared by value, where case and white space always count.
     if wrong := next((name for name, there in given.items() if there), ""):
         raise BadCheck("goes with a text only", wrong)
 
@@ -83,6 +84,7 @@ def _equals(value: Any, options: EqualsOptions) -> Made:
         try:
             return holds(same_json(answer.json, value), answer.text)
         except NoJson as error:
+            # No `Unfit`: an answer without JSON is not this data, and that is what `not-equals` asks.
             return holds(False, str(error))
 
     return Made(msgspec.json.encode(value).decode(), run_json)
@@ -96,6 +98,7 @@ def _searching(all_of: bool, folded: bool) -> Any:
 
         def run(answer: Answer) -> Finding:
             text = answer.plain(ignore, options.normalize)
+            # Told as the file has them, compared as they are folded.
             missing = [given for given, sought in zip(value, wanted, strict=True) if sought not in text]
             fine = not missing if all_of else len(missing) < len(value)
             return holds(fine, f"without {listed(missing)}: {answer.text}" if missing and all_of else answer.text)
@@ -145,6 +148,7 @@ def _regex(value: str, options: RegexOptions) -> Made:
 
 
 def _counted(text: str, unit: str) -> int:
+    # Code points: `normalize` is for comparing, so that a decomposed é is two here.
     if unit == "characters":
         return len(text)
     return len(text.split()) if unit == "words" else len(text.splitlines())

@@ -83,6 +83,7 @@ def _calls_tool(value: str, options: CallOptions) -> Made:
 
 
 def _tool_calls(value: list[str | Wanted], options: CallsOptions) -> Made:
+    # Each is held against each call, and places that calls give up for one another nest as deep as this list is long.
     if len(value) > _MOST_WANTED:
         raise BadCheck(f"{len(value)} calls in one list; {_MOST_WANTED} are the most")
     wanted = [Wanted(each) if isinstance(each, str) else each for each in value]
