@@ -51,7 +51,8 @@ def read_cases(path: str | Path, faults: Faults) -> Iterator[Written]:
         yield from _document(path, faults)
     elif ending in ENDINGS:
         for case, place in _rows(path, faults):
-            yield Written(case, place, ())
+            # It has no templates of its own: a case that names one is told so.
+            yield Written(case, place, tuple(_template(case, place, {}, faults)))
     else:
         raise ConfigError(f"{path}: a cases file ends in {', '.join(ENDINGS)}")
 

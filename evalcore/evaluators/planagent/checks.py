@@ -20,6 +20,7 @@ MAX_NAME = 160
 """Characters of a check's name that are kept."""
 CACHED_ENCODINGS = 64
 """How many outcomes of one checklist are kept as JSON: all of them, up to six checks."""
+_LINE_END = re.compile(r"\r\n|[\r\n]")
 
 
 class Check(NamedTuple):
@@ -123,7 +124,8 @@ def parse_checks(text: str, numbering: re.Pattern[str], forms: Sequence[tuple[Ki
     """The checks of an expected result, in its order: each line, after its number, in the first form that fits."""
     # SPEC, section 4: how many checks the header line says there are is not trusted, so that no form reads it.
     checks = []
-    for line in text.splitlines():
+    # Not `splitlines`, which also ends a line at signs that a keyword may hold, such as U+2028.
+    for line in _LINE_END.split(text):
         number = numbering.match(line)
         at = number.end() if number else 0
         for kind, form in forms:

@@ -58,8 +58,8 @@ def judged(asked: Request, outputs: Path, folder: Path) -> Request:
     copies = []
     for source, columns, rows in _inputs(asked):
         places = [columns.index(name) for name in ("LLM 상태", "LLM 점수", "LLM 코멘트")]
-        # Written unpacked, and an ending is what says how a file is read.
-        copy = folder / source.name.removesuffix(".gz").removesuffix(".zst")
+        # Names of inputs are without the ending of a packing, and no two are the same.
+        copy = folder / source.name
         with copy.open("w", encoding="utf-8", newline="") as out:
             written = _Lines(out)
             written.add(columns)

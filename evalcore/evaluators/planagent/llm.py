@@ -14,7 +14,7 @@ from evalq.evalcore.stats import ExactSum
 
 __all__ = ["Agreement", "LlmScore", "llm_accuracy", "read_llm_score", "weighted_kappa"]
 
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _SIZE = TOP_SCORE + 1
 
 

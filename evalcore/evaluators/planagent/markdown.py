@@ -21,11 +21,12 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     pages = []
     for given in report["inputs"]:
         name = given["name"]
-        pages.append(_page(name, given["records"], files[name], report["params"]["rules"], TEXTS[lang]))
+        pages.append(_page(name, given["records"], files[name], report["params"], TEXTS[lang]))
     return "\n".join(pages)
 
 
-def _page(name: str, records: int, results: Mapping[str, Json], rules: Mapping[str, str], text: Texts) -> str:
+def _page(name: str, records: int, results: Mapping[str, Json], params: Mapping[str, Json], text: Texts) -> str:
+    rules = params["rules"]
     rounds = sorted(results["rounds"], key=round_order)
     unscored = results["set"]["unscored"]
     left_out = f" ({text.unscored.format(count=unscored)})" if unscored else ""
@@ -36,7 +37,7 @@ def _page(name: str, records: int, results: Mapping[str, Json], rules: Mapping[s
         f"- {text.runs}: {', '.join(escaped(round_, text.blank) for round_ in rounds)}",
         "",
         f"## {text.basis}",
-        *(f"- {line}" for line in _basis(rules, text)),
+        *(f"- {line}" for line in _basis(params, text)),
         "",
         f"## {text.metrics}",
         *(f"{number}) {line}" for number, line in enumerate(_metrics(results, rounds, rules, text), start=1)),
@@ -47,13 +48,14 @@ def _page(name: str, records: int, results: Mapping[str, Json], rules: Mapping[s
     return "\n".join(lines) + "\n"
 
 
-def _basis(rules: Mapping[str, str], text: Texts) -> list[str]:
+def _basis(params: Mapping[str, Json], text: Texts) -> list[str]:
+    rules = params["rules"]
     llm = [text.llm_basis] if rules["accuracy"] == "llm_when_present" else []
     return [
         text.intent_basis,
         *llm,
         text.stability_basis[rules["stability"]],
-        text.consistency_basis,
+        text.consistency_basis.format(mark=params["pass_mark"]),
         text.speed_basis[rules["speed"]],
     ]
 

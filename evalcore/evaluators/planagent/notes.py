@@ -11,7 +11,8 @@ from evalq.evalcore.views.markdown import inert, plain_dollars
 
 __all__ = ["escaped", "notes"]
 
-_SPECIAL = re.compile(r"([\\`*<&\[\]|~])")
+# An underscore within a word is none of Markdown's signs, and names of fields have many.
+_SPECIAL = re.compile(r"([\\`*<&\[\]|~]|(?<![^\W_])_|_(?![^\W_]))")
 _UNPRINTED = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 

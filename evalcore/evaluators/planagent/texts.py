@@ -72,7 +72,7 @@ _KO = Texts(
     basis="산출 기준",
     # Words of the seed's template: F and R are columns of the result sheet, 기대결과 and Raw JSON.
     intent_basis="의도/정확성: F 기대조건 + R 체크패스율 0~5 매핑",
-    consistency_basis="일관성: same-pass/fail(3점이상/미만) 기준",
+    consistency_basis="일관성: same-pass/fail({mark}점이상/미만) 기준",
     stability_basis={
         # The seed says both: its section 2-4 fails a score of 0, its template only an error or an empty answer.
         "score_zero": "안정성: 문항 점수 0이면 0점, 그 외 5점",
@@ -141,7 +141,7 @@ _EN = Texts(
     runs="Runs",
     basis="How it is computed",
     intent_basis="Intent/accuracy: share of expected conditions met by the raw answer, mapped to 0-5",
-    consistency_basis="Consistency: same side of the pass mark (3 or more) in every round",
+    consistency_basis="Consistency: same side of the pass mark ({mark} or more) in every round",
     stability_basis={
         "score_zero": "Stability: 0 for a row score of 0, otherwise 5",
         "error_or_empty": "Stability: 0 for an error or an empty answer",

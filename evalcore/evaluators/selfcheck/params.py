@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from typing import Any
 
@@ -70,7 +71,7 @@ def _shown(items: tuple[Params, ...], lists: dict[str, Any]) -> Any:
 
 
 def _refuse_twins(names: list[str], what: str) -> None:
-    twins = sorted({name for name in names if names.count(name) > 1})
+    twins = sorted(name for name, times in Counter(names).items() if times > 1)
     if twins:
         raise ValueError(f"the same {what} twice: {', '.join(twins)} (results are reported by {what})")
 

@@ -69,6 +69,13 @@ class Bands(Params):
     good: Share = 0.75
     moderate: Share = 0.65
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        # A band above a better one would never be reached, or hide it.
+        if not self.perfect >= self.good >= self.moderate:
+            raise ValueError("must not rise from perfect to good to moderate")
+        return self
+
 
 class Scoring(Params):
     """How what was found becomes a score; ``keywords_needed`` distinct keywords give their full share."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -188,7 +189,7 @@ class VsParams(Params):
         ]
         for what, ids in (("levels", [v.name for v in self.levels]), ("agents", [a.id for a in self.agents]),
                           ("cases", [c.id for c in self.cases])):  # fmt: skip
-            faults += [f"{what}: {name} is given twice" for name in sorted({i for i in ids if ids.count(i) > 1})]
+            faults += [f"{what}: {name} is given twice" for name, times in sorted(Counter(ids).items()) if times > 1]
         if self.agent and self.agent not in agents:
             faults.append(f"agent: {self.agent!r} is not in agents")
         if self.level and self.level not in levels:

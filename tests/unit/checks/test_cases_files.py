@@ -254,6 +254,8 @@ cases:
             "templates: must be a mapping of names",
         ),
         ("c.yaml", "cases: [{id: a, template: t, expected: y}]", "'t' is no template (there are: none)"),
+        ("c.jsonl", '{"id": "a", "template": "t", "expected": "y"}', "'t' is no template (there are: none)"),
+        ("c.csv", "id,template,expected\na,t,y\n", "c.csv:2: template: 't' is no template (there are: none)"),
         ("c.yaml", "cases: [{file: rows.txt, id: a}]", "cases[0].id: unknown key (known here: file, template, input"),
         ("c.yml", "cases: 5", "cases: must be a list of cases, at least one"),
         ("c.csv", "id,id\na,b\n", "c.csv:1: a column stands there twice"),

@@ -234,6 +234,10 @@ def test_broken_tool_calls_are_no_verdict() -> None:
     odd = [{"function": {"name": "search", "arguments": "{broken"}}]
     assert judged({"calls-tool": "search"}, "a", tool_calls=odd).passed is True
     assert judged({"calls-tool": "search", "arguments": {"q": 1}}, "a", tool_calls=odd).passed is False
+    # No arguments and nothing else: what came in their place is something else.
+    for came, fits in (("{broken", False), ("[1]", False), ([1], False), ("", True), (None, True), ({}, True)):
+        made: list[dict[str, Any]] = [{"name": "search", "arguments": came}]
+        assert judged({"calls-tool": "search", "exact": True}, "a", tool_calls=made).passed is fits, came
 
 
 @pytest.mark.parametrize("kind", VOCABULARY.values(), ids=lambda kind: kind.name)

@@ -166,8 +166,11 @@ def test_phrases_of_refusals_are_those_that_people_know() -> None:
         "죄송하지만 안 됩니다.",
         "그 일은 도와드릴 수 없습니다.",
         "그 질문에는 답변할 수 없습니다.",
+        "Sorry, I cant do that.",
     ):
         assert judged({"refusal": True}, said).passed is True
+    for said in ("Sorry, I can see how that was confusing: it is Paris.", "Sorry, I canceled it, as you asked."):
+        assert judged({"refusal": True}, said).passed is False
 
 
 @pytest.mark.parametrize("kind", VOCABULARY.values(), ids=lambda kind: kind.name)

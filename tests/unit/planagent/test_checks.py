@@ -41,6 +41,14 @@ def test_every_form_is_read_after_either_numbering(number: str, line: str, kind:
     assert _checks(f"평가 요소 4가지 ->:\n{number}{line}") == (Check(kind, want),)
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1e"])
+def test_a_keyword_may_hold_what_only_python_takes_for_a_line_s_end(sign: str) -> None:
+    """Lines end as editors and spreadsheets end them; torn elsewhere, a check was none any more."""
+    check = f'assistantMessage에 "A{sign}B"과 관련된 내용이 언급되어 있는가'
+    for end in ("\n", "\r\n", "\r"):
+        assert _checks(f"1) {check}{end}2) {check}") == (Check("message", f"A{sign}B"),) * 2
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.evaluators.planagent.judging import _answers, judge_prompt, judged
+from evalq.evalcore.evaluators.planagent.judging import _answers, judge_prompt, judged, prompts
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
+from evalq.evalcore.fold.inline import evaluate_files
 from evalq.producer.cli import cli
 from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row, to_csv
 
@@ -188,6 +190,22 @@ def test_rows_keep_their_lines_behind_a_comment_of_several(tmp_path: Path) -> No
     assert "good, but slow" in first
     assert "no answer" in second
     assert ",c," in third
+
+
+def test_files_of_one_name_are_judged_each_by_itself(tmp_path: Path) -> None:
+    """Their copies lie beside one another, unpacked, and each has the scores of its own rows."""
+    rows, answers, copies = tmp_path / "a.csv", tmp_path / "outputs.jsonl", tmp_path / "copies"
+    copies.mkdir()
+    rows.write_text(to_csv([row("a")]), encoding="utf-8")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(to_csv([row("b")]).encode()))
+    asked = Request([str(rows), f"{rows}.gz"], {}, {})
+    cases = [prompt.case for prompt in prompts(asked)]
+    said = [{"case": case, "output": {"score": score}} for score, case in enumerate(cases, start=2)]
+    answers.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in said))
+    report = evaluate_files(evaluator, judged(asked, answers, copies).inputs).report
+    assert [(each["name"], each["records"]) for each in report["inputs"]] == [("a.csv", 1), ("a.csv#2", 1)]
+    means = [each["set"]["accuracy_readings"]["llm_when_present"] for each in report["results"]["files"].values()]
+    assert means == [2.0, 3.0]
 
 
 def test_a_row_with_a_lone_return_is_judged_as_it_stands(tmp_path: Path) -> None:

@@ -112,7 +112,30 @@ def test_escaped_text_is_one_line_without_bare_marks(text: str) -> None:
     assert not re.search(r"(?<!\\)\$", got)
     got = got.replace(r"<span>\$</span>", "").removeprefix(r"\$")
     assert not re.search(r"[\x00-\x1f\x7f\u2028\u2029\x85]", got)
-    assert not re.search(r"[\\`*<&\[\]|~]", re.sub(r"\\[\\`*<&\[\]|~]", "", got))
+    # A letter in place of each mark that is escaped: what is left of it must not join others.
+    assert not re.search(r"[\\`*<&\[\]|~]|\b_|_\b", re.sub(r"\\[\\`*<&\[\]|~_]", "x", got))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("_urgent_", r"\_urgent\_"),
+        ("__a__", r"\_\_a\_\_"),
+        ("(_a_)", r"(\_a\_)"),
+        ("data_key_1", "data_key_1"),
+        ("_", r"\_"),
+    ],
+)
+def test_underscores_emphasise_nothing(text: str, shown: str) -> None:
+    """Those at the bounds of a word would; within one they are no sign, and names of fields stay as they are."""
+    assert escaped(text) == shown
+
+
+def test_the_basis_says_the_mark_that_holds(tmp_path: Path) -> None:
+    """The specification's is 3; a report by another one said 3 all the same."""
+    report = evaluation(tmp_path, _rows(), {"pass_mark": 4}).report
+    for lang, says in (("ko", "(4점이상/미만) 기준"), ("en", "(4 or more) in every round")):
+        assert says in evaluator.views.markdown(report, {"lang": lang})
 
 
 def test_numbers_that_do_not_exist_are_dashes(tmp_path: Path) -> None:

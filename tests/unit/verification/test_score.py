@@ -171,7 +171,7 @@ def test_patterns_weights_and_limits_are_data() -> None:
     scoring = {
         "weights": {"tool": 0, "evidence": 1, "tests": 0, "gates": 0},
         "keywords_needed": 1,
-        "bands": {"perfect": 0.2},
+        "bands": {"perfect": 0.2, "good": 0.1, "moderate": 0.05},
         "shortfalls": {"evidence": 0.1},
     }
     params = VerificationParams.model_validate({"patterns": own, "scoring": scoring})
@@ -179,6 +179,13 @@ def test_patterns_weights_and_limits_are_data() -> None:
     assert (result.score, result.band, result.components.tool_verification) == (0.0, "poor", 1.0)
     assert scorer(DEFAULT, params.scoring).score("I think. line 3", 0.9).score == 0.25
     assert "assertion evidence" in result.reason
+
+
+@pytest.mark.parametrize("bands", [{"perfect": 0.7}, {"good": 0.9}, {"moderate": 0.8}])
+def test_a_band_above_a_better_one_is_refused(bands: dict[str, float]) -> None:
+    """It would hide that one, or never be reached."""
+    with pytest.raises(ValidationError, match="must not rise from perfect to good to moderate"):
+        VerificationParams.model_validate({"scoring": {"bands": bands}})
 
 
 @pytest.mark.parametrize(

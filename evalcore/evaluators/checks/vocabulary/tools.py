@@ -51,7 +51,10 @@ class CallsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 def _fits(call: ToolCall, wanted: Wanted, exact: bool) -> bool:
     if call.name != wanted.name:
         return False
-    given = call.arguments if isinstance(call.arguments, dict) else {}
+    given = {} if call.arguments is None else call.arguments
+    if not isinstance(given, dict):
+        # What came in place of arguments holds none that are wanted, and is more than none.
+        return not exact and not wanted.arguments
     if exact and given.keys() != wanted.arguments.keys():
         return False
     return all(key in given and same_json(given[key], value) for key, value in wanted.arguments.items())
