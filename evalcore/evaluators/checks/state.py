@@ -77,7 +77,7 @@ def _added(mine: list[int], later: list[int]) -> list[int]:
 
 def _added_each(mine: list[list[int]], later: list[list[int]]) -> list[list[int]]:
     if mine and later:
-        return [_added(a, b) for a, b in zip(mine, later, strict=False)]
+        return [_added(a, b) for a, b in zip(mine, later, strict=True)]
     return mine or [list(counts) for counts in later]
 
 
