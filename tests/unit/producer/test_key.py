@@ -10,7 +10,7 @@ import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import ConfigError, InputChanged, WireError
+from evalq.evalcore.errors import Driven, InputChanged, WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.digests import new_key
 from evalq.producer.folder import key as keys
@@ -25,6 +25,7 @@ from evalq.producer.runs.execute import carry_out, resume
 from evalq.producer.runs.inline import read
 from evalq.producer.runs.planner import Planner
 from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
@@ -216,16 +217,48 @@ def test_another_key_is_adopted_with_nothing_that_was_planned_under_the_old_one(
     assert not (job.folder.path / JOURNAL).exists()
 
 
-@pytest.mark.parametrize("kept", [HEAD, KEPT])
-def test_what_another_folder_does_not_have_stays_under_its_key(tmp_path: Path, kept: str) -> None:
-    """The outputs of a sweep, and what a retry kept: they are resumed where they are."""
-    job = _begun(tmp_path, "run")
-    job.manifest.extend(list(Planner(job).chunks())[:1])
-    (job.folder.path / kept).write_bytes(b"")
-    with pytest.raises(ConfigError, match="under another key: resume it in that folder"):
-        job.adopt(new_key())
-    assert read_key(job.folder) == job.key
-    assert Job.load(job.folder).manifest.chunks
+@pytest.mark.parametrize("own", [HEAD, KEPT, "retry"])
+def test_what_another_folder_does_not_have_stays_under_its_key(stage: Stage, own: str) -> None:
+    """The outputs of a sweep, and what a retry kept: the run in the ledger goes, but not while somebody drives it."""
+    one, two = (stage.job(name, chunk_size=10, once="k") for name in ("one", "two"))
+    two.manifest.extend(list(Planner(two).chunks())[:2])
+    if own == "retry":
+        two.folder.note(retry={})
+    else:
+        (two.folder.path / own).write_bytes(b"")
+    first, second = stage.driver(one, "host-a 11 aa"), stage.driver(two, "host-b 22 bb")
+    with pytest.raises(StopDriving):
+        first.drive(killed_at(2))
+    before = {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")}
+    with pytest.raises(Driven):
+        second.ledger.open(two.header, 1, key=two.key, stays=True)
+    assert {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")} == before
+    first.ledger.hand_over(one.run)
+    assert second.driver.establish()
+    look = stage.ledger.look(two.run)
+    assert (look.progress.chunks, look.progress.committed, look.progress.sealed) == (2, 0, False)
+    assert stage.server.client.hget(stage.key(two.run, "key"), "key").decode() == two.key == read_key(two.folder)
+    assert look.progress.epoch > 1, "what workers have of the other one is void"
+    assert second.drive() == stage.inline("calm", chunk_size=10)
+
+
+def test_outputs_that_workers_planned_are_planned_by_their_key(stage: Stage) -> None:
+    """A sweep without a plan yet: of the same bytes, the ledger's run is the one to go on with; of others, it goes."""
+    one, two, three = (stage.job(name, chunk_size=10, once="k") for name in ("one", "two", "three"))
+    first = stage.driver(one, "host-a 11 aa")
+    first.drive()
+    first.ledger.hand_over(one.run)
+    for job in (two, three):
+        (job.folder.path / HEAD).write_bytes(b"")
+    stage.driver(two, "host-b 22 bb").driver.establish()
+    assert two.key == one.key
+    RunLedger(stage.server.client, stage.settings, "host-b 22 bb").hand_over(two.run)
+    rows = (stage.folder / "rows.csv").read_bytes()
+    (stage.folder / "rows.csv").write_bytes(rows + rows.splitlines(keepends=True)[-1])
+    own = three.key
+    stage.driver(three, "host-c 33 cc").driver.establish()
+    assert three.key == own == read_key(three.folder)
+    assert stage.ledger.look(three.run).progress.chunks == 0
 
 
 def test_a_key_that_cannot_be_read_is_told_by_what_is_there(tmp_path: Path) -> None:
