@@ -23,7 +23,7 @@ from evalq.producer.runs import execute
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out, resume
 from evalq.producer.runs.inline import read
-from evalq.producer.runs.planner import Planner
+from evalq.producer.runs.planner import PLAN_STEP, Planner
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
@@ -259,6 +259,19 @@ def test_outputs_that_workers_planned_are_planned_by_their_key(stage: Stage) -> 
     stage.driver(three, "host-c 33 cc").driver.establish()
     assert three.key == own == read_key(three.folder)
     assert stage.ledger.look(three.run).progress.chunks == 0
+
+
+def test_a_plan_that_another_folder_has_further_is_planned_once(stage: Stage) -> None:
+    """Each step of it began the run again, under a new epoch, which voided what workers were at."""
+    one, two = (stage.job(name, chunk_size=5, once="k") for name in ("one", "two"))
+    first = stage.driver(one, "host-a 11 aa")
+    stage.launch(first)
+    first.ledger.hand_over(one.run)
+    second = stage.driver(two, "host-b 22 bb")
+    stage.launch(second)
+    assert list(two.manifest.chunks) == list(one.manifest.chunks)
+    assert len(two.manifest.chunks) > 4 * PLAN_STEP
+    assert stage.ledger.look(two.run).progress.epoch == 2
 
 
 def test_a_key_that_cannot_be_read_is_told_by_what_is_there(tmp_path: Path) -> None:
