@@ -30,7 +30,7 @@ from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
 from tests.unit.producer.quiet import QUIET
-from tests.unit.producer.stage import Report, Stage, StopDriving, killed_at
+from tests.unit.producer.stage import Report, Run, Stage, StopDriving, killed_at
 
 INLINE = Backend(Settings(), inline=True)
 
@@ -146,6 +146,29 @@ def test_a_plan_under_another_key_gives_way_to_that_in_the_ledger(stage: Stage) 
         second.drive()
     assert {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")} == before
     assert stage.driver(Job.load(two.folder), "host-b 22 bb").drive() == stage.inline("calm", chunk_size=10)
+
+
+@pytest.mark.parametrize("size", [10, 20], ids=["while it plans", "behind its plan"])
+def test_answers_under_another_key_are_no_other_answers(stage: Stage, size: int) -> None:
+    """The server loses all while a driver stands still, and another folder begins the run: it is told who drives."""
+    one, two = (stage.job(name, chunk_size=size, once="k") for name in ("one", "two"))
+    first, second = stage.driver(one, "host-a 11 aa"), stage.driver(two, "host-b 22 bb")
+
+    def begun_anew(look: int) -> None:
+        if look == 2:
+            stage.server.client.flushall()
+            with pytest.raises(StopDriving):
+                second.drive(lambda _: _stop_behind(first.collector.next + 1, second))
+
+    with pytest.raises(Driven, match="host-b 22 bb"):
+        first.drive(begun_anew)
+    assert 0 < first.collector.next < second.collector.next
+    assert second.drive() == stage.inline("calm", chunk_size=size)
+
+
+def _stop_behind(chunk: int, run: Run) -> None:
+    if run.collector.next > chunk:
+        raise StopDriving
 
 
 def test_a_command_goes_on_by_the_plan_that_gave_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
