@@ -42,8 +42,12 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
     if gate.equals is not None:
         # What is missing may lie at both ends: either may be what moves the mean off the number.
         ends: tuple[_Fill, ...] = ("lowest", "highest")
+        check = _equal(gate, _mean_in(run, measure))
+        if check.value is None:
+            yield msgspec.structs.replace(check, decided="INCONCLUSIVE", reason="no case has an answer")
+            return
         broken = any(_equal(gate, _mean_in(run, measure, end)).decided == "NO-GO" for end in ends)
-        yield _agreed(_equal(gate, _mean_in(run, measure)), "NO-GO" if broken else "GO")
+        yield _agreed(check, "NO-GO" if broken else "GO")
 
 
 _Fill = Literal["lowest", "highest"]

@@ -168,9 +168,9 @@ class Job:
     def adopt(self, key: str) -> None:
         """Plan by the ``key`` under which another folder has begun this very run.
 
-        Raises Replanned where chunks were planned already, and ConfigError where they must stay.
+        Raises Replanned where chunks were planned already.
         """
-        key, had = checked_key(key), bool(self.manifest.chunks) or self.manifest.seal is not None
+        key, had = checked_key(key), self.manifest.begun
         if had:
             drop_answers(self.folder)  # first: without a plan they would be damage
             self.manifest.start(self.header)

@@ -106,6 +106,11 @@ class Manifest:
         """manifest.jsonl."""
         return self._folder.path / MANIFEST
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything is planned."""
+        return bool(self.chunks) or self.seal is not None
+
     def start(self, header: Header) -> None:
         """Begin with ``header``: the file is there with it, or not at all. Raises OSError."""
         line = b'{"header":' + to_wire(header) + b"}\n"

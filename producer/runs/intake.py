@@ -68,8 +68,13 @@ class Intake:
         self.done_bytes += chunk.end - chunk.start
 
     def _again(self, chunk: Chunk, expected: str) -> Partial:
-        """An answer that another producer of this run has taken out of the ledger, computed here. Raises Divergent."""
+        """An answer that another producer of this run has taken out of the ledger, computed here.
+
+        Raises Divergent, and Driven where the ledger's run is another's by now.
+        """
         partial = evaluate(self._job, chunk, read(self._job, chunk))
         if partial.digest != expected:
+            # Of a run that another folder has begun anew, in a server that lost this one, all have: then it is Driven.
+            self._ledger.append(self._job.run, (), 0)
             raise Divergent(f"run {self._job.run}: chunk {chunk.seq} has another answer here than in the ledger")
         return partial

@@ -118,8 +118,10 @@ class ToldPlan:
             self._told, self.sealed = 0, False
         manifest = self._job.manifest
         fresh = manifest.chunks[self._told :]
-        # Not all that was sent: the ledger says how much it has, which is less where it lost some.
-        self._told = max(0, self._ledger.append(self._job.run, fresh, self._told, manifest.seal))
+        # Not all that was sent: the ledger says how much it has, which is less where it lost some. It is more where
+        # another folder has planned further: what is planned here from then on is still held against that.
+        there = self._ledger.append(self._job.run, fresh, self._told, manifest.seal)
+        self._told = max(0, min(there, len(manifest.chunks)))
         self.sealed = manifest.seal is not None and self._told == manifest.seal.chunks
         return self._told == len(manifest.chunks)
 

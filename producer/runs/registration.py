@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 
 from evalq.evalcore.errors import Driven, Finished, Incomplete
+from evalq.evalcore.records.inputs import Source
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.names import HEAD
+from evalq.producer.folder.replan import has_its_own
+from evalq.producer.folder.sources import open_source
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import Planner, ToldPlan
+from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.ownership import OtherKey
 from evalq.workers.ledger.progress import Look, Progress
 from evalq.workers.ledger.runs import RunLedger
@@ -112,11 +117,33 @@ class Registration:
                 time.sleep(_AGAIN_SECONDS)
 
     def _open(self, epoch: int, gone: str, *, fresh: bool) -> int:
-        """Open the run under this job's key; where another folder has begun it, under that one's."""
+        """Open the run under this job's key; where another folder has begun it, under that one's.
+
+        What is here alone cannot be planned by that one's: then it gives way in the ledger, and has all of it itself.
+        """
+        job, stays = self._job, False
         while True:
             try:
                 return self._ledger.open(
-                    self._job.header, epoch, had=self.epoch, gone=gone, fresh=fresh, key=self._job.key
+                    job.header, epoch, had=self.epoch, gone=gone, fresh=fresh, key=job.key, stays=stays
                 )
             except OtherKey as other:
-                self._job.adopt(other.key)
+                stays = self._stays()
+                if not stays:
+                    job.adopt(other.key)
+
+    def _stays(self) -> bool:
+        """Whether what is here fits no plan but its own: a sweep's outputs, or the answers that a retry kept."""
+        job = self._job
+        if not has_its_own(job.folder):
+            return False
+        if job.manifest.begun:
+            return True
+        # Workers to whom a sweep was left have planned these very outputs.
+        seal = Reports(self._ledger, self._ledger.settings).seal(job.run)
+        return seal is None or seal.sha256 != tuple(map(_sha256, job.sources))
+
+
+def _sha256(source: Source) -> str:
+    with open_source(source) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

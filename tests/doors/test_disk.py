@@ -185,6 +185,34 @@ def test_an_input_that_may_not_be_read(tmp_path: Path) -> None:
     plain(done.stderr)
 
 
+@ROOT
+def test_a_decision_that_does_not_fit_leaves_none_of_before(tmp_path: Path) -> None:
+    """On a full disk, and over a file that is mounted by itself: exit 3, and it no longer says GO beside a NO-GO."""
+    rows = [json.dumps({"id": f"t{number}", "actual_output": "Next I will deploy it."}) for number in range(20)]
+    (tmp_path / "t.jsonl").write_text("\n".join(rows) + "\n")
+    done = evalq("verification", "t.jsonl", "--inline", "--out", "run", "--format", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "policy.yaml").write_text("gates: [{metric: verification.pass_rate, min: 0.7}]")
+    gate: tuple[str | Path, ...] = ("gate", "run", "--policy", "policy.yaml", "-o")
+    with mounted(tmp_path / "disk", "size=16k") as disk:
+        (disk / "gate.json").write_text('{"decided": "GO"}')
+        with contextlib.suppress(OSError), (disk / "full").open("wb", buffering=0) as out:
+            out.write(bytes(1 << 20))
+        done = evalq(*gate, disk / "gate.json", cwd=tmp_path)
+        assert (done.returncode, "NO-GO" in done.stdout) == (3, True), done.stderr
+        assert "No space left on device; free some space, then run evalq gate again" in done.stderr
+        assert not (disk / "gate.json").exists()
+    alone, source = tmp_path / "gate.json", tmp_path / "source.json"
+    alone.touch()
+    source.write_text('{"decided": "GO"}')
+    subprocess.run(["mount", "--bind", source, alone], check=True)
+    try:
+        done = evalq(*gate, alone, cwd=tmp_path)
+    finally:
+        subprocess.run(["umount", alone], check=True)
+    assert (done.returncode, source.read_bytes()) == (3, b""), done.stderr
+
+
 AS_NOBODY = """
 import difflib, json, os, sys, tempfile
 sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(":") if path]

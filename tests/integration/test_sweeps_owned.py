@@ -114,6 +114,39 @@ def test_who_waits_leaves_a_sweep_to_its_driver_when_the_server_forgot_it(
     assert len({(tmp_path / name / "run" / "report.json").read_bytes() for name in ("a", "b")}) == 1
 
 
+@pytest.mark.parametrize("planned", [True, False], ids=["planned", "not yet planned"])
+def test_who_has_paid_for_outputs_evaluates_them_whatever_the_server_has(
+    tmp_path: Path, server: Server, service: tuple[Agent, str], planned: bool
+) -> None:
+    """A producer dies with all its outputs, the server loses all, and the same command elsewhere does it all anew: the
+    first folder's resume, which no command took any more, evaluates what it has, and pays nothing."""
+    agent, url = service
+    command = (*_of_two_folders(tmp_path, url, server), "--chunk-size", "1")
+    run = tmp_path / "a" / "run"
+    with running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(0, "--calls", "8", "--targets", "targets.yaml")
+        first = start_evalq(*command, cwd=tmp_path / "a")
+        wait_until(lambda: _plans(run), "it has outputs and a plan, which nobody computes")
+        os.kill(first.pid, signal.SIGKILL)
+        first.communicate()
+        if not planned:  # as one is that was killed a moment earlier
+            (run / "manifest.jsonl").write_bytes((run / "manifest.jsonl").read_bytes().splitlines(keepends=True)[0])
+        server.client.flushall()
+        fleet.add(1)
+        second = evalq(*command, cwd=tmp_path / "b")
+        assert second.returncode == 0, second.stderr
+        paid = agent.calls.total()
+        again = evalq("resume", "run", "--broker", server.url, "--format", "none", cwd=tmp_path / "a")
+    assert (again.returncode, agent.calls.total()) == (0, paid), again.stderr
+    assert len(outputs(run)) == info(run)["calls"]["attempts"] == 30 * len(CASES)
+    replays(run.parent, run)
+
+
+def _plans(run: Path) -> bool:
+    path = run / "manifest.jsonl"
+    return path.exists() and b'"chunk":' in path.read_bytes()
+
+
 def _asked(server: Server) -> int:
     """How many scripts the server has run since it was started."""
     return int(server.client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))

@@ -31,20 +31,31 @@ class Driving(Scripts):
 
     family = RUNS
 
-    def open(self, header: Header, epoch: int, had: int = 0, gone: str = "", *, fresh: bool = False, key: str) -> int:
+    def open(
+        self,
+        header: Header,
+        epoch: int,
+        had: int = 0,
+        gone: str = "",
+        *,
+        fresh: bool = False,
+        key: str,
+        stays: bool = False,
+    ) -> int:
         """Write a run's header and the ``key`` of its chunks, and become its driver, in an epoch of its own: at least
         ``epoch``, and higher than any before, which reopens the run. Returns the epoch in force (without a token a
         lower one changes nothing).
 
         ``had`` is the epoch in which this driver had the run before: a server that knows a lower one came back older
         than it was. ``gone`` is the token of a driver that is known to be no more. ``fresh``: this driver has nothing
-        of the run, and would compute all of a finished one again. Raises ConfigError for another run under
-        this id, Driven while somebody else drives it, Finished for a ``fresh`` one where its report is there, and
-        OtherKey for one that another folder has begun.
+        of the run, and would compute all of a finished one again. ``stays``: this driver cannot do without its plan,
+        and what another folder has begun, which has it all, goes. Raises ConfigError for another run under this id,
+        Driven while somebody else drives it, Finished for a ``fresh`` one where its report is there, and OtherKey for
+        one that another folder has begun.
         """
         wire, counted = to_wire(header), (header.evaluator, header.suite, self.settings.max_suites, OTHER)
         silence = int(self.settings.driver_seconds * 1000)
-        facts = (header.code_version, header.queue, silence, had, gone, int(fresh), key)
+        facts = (header.code_version, header.queue, silence, had, gone, int(fresh), key, int(stays))
         while True:
             status, found = self.step("open", header.run, header.run, wire, epoch, *counted, *facts)
             if status == b"open":

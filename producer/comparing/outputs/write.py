@@ -13,7 +13,7 @@ import msgspec
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import EvalqError, StorageError, UsageError
-from evalq.evalcore.files import write_atomic
+from evalq.evalcore.files import open_appending, write_atomic
 from evalq.producer.comparing.outputs.annotations import write_annotations
 from evalq.producer.comparing.outputs.badge import write_shield, write_svg
 from evalq.producer.comparing.outputs.junit import write_junit
@@ -48,6 +48,8 @@ _FORMATS: dict[str, Callable[[Outcome, str], bytes]] = {
 def check_decision_output(path: Path) -> None:
     """Raise UsageError for what cannot be written, before anything is decided."""
     _format(path)
+    if "\0" in str(path):  # as JSON and YAML can write it
+        raise UsageError(f"-o {str(path)!r}: no file's name has a zero byte; name another")
     if path.is_dir():
         raise UsageError(f"-o {path}: that is a folder; name a file in it")
 
@@ -85,6 +87,10 @@ def errors_written(what: str, paths: Iterable[Path]) -> Iterator[None]:
         with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
             _write_each(paths, of_error(what, error))
         raise
+    except (Exception, KeyboardInterrupt):  # nobody can say there what it was, and what was said before holds no more
+        for path in paths:
+            _withdraw(path)
+        raise
 
 
 def _write_each(paths: Iterable[Path], outcome: Outcome) -> None:
@@ -105,7 +111,17 @@ def _write(path: Path, outcome: Outcome) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, made)
     except OSError as error:
+        _withdraw(path)
         raise StorageError.of(error, path, f"run evalq {outcome.what} again") from error
+
+
+def _withdraw(path: Path) -> None:
+    """Leave nothing that an earlier attempt said in ``path``, as far as that can be: no file, or else an empty one."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:  # the file may be this user's where its folder is not, or be mounted by itself
+        with contextlib.suppress(OSError), open_appending(path) as stream:
+            stream.truncate(0)
 
 
 def _format(path: Path) -> Callable[[Outcome, str], bytes]:

@@ -28,12 +28,15 @@ def _decided(now: Any, before: Any = None, **demand: Any) -> list[str]:
         ([(1, 1)] * 10, 9, "INCONCLUSIVE"),
         ([(0, 1)] * 10, 0, "NO-GO"),
         ([(0, 1)] * 10, 9, "NO-GO"),
+        ([(0, 0)] * 10, 1, "INCONCLUSIVE"),
     ],
 )
 def test_missing_answers_are_held_against_what_has_to_be_equal(
     rows: list[tuple[int, int]], missing: int, wanted: str
 ) -> None:
-    """A gate decides at the observed and at the worst: one answer of ten that passes is not every answer."""
+    """A gate decides at the observed and at the worst: one answer of ten that passes is not every answer, and
+    where none came nobody knows.
+    """
     run = run_of(passes(rows, [missing] * 10))
     decision = decide(Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "equals": 1.0}]}), [run], {})
     assert decision.decided == wanted

@@ -19,7 +19,7 @@ from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.html import decision_html
-from evalq.producer.comparing.outputs import check_decision_output, write_decision
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.suites.summary import Found, MatrixRow
 from tests.deploy.programs import CHECKERS, program
 from tests.unit.comparing.conftest import BAD, GOOD, Command
@@ -227,6 +227,27 @@ def test_one_file_that_cannot_be_written_leaves_none_behind_it_stale(here: Path,
     assert "t.jsonl: File exists" in done.stderr
     assert "NO-GO" in (here / "summary.md").read_text()
     assert json.loads((here / "gate.json").read_text())["decided"] == "NO-GO"
+
+
+def test_what_was_interrupted_leaves_nothing_of_an_earlier_attempt(tmp_path: Path) -> None:
+    """Ctrl-C while it decides, or an error that is not evalq's: the files say neither what was, nor what is."""
+    for error in (KeyboardInterrupt, MemoryError):
+        stale = tmp_path / "gate.json"
+        stale.write_text('{"decided": "GO"}')
+        with pytest.raises(error), errors_written("gate", [stale, tmp_path / "nowhere" / "summary.md"]):
+            raise error
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_no_file_can_be_called_is_refused_before_anything_runs(here: Path, command: Command) -> None:
+    """JSON and YAML can write a zero byte: all runs were computed before that ended in a traceback."""
+    (here / "t.jsonl").write_text(json.dumps({"id": "t", "actual_output": GOOD}) + "\n")
+    policy = {"gates": [{"metric": "verification.pass_rate", "min": 0.7}]}
+    runs = [{"evaluator": "verification", "inputs": ["t.jsonl"]}]
+    (here / "suite.yaml").write_text(json.dumps({"runs": runs, "policy": policy, "outputs": ["a\0b.json"]}))
+    done = command("run", "suite.yaml", "--inline")
+    assert (done.code, "no file's name has a zero byte" in done.stderr) == (2, True), done.stderr
+    assert not (here / "evalq-runs").exists()
 
 
 def test_a_suite_writes_its_decision_and_no_stale_one(here: Path, command: Command) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import ConfigError, InputChanged, WireError
+from evalq.evalcore.errors import Driven, InputChanged, WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.digests import new_key
 from evalq.producer.folder import key as keys
@@ -23,13 +23,14 @@ from evalq.producer.runs import execute
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out, resume
 from evalq.producer.runs.inline import read
-from evalq.producer.runs.planner import Planner
+from evalq.producer.runs.planner import PLAN_STEP, Planner
 from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
 from tests.unit.producer.quiet import QUIET
-from tests.unit.producer.stage import Report, Stage, StopDriving, killed_at
+from tests.unit.producer.stage import Report, Run, Stage, StopDriving, killed_at
 
 INLINE = Backend(Settings(), inline=True)
 
@@ -147,6 +148,29 @@ def test_a_plan_under_another_key_gives_way_to_that_in_the_ledger(stage: Stage) 
     assert stage.driver(Job.load(two.folder), "host-b 22 bb").drive() == stage.inline("calm", chunk_size=10)
 
 
+@pytest.mark.parametrize("size", [10, 20], ids=["while it plans", "behind its plan"])
+def test_answers_under_another_key_are_no_other_answers(stage: Stage, size: int) -> None:
+    """The server loses all while a driver stands still, and another folder begins the run: it is told who drives."""
+    one, two = (stage.job(name, chunk_size=size, once="k") for name in ("one", "two"))
+    first, second = stage.driver(one, "host-a 11 aa"), stage.driver(two, "host-b 22 bb")
+
+    def begun_anew(look: int) -> None:
+        if look == 2:
+            stage.server.client.flushall()
+            with pytest.raises(StopDriving):
+                second.drive(lambda _: _stop_behind(first.collector.next + 1, second))
+
+    with pytest.raises(Driven, match="host-b 22 bb"):
+        first.drive(begun_anew)
+    assert 0 < first.collector.next < second.collector.next
+    assert second.drive() == stage.inline("calm", chunk_size=size)
+
+
+def _stop_behind(chunk: int, run: Run) -> None:
+    if run.collector.next > chunk:
+        raise StopDriving
+
+
 def test_a_command_goes_on_by_the_plan_that_gave_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first try finds another folder's run in the ledger, the second has its key; it need not be given again."""
     job, other = _begun(tmp_path, "run"), new_key()
@@ -216,16 +240,61 @@ def test_another_key_is_adopted_with_nothing_that_was_planned_under_the_old_one(
     assert not (job.folder.path / JOURNAL).exists()
 
 
-@pytest.mark.parametrize("kept", [HEAD, KEPT])
-def test_what_another_folder_does_not_have_stays_under_its_key(tmp_path: Path, kept: str) -> None:
-    """The outputs of a sweep, and what a retry kept: they are resumed where they are."""
-    job = _begun(tmp_path, "run")
-    job.manifest.extend(list(Planner(job).chunks())[:1])
-    (job.folder.path / kept).write_bytes(b"")
-    with pytest.raises(ConfigError, match="under another key: resume it in that folder"):
-        job.adopt(new_key())
-    assert read_key(job.folder) == job.key
-    assert Job.load(job.folder).manifest.chunks
+@pytest.mark.parametrize("own", [HEAD, KEPT, "retry"])
+def test_what_another_folder_does_not_have_stays_under_its_key(stage: Stage, own: str) -> None:
+    """The outputs of a sweep, and what a retry kept: the run in the ledger goes, but not while somebody drives it."""
+    one, two = (stage.job(name, chunk_size=10, once="k") for name in ("one", "two"))
+    two.manifest.extend(list(Planner(two).chunks())[:2])
+    if own == "retry":
+        two.folder.note(retry={})
+    else:
+        (two.folder.path / own).write_bytes(b"")
+    first, second = stage.driver(one, "host-a 11 aa"), stage.driver(two, "host-b 22 bb")
+    with pytest.raises(StopDriving):
+        first.drive(killed_at(2))
+    before = {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")}
+    with pytest.raises(Driven):
+        second.ledger.open(two.header, 1, key=two.key, stays=True)
+    assert {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")} == before
+    first.ledger.hand_over(one.run)
+    assert second.driver.establish()
+    look = stage.ledger.look(two.run)
+    assert (look.progress.chunks, look.progress.committed, look.progress.sealed) == (2, 0, False)
+    assert stage.server.client.hget(stage.key(two.run, "key"), "key").decode() == two.key == read_key(two.folder)
+    assert look.progress.epoch > 1, "what workers have of the other one is void"
+    assert second.drive() == stage.inline("calm", chunk_size=10)
+
+
+def test_outputs_that_workers_planned_are_planned_by_their_key(stage: Stage) -> None:
+    """A sweep without a plan yet: of the same bytes, the ledger's run is the one to go on with; of others, it goes."""
+    one, two, three = (stage.job(name, chunk_size=10, once="k") for name in ("one", "two", "three"))
+    first = stage.driver(one, "host-a 11 aa")
+    first.drive()
+    first.ledger.hand_over(one.run)
+    for job in (two, three):
+        (job.folder.path / HEAD).write_bytes(b"")
+    stage.driver(two, "host-b 22 bb").driver.establish()
+    assert two.key == one.key
+    RunLedger(stage.server.client, stage.settings, "host-b 22 bb").hand_over(two.run)
+    rows = (stage.folder / "rows.csv").read_bytes()
+    (stage.folder / "rows.csv").write_bytes(rows + rows.splitlines(keepends=True)[-1])
+    own = three.key
+    stage.driver(three, "host-c 33 cc").driver.establish()
+    assert three.key == own == read_key(three.folder)
+    assert stage.ledger.look(three.run).progress.chunks == 0
+
+
+def test_a_plan_that_another_folder_has_further_is_planned_once(stage: Stage) -> None:
+    """Each step of it began the run again, under a new epoch, which voided what workers were at."""
+    one, two = (stage.job(name, chunk_size=5, once="k") for name in ("one", "two"))
+    first = stage.driver(one, "host-a 11 aa")
+    stage.launch(first)
+    first.ledger.hand_over(one.run)
+    second = stage.driver(two, "host-b 22 bb")
+    stage.launch(second)
+    assert list(two.manifest.chunks) == list(one.manifest.chunks)
+    assert len(two.manifest.chunks) > 4 * PLAN_STEP
+    assert stage.ledger.look(two.run).progress.epoch == 2
 
 
 def test_a_key_that_cannot_be_read_is_told_by_what_is_there(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@
 -- ARGV: ttl, token, seq of the first entry, seal ('' while the plan is open), entry...
 local first, end_of_plan = tonumber(ARGV[3]), ARGV[4]
 if redis.call('HEXISTS', keys.meta, 'header') == 0 then return -1 end
+-- First: to whoever drives no more, what is there may be another folder's plan of the run, under another key.
+local other = driven()
+if other then return other, true end
 local have = redis.call('LLEN', keys.chunks)
 local there = #ARGV > 4 and redis.call('LRANGE', keys.chunks, first, first + #ARGV - 5) or {}
 for i = 1, #there do
@@ -13,8 +16,6 @@ local seal = redis.call('HGET', keys.meta, 'seal')
 if seal and ((end_of_plan ~= '' and end_of_plan ~= seal) or first + #ARGV - 4 > sealed()) then
   return {'differs', -1, seal}, true
 end
-local other = driven()
-if other then return other, true end
 local known = tonumber(redis.call('HGET', keys.meta, 'chunks') or '0')
 local records = 0
 for i = 5, #ARGV do

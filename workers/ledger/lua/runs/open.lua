@@ -3,13 +3,16 @@
 -- key}, or a driver that was heard of lately, or a report for one who has nothing of the run.
 -- ARGV: ttl, token ('': nobody's), run, header, epoch, evaluator, suite, how many suites are counted, name for the
 -- others, code version, queue, ms that a silent driver keeps it, epoch that this driver has it in, driver that is known
--- to be gone, 1 where this driver has nothing of the run yet, key of the chunks' digests
+-- to be gone, 1 where this driver has nothing of the run yet, key of the chunks' digests, 1 where what is there under
+-- another key has to go
 local meta, token = keys.meta, ARGV[2]
-local run, header, wanted, evaluator, suite, most_suites, other_suites, code, queue, driver_ms, had, gone, fresh, key =
-  unpack(ARGV, 3, 16)
+local run, header, wanted, evaluator, suite, most_suites, other_suites, code, queue, driver_ms, had, gone, fresh, key,
+  stays = unpack(ARGV, 3, 17)
 wanted = tonumber(wanted)
 local stored = redis.call('HGET', meta, 'header')
-if stored and stored ~= header then return {'differs', stored}, true end
+local keyed = stored and redis.call('HGET', keys.key, 'key')
+local goes = stays == '1' and keyed and keyed ~= key
+if stored and stored ~= header and not goes then return {'differs', stored}, true end
 local epoch = tonumber(redis.call('HGET', meta, 'epoch') or '-1')
 local driver = redis.call('HGET', meta, 'driver')
 if driver and driver ~= token then
@@ -25,8 +28,8 @@ end
 if fresh == '1' and redis.call('HGET', meta, 'state') == 'done' and redis.call('HEXISTS', keys.final, 'report') == 1 then
   return redis.error_reply('FINISHED'), true
 end
-local keyed = stored and redis.call('HGET', keys.key, 'key')
-if keyed and keyed ~= key then return {'keyed', keyed}, true end
+if goes then stored = false
+elseif keyed and keyed ~= key then return {'keyed', keyed}, true end
 if not stored then
   -- What may be left of a run whose first key is lost fits nothing any more: its folder knows more.
   redis.call('DEL', unpack(KEYS))
