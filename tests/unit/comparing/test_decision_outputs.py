@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,8 +20,9 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
+from evalq.producer.cli import main
 from evalq.producer.comparing.html import decision_html
-from evalq.producer.comparing.outputs import check_decision_output, write_decision
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.suites.summary import Found, MatrixRow
 from tests.deploy.programs import CHECKERS, program
 from tests.unit.comparing.conftest import BAD, GOOD, Command
@@ -244,6 +247,40 @@ def test_a_suite_writes_its_decision_and_no_stale_one(here: Path, command: Comma
     assert command("run", "evalq.yaml", "--inline", "-q", "--format", "none").code == 2
     assert json.loads((here / "ci" / "gate.json").read_text())["decided"] == "ERROR"
     assert next(validated(here / "ci" / "junit.xml").iter("error")) is not None
+
+
+@pytest.mark.parametrize("shown", ["markdown", "yaml"])
+def test_a_suite_that_nobody_can_be_shown_leaves_no_decision_of_an_earlier_attempt(
+    here: Path, command: Command, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard output is full in the middle: the gate is not reached, and a GO in the file would be of other runs."""
+    (here / "t.jsonl").write_text(json.dumps({"id": "t", "actual_output": GOOD}) + "\n")
+    suite: dict[str, object] = {"runs": [{"evaluator": "verification", "inputs": ["t.jsonl"]}]}
+    suite |= {"policy": {"gates": [{"metric": "verification.pass_rate", "min": 0}]}, "outputs": ["gate.json"]}
+    (here / "evalq.yaml").write_text(yaml.safe_dump(suite))
+    assert command("run", "evalq.yaml", "--inline", "-q").code == 0
+    assert json.loads((here / "gate.json").read_text())["decided"] == "GO"
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert main(["run", "evalq.yaml", "--inline", "-q", "--format", shown]) == 3
+    found = json.loads((here / "gate.json").read_text())
+    assert (found["decided"], found["exit_code"]) == ("ERROR", 3)
+    assert "standard output: No space left on device" in found["error"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind", "code"), [(KeyboardInterrupt, "Interrupted", 130), (RuntimeError, "InfrastructureError", 3)]
+)
+def test_whatever_ends_a_decision_stands_in_place_of_an_earlier_one(
+    tmp_path: Path, ending: type[BaseException], kind: str, code: int
+) -> None:
+    """Ctrl-C, and an error that nobody thought of; it goes on to whoever called."""
+    path = tmp_path / "gate.json"
+    path.write_text('{"decided": "GO"}')
+    with pytest.raises(ending), errors_written("gate", [path]):
+        raise ending
+    found = json.loads(path.read_text())
+    assert (found["decided"], found["kind"], found["exit_code"]) == ("ERROR", kind, code)
 
 
 def test_a_run_writes_its_cases_too(here: Path, command: Command) -> None:
