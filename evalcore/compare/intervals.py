@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "Change", "Level", "alike", "change_of", "level_of", "t_tail"]
+__all__ = ["ALPHA", "Change", "Level", "alike", "change_of", "level_of", "pooled_of", "t_tail"]
 
 ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
@@ -143,6 +143,25 @@ def change_of(base: Side, cand: Side, width: float) -> Change:
     of_base, of_cand = base.variance / base.answers, cand.variance / cand.answers
     within = _within([(of_base, base.answers), (of_cand, cand.answers)], len(d), answers)
     return Change(float(d.mean()), width, within)
+
+
+def pooled_of(base: Side, cand: Side) -> tuple[float, float] | None:
+    """(variance, freedom) of the change if each case's answers come from one source, whichever side they are on.
+
+    None where either side has as many answers of each case, so that it is the variance of `change_of`, and where no
+    answers differ. Of a case with one answer a side the spread is taken to be that of the others.
+    """
+    import numpy as np
+
+    freedom = base.answers + cand.answers - 2
+    squares = base.variance * (base.answers - 1) + cand.variance * (cand.answers - 1)
+    if np.array_equal(base.answers, cand.answers) or not squares.any():
+        return None
+    known = freedom > 0
+    spread = np.where(known, squares / np.maximum(freedom, 1), squares.sum() / freedom.sum())
+    terms = spread * (1 / base.answers + 1 / cand.answers)
+    seen = terms[known]
+    return float(terms.sum()) / len(terms) ** 2, float(seen.sum() ** 2 / (seen * seen / freedom[known]).sum())
 
 
 def level_of(side: Side, low: float, width: float) -> Level:
