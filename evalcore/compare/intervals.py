@@ -88,6 +88,11 @@ class Level(NamedTuple):
     width: float
     spread: _Spread
 
+    @property
+    def rounding(self) -> float:
+        """By how much an end of the scale, or of an interval, may miss a bound that it is: ``low + width`` rounds."""
+        return 1e-12 * self.width
+
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
         """Where the mean lies: the hull of Student's interval, with a worst and a best answer added, and Wilson's."""
         t = self.spread.t(alpha)
@@ -95,11 +100,11 @@ class Level(NamedTuple):
 
     def p_below(self, bound: float) -> float:
         """How surprising so low a mean is if the true one is ``bound`` or more: where an interval begins to hold it."""
-        return self._p_of(lambda t: self._within(t)[1] >= bound)
+        return self._p_of(lambda t: self._within(t)[1] >= bound - self.rounding)
 
     def p_above(self, bound: float) -> float:
         """The same for a high mean, if the true one is ``bound`` or less."""
-        return self._p_of(lambda t: self._within(t)[0] <= bound)
+        return self._p_of(lambda t: self._within(t)[0] <= bound + self.rounding)
 
     def _within(self, t: float) -> tuple[float, float]:
         h, (variance, _, n) = self.width, self.spread
