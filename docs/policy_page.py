@@ -91,7 +91,8 @@ _KEYS: dict[str, dict[str, Key]] = {
         "max_drop": Key(
             "the number's",
             "GO where a fall behind the baseline by so much is excluded; else NO-GO where it is worse beyond chance",
-            f"{_BONETT}; exact permutation within cases (of one answer each: McNemar), for scores Welch's t",
+            f"{_BONETT}; exact permutation within cases (of one answer each: McNemar), for scores Welch's t, and where "
+            "repeats differ the larger p of that and Student's with one spread for both",
         ),
         "max_relative_drop": Key("share of the baseline", "the same, as a share of what the baseline has", _BONETT),
         "equals": Key("-", "what it has to be, as it stands; GO only if missing answers could not change it"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "Change", "Level", "alike", "change_of", "level_of", "t_tail"]
+__all__ = ["ALPHA", "Change", "Level", "alike", "change_of", "level_of", "pooled_of", "t_tail"]
 
 ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
@@ -88,6 +88,11 @@ class Level(NamedTuple):
     width: float
     spread: _Spread
 
+    @property
+    def rounding(self) -> float:
+        """By how much an end of the scale, or of an interval, may miss a bound that it is: ``low + width`` rounds."""
+        return 1e-12 * self.width
+
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
         """Where the mean lies: the hull of Student's interval, with a worst and a best answer added, and Wilson's."""
         t = self.spread.t(alpha)
@@ -95,11 +100,11 @@ class Level(NamedTuple):
 
     def p_below(self, bound: float) -> float:
         """How surprising so low a mean is if the true one is ``bound`` or more: where an interval begins to hold it."""
-        return self._p_of(lambda t: self._within(t)[1] >= bound)
+        return self._p_of(lambda t: self._within(t)[1] >= bound - self.rounding)
 
     def p_above(self, bound: float) -> float:
         """The same for a high mean, if the true one is ``bound`` or less."""
-        return self._p_of(lambda t: self._within(t)[0] <= bound)
+        return self._p_of(lambda t: self._within(t)[0] <= bound + self.rounding)
 
     def _within(self, t: float) -> tuple[float, float]:
         h, (variance, _, n) = self.width, self.spread
@@ -143,6 +148,25 @@ def change_of(base: Side, cand: Side, width: float) -> Change:
     of_base, of_cand = base.variance / base.answers, cand.variance / cand.answers
     within = _within([(of_base, base.answers), (of_cand, cand.answers)], len(d), answers)
     return Change(float(d.mean()), width, within)
+
+
+def pooled_of(base: Side, cand: Side) -> tuple[float, float] | None:
+    """(variance, freedom) of the change if each case's answers come from one source, whichever side they are on.
+
+    None where either side has as many answers of each case, so that it is the variance of `change_of`, and where no
+    answers differ. Of a case with one answer a side the spread is taken to be that of the others.
+    """
+    import numpy as np
+
+    freedom = base.answers + cand.answers - 2
+    squares = base.variance * (base.answers - 1) + cand.variance * (cand.answers - 1)
+    if np.array_equal(base.answers, cand.answers) or not squares.any():
+        return None
+    known = freedom > 0
+    spread = np.where(known, squares / np.maximum(freedom, 1), squares.sum() / freedom.sum())
+    terms = spread * (1 / base.answers + 1 / cand.answers)
+    seen = terms[known]
+    return float(terms.sum()) / len(terms) ** 2, float(seen.sum() ** 2 / (seen * seen / freedom[known]).sum())
 
 
 def level_of(side: Side, low: float, width: float) -> Level:

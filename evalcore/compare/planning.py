@@ -104,6 +104,7 @@ def _demands(gate: Gate, measure: Measure, alpha: float) -> Iterator[tuple[str, 
 def _bound(measure: Measure, bound: float, alpha: float, least: bool, pairs: Pairs) -> Decided:
     # As a gate decides: the p-value is the error at which an interval begins to hold the bound.
     level = level_of(pairs.cand, measure.low, measure.width)
+    bound = bound - level.rounding if least else bound + level.rounding
     low, high = level.interval()
     if low >= bound if least else high <= bound:
         return "GO"

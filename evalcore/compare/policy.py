@@ -6,7 +6,7 @@ import math
 from datetime import date
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract.answers import Params
@@ -26,8 +26,15 @@ def _finite(value: float) -> float:
     return value
 
 
-_Number = Annotated[float, AfterValidator(_finite)]
-_Share = Annotated[float, Field(ge=0, le=1)]
+def _no_bool(value: object) -> object:
+    # YAML's yes and true are 1 to Python: as a drop that is the whole scale, which lets everything pass.
+    if isinstance(value, bool):
+        raise PydanticCustomError("number", "a number is needed, not true or false")
+    return value
+
+
+_Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
+_Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_bool)]
 
 
 def _day(value: str) -> str:
@@ -107,7 +114,7 @@ class Gate(Params):
     metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\[[^\[\]]*\])?\..+$")
     min: _Number | None = None
     max: _Number | None = None
-    max_drop: Annotated[float, Field(ge=0), AfterValidator(_finite)] | None = None
+    max_drop: Annotated[float, Field(ge=0), BeforeValidator(_no_bool), AfterValidator(_finite)] | None = None
     max_relative_drop: _Share | None = None
     equals: _Number | bool | str | None = None
     per_case: PerCase | None = None

@@ -20,6 +20,7 @@ from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
 from evalq.producer.attending.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.comparing.ending import exit_code
+from evalq.producer.comparing.outputs import errors_written
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from evalq.producer.folder.run_folder import RunFolder
     from evalq.producer.monitor.reporter import Reporter
     from evalq.producer.runs.backend import Backend
+    from evalq.producer.suites.summary import Matrices
     from evalq.producer.sweeps.sweep import Sweep
 
 __all__ = ["COMMAND"]
@@ -63,8 +65,6 @@ def _run(
     outputs: tuple[Path, ...],
     allow_inconclusive: bool,
 ) -> int:
-    from evalq.producer.runs.backend import shared_place
-
     suite = _asked(config, outputs, no_gate=no_gate)
     if invocation.start.dry_run:
         return _listed(suite, invocation.output.fmt)
@@ -72,21 +72,13 @@ def _run(
         baseline = ""  # set for the suites that have a policy
     against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
     check_gate(suite, against, detach=invocation.start.detach)
-    if confirm:
-        with invocation.servers() as servers:
-            check_confirm(suite, against, servers)
-    place, output = invocation.backend(), invocation.output
-    _refuse_uncallable(suite, place)
-    reporter = output.reporter("records")
-    roots = [Path.cwd(), Path(config).resolve().parent]
-    with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
-        ended = [_ended(run, suite, common, reporter, invocation) for run in suite.runs]
-    rows = matrix_rows((run, each.folder, each.error) for run, each in zip(suite.runs, ended, strict=True))
-    if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
-        click.echo(matrix_text(rows))
+    reporter = invocation.output.reporter("records")
+    # Until its own files say what the gate decided, those of an earlier attempt would stand as this one's.
+    with errors_written("gate", suite.outputs):
+        ended, rows = _all_ended(suite, config, against, invocation, reporter)
     worst = max((each.code for each in ended), key=_SEVERITY.index, default=0)
     done = [each.folder for each in ended if each.folder is not None]
-    decision = None
+    decision, output = None, invocation.output
     if suite.policy and not worst and done:
         decision = gate_suite(
             suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive, matrices=rows
@@ -100,17 +92,33 @@ def _run(
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
 
 
+def _all_ended(
+    suite: Suite, config: str, against: Against, invocation: Invocation, reporter: Reporter
+) -> tuple[list[_Ended], Matrices]:
+    """Each run of the suite, seen through and shown, and what its matrices came to."""
+    from evalq.producer.runs.backend import shared_place
+
+    if against.confirm:
+        with invocation.servers() as servers:
+            check_confirm(suite, against, servers)
+    place, output = invocation.backend(), invocation.output
+    _refuse_uncallable(suite, place)
+    roots = [Path.cwd(), Path(config).resolve().parent]
+    with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
+        ended = [_ended(run, suite, common, reporter, invocation) for run in suite.runs]
+    rows = matrix_rows((run, each.folder, each.error) for run, each in zip(suite.runs, ended, strict=True))
+    if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
+        click.echo(matrix_text(rows))
+    return ended, rows
+
+
 def _refuse_uncallable(suite: Suite, place: Backend) -> None:
     if not any(run.live for run in suite.runs):
         return
     from evalq.producer.suites.callable import refuse_uncallable
     from evalq.producer.sweeps.callers import Callers
 
-    try:
-        refuse_uncallable(suite, Callers(place, place))
-    except EvalqError as error:
-        write_undecided(suite, error)
-        raise
+    refuse_uncallable(suite, Callers(place, place))
 
 
 def _listed(suite: Suite, fmt: str) -> int:

@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.errors import EvalqError, StorageError, UsageError
+from evalq.evalcore.errors import EvalqError, InfrastructureError, Interrupted, StorageError, UsageError
 from evalq.evalcore.files import open_appending, write_atomic
 from evalq.producer.comparing.outputs.annotations import write_annotations
 from evalq.producer.comparing.outputs.badge import write_shield, write_svg
@@ -79,18 +79,26 @@ def write_comparison(paths: Iterable[Path], compared: Sequence[Compared]) -> Non
 def errors_written(what: str, paths: Iterable[Path]) -> Iterator[None]:
     """What ends ``what`` ("gate", "compare") before it has decided stands as an error in each of ``paths``.
 
-    Otherwise a file of an earlier attempt would go on saying what is no longer known.
+    Otherwise a file of an earlier attempt would go on saying what is no longer known. So it is also where nobody reads
+    standard output any more, or it is full, and where the user ends the command.
     """
     try:
         yield
-    except EvalqError as error:
+    except (Exception, KeyboardInterrupt) as error:
         with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
-            _write_each(paths, of_error(what, error))
+            _write_each(paths, of_error(what, _as_ours(error)))
         raise
-    except (Exception, KeyboardInterrupt):  # nobody can say there what it was, and what was said before holds no more
-        for path in paths:
-            _withdraw(path)
-        raise
+
+
+def _as_ours(error: BaseException) -> EvalqError:
+    """The error as files tell it; what the command ends with is for its caller to say."""
+    if isinstance(error, EvalqError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted("the same command again")
+    if isinstance(error, OSError):
+        return StorageError(f"{error.filename or 'a file, or standard output'}: {error.strerror or error}")
+    return InfrastructureError(f"{type(error).__name__}: {error}")
 
 
 def _write_each(paths: Iterable[Path], outcome: Outcome) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
+from pydantic import ValidationError
 
 from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from tests.unit.compare.made import passes, run_of
 
@@ -57,6 +59,31 @@ def test_missing_answers_are_taken_for_those_that_break_a_bound(
         cases.measures = [Measure("pass_rate", better=better)]
         decided.append(decide(policy, [run_of(cases)], {}).decided)
     assert decided == ["GO", "INCONCLUSIVE"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(-3.0, -0.9), (-3.0, -0.7), (0.0, 1.0), (0.1, 0.3)])
+@pytest.mark.parametrize(
+    ("at", "demand", "wanted"),
+    [("low", "max", "GO"), ("high", "max", "GO"), ("low", "min", "NO-GO"), ("high", "min", "INCONCLUSIVE")],
+)
+def test_a_bound_at_the_end_of_the_scale_is_held_whatever_decimals_that_is(
+    low: float, high: float, at: str, demand: str, wanted: str
+) -> None:
+    """-3 and the width from there to -.9 add up to more than -.9, and to -.7 to less: all at the best was a NO-GO."""
+    value = {"low": low, "high": high}[at]
+    column = Column([3] * 12, [3 * value] * 12, [3 * value * value] * 12)
+    cases = CaseSummary([Measure("s", "score", low, high)], [f"c{n}" for n in range(12)], [0] * 12, {"s": column})
+    policy = Policy.model_validate({"gates": [{"metric": "vs.s", demand: high}]})
+    assert decide(policy, [run_of(cases)], {}).decided == wanted
+
+
+@pytest.mark.parametrize("key", ["min", "max", "max_drop", "max_relative_drop"])
+def test_true_is_no_number_of_a_policy(key: str) -> None:
+    """As a drop it would be the whole scale. A number as text is one."""
+    with pytest.raises(ValidationError, match="a number is needed, not true or false"):
+        Gate.model_validate({"metric": "vs.x", key: True})
+    assert getattr(Gate.model_validate({"metric": "vs.x", key: "0.3"}), key) == 0.3
+    assert Gate.model_validate({"metric": "vs.x", "equals": True}).equals is True
 
 
 def test_either_drop_of_a_plain_number_counts() -> None:

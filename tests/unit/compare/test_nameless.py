@@ -35,5 +35,16 @@ def test_as_many_as_the_baseline_has_or_may_be_missing_go(nameless: int, before:
 
 def test_a_drop_that_no_run_can_have_is_noted() -> None:
     """Points where a share is meant."""
-    assert any("max_drop 5 is the whole scale from 0 to 1" in note for note in decided(0, 0, max_drop=5).notes)
+    (said,) = (note for note in decided(0, 0, max_drop=5).notes if "whole scale" in note)
+    assert said == "vs.pass_rate: max_drop 5 is the whole scale from 0 to 1 or more, which no run can fail"
     assert not any("whole scale" in note for note in decided(0, 0, max_drop=0.99).notes)
+
+
+@pytest.mark.parametrize(("max_drop", "wanted", "said"), [(1, "NO-GO", "hardly any run can fail"), (2, "GO", "no run")])
+def test_a_note_on_such_a_drop_does_not_contradict_the_decision(max_drop: float, wanted: str, said: str) -> None:
+    """From all to nothing is a fall by 1, which is as much as may be, and not less (GATE 6)."""
+    runs = [run_of(passes([(passed, 10)] * 12)) for passed in (10, 0)]
+    policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=max_drop),))
+    decision = decide(policy, runs[1:], {"vs": runs[0]})
+    assert decision.decided == wanted
+    assert any(said in note for note in decision.notes)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
+from evalq.producer.cli import main
 from evalq.producer.comparing.html import decision_html
 from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.suites.summary import Found, MatrixRow
@@ -229,16 +232,6 @@ def test_one_file_that_cannot_be_written_leaves_none_behind_it_stale(here: Path,
     assert json.loads((here / "gate.json").read_text())["decided"] == "NO-GO"
 
 
-def test_what_was_interrupted_leaves_nothing_of_an_earlier_attempt(tmp_path: Path) -> None:
-    """Ctrl-C while it decides, or an error that is not evalq's: the files say neither what was, nor what is."""
-    for error in (KeyboardInterrupt, MemoryError):
-        stale = tmp_path / "gate.json"
-        stale.write_text('{"decided": "GO"}')
-        with pytest.raises(error), errors_written("gate", [stale, tmp_path / "nowhere" / "summary.md"]):
-            raise error
-        assert list(tmp_path.iterdir()) == []
-
-
 def test_an_output_that_no_file_can_be_called_is_refused_before_anything_runs(here: Path, command: Command) -> None:
     """JSON and YAML can write a zero byte: all runs were computed before that ended in a traceback."""
     (here / "t.jsonl").write_text(json.dumps({"id": "t", "actual_output": GOOD}) + "\n")
@@ -265,6 +258,40 @@ def test_a_suite_writes_its_decision_and_no_stale_one(here: Path, command: Comma
     assert command("run", "evalq.yaml", "--inline", "-q", "--format", "none").code == 2
     assert json.loads((here / "ci" / "gate.json").read_text())["decided"] == "ERROR"
     assert next(validated(here / "ci" / "junit.xml").iter("error")) is not None
+
+
+@pytest.mark.parametrize("shown", ["markdown", "yaml"])
+def test_a_suite_that_nobody_can_be_shown_leaves_no_decision_of_an_earlier_attempt(
+    here: Path, command: Command, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard output is full in the middle: the gate is not reached, and a GO in the file would be of other runs."""
+    (here / "t.jsonl").write_text(json.dumps({"id": "t", "actual_output": GOOD}) + "\n")
+    suite: dict[str, object] = {"runs": [{"evaluator": "verification", "inputs": ["t.jsonl"]}]}
+    suite |= {"policy": {"gates": [{"metric": "verification.pass_rate", "min": 0}]}, "outputs": ["gate.json"]}
+    (here / "evalq.yaml").write_text(yaml.safe_dump(suite))
+    assert command("run", "evalq.yaml", "--inline", "-q").code == 0
+    assert json.loads((here / "gate.json").read_text())["decided"] == "GO"
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert main(["run", "evalq.yaml", "--inline", "-q", "--format", shown]) == 3
+    found = json.loads((here / "gate.json").read_text())
+    assert (found["decided"], found["exit_code"]) == ("ERROR", 3)
+    assert "standard output: No space left on device" in found["error"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind", "code"), [(KeyboardInterrupt, "Interrupted", 130), (RuntimeError, "InfrastructureError", 3)]
+)
+def test_whatever_ends_a_decision_stands_in_place_of_an_earlier_one(
+    tmp_path: Path, ending: type[BaseException], kind: str, code: int
+) -> None:
+    """Ctrl-C, and an error that nobody thought of; it goes on to whoever called."""
+    path = tmp_path / "gate.json"
+    path.write_text('{"decided": "GO"}')
+    with pytest.raises(ending), errors_written("gate", [path]):
+        raise ending
+    found = json.loads(path.read_text())
+    assert (found["decided"], found["kind"], found["exit_code"]) == ("ERROR", kind, code)
 
 
 def test_a_run_writes_its_cases_too(here: Path, command: Command) -> None:
