@@ -166,7 +166,9 @@ def pooled_of(base: Side, cand: Side) -> tuple[float, float] | None:
     spread = np.where(known, squares / np.maximum(freedom, 1), squares.sum() / freedom.sum())
     terms = spread * (1 / base.answers + 1 / cand.answers)
     seen = terms[known]
-    return float(terms.sum()) / len(terms) ** 2, float(seen.sum() ** 2 / (seen * seen / freedom[known]).sum())
+    # The squares of the least spreads are 0 as doubles: then as many degrees as there were answers, as in `_within`.
+    least = float((seen * seen / freedom[known]).sum())
+    return float(terms.sum()) / len(terms) ** 2, float(seen.sum()) ** 2 / least if least > 0 else float(freedom.sum())
 
 
 def level_of(side: Side, low: float, width: float) -> Level:

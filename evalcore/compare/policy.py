@@ -35,6 +35,7 @@ def _no_bool(value: object) -> object:
 
 _Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
 _Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_bool)]
+_Count = Annotated[int, BeforeValidator(_no_bool)]
 
 
 def _day(value: str) -> str:
@@ -48,7 +49,7 @@ def _day(value: str) -> str:
 class PassK(Params):
     """The least that a chance over ``k`` further answers of a case may be."""
 
-    k: int = Field(ge=1, le=1000)
+    k: _Count = Field(ge=1, le=1000)
     min: float = Field(gt=0, lt=1)
 
 
@@ -71,8 +72,8 @@ class PerCase(Params):
     ``pass_hat_k`` that all of k do (Yao et al. 2024), with a probability of ``min`` at least.
     """
 
-    min_passes: int | None = Field(default=None, ge=1)
-    of: int | None = Field(default=None, ge=1, le=1_000_000)
+    min_passes: Annotated[int, Field(ge=1), BeforeValidator(_no_bool)] | None = None
+    of: Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)] | None = None
     pass_at_k: PassK | None = None
     pass_hat_k: PassK | None = None
 
@@ -174,14 +175,14 @@ class Policy(Params):
     """
 
     gates: tuple[Gate, ...] = Field(min_length=1)
-    minimum_pairs: int = Field(default=10, ge=1)
-    minimum_repeats: int = Field(default=1, ge=1)
-    missing: int = Field(default=0, ge=0)
+    minimum_pairs: _Count = Field(default=10, ge=1)
+    minimum_repeats: _Count = Field(default=1, ge=1)
+    missing: _Count = Field(default=0, ge=0)
     collapse: Literal["allowed", "none", "none-new"] = "allowed"
     specification: Literal["same", "intersection"] = "same"
     quarantine: tuple[Quarantine, ...] = ()
     judges: Literal["labelled", "decide", "advisory"] = "labelled"
-    minimum_labels: int = Field(default=20, ge=1)
+    minimum_labels: _Count = Field(default=20, ge=1)
 
     @property
     def by_case(self) -> bool:

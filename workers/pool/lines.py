@@ -45,7 +45,7 @@ class Reconnecting:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said: dict[str, float] = {}
+        self._said: dict[tuple[str, type[BaseException] | None], float] = {}
 
     def __call__(self, record: logging.LogRecord) -> bool:
         """Whether the record is to be shown; one of the connection becomes a single line."""
@@ -54,9 +54,11 @@ class Reconnecting:
         if record.exc_info and isinstance(record.exc_info[1], RestartFreqExceeded):
             return False  # that it waits a second now, with a traceback, after the lines that say why
         record.msg, record.args = " ".join(record.getMessage().split()), ()
-        now = self._clock()
-        self._said = {line: at for line, at in self._said.items() if now - at < AGAIN_SECONDS}
-        if record.msg in self._said:
+        # With what broke the connection: a server that is back and refuses the password is news behind the same words.
+        error = record.exc_info[0] if record.exc_info else None
+        now, line = self._clock(), (record.msg, error)
+        self._said = {said: at for said, at in self._said.items() if now - at < AGAIN_SECONDS}
+        if line in self._said:
             return False
-        self._said[record.msg] = now
+        self._said[line] = now
         return True

@@ -86,6 +86,24 @@ def test_true_is_no_number_of_a_policy(key: str) -> None:
     assert Gate.model_validate({"metric": "vs.x", "equals": True}).equals is True
 
 
+@pytest.mark.parametrize("key", ["minimum_pairs", "minimum_repeats", "missing", "minimum_labels"])
+def test_true_is_no_count_of_a_policy(key: str) -> None:
+    """As one label where twenty are wanted, a judge of whom nobody knows anything decided."""
+    gates = [{"metric": "vs.x", "min": 0.5}]
+    with pytest.raises(ValidationError, match="a number is needed, not true or false"):
+        Policy.model_validate({"gates": gates, key: True})
+    assert getattr(Policy.model_validate({"gates": gates, key: 3}), key) == 3
+
+
+@pytest.mark.parametrize(
+    "demand", [{"min_passes": True, "of": 2}, {"min_passes": 1, "of": True}, {"pass_hat_k": {"k": True, "min": 0.5}}]
+)
+def test_true_is_no_count_of_a_case(demand: dict[str, Any]) -> None:
+    """Each key of its own, beside another that is well."""
+    with pytest.raises(ValidationError, match="a number is needed, not true or false"):
+        Gate.model_validate({"metric": "vs.x", "per_case": demand})
+
+
 def test_either_drop_of_a_plain_number_counts() -> None:
     """The share beside the number was dropped in silence."""
     assert _decided(0.5, 1.0, max_drop=10, max_relative_drop=0.01) == ["GO", "NO-GO"]

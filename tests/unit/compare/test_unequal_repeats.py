@@ -71,3 +71,12 @@ def test_a_case_with_one_answer_a_side_has_the_spread_of_the_others() -> None:
     found = pooled_of(base, cand)
     assert found == pytest.approx((2 / 9 * (1 / 3 + 1 / 2 + 2) / 4, 3.0))
     assert change_of(base, cand, 1.0).spread.freedom == 1  # what Welch has in its place
+
+
+def test_the_least_spreads_have_as_many_degrees_as_answers() -> None:
+    """Their squares are 0 as doubles, which made the freedom 0/0."""
+    base = Side(np.full(2, 3), np.full(2, 6e-85), np.full(2, 14e-170))
+    cand = Side(np.full(2, 2), np.full(2, 3e-85), np.full(2, 5e-170))
+    found = pooled_of(base, cand)
+    assert found is not None
+    assert found[1] == 6.0

@@ -125,3 +125,12 @@ def test_a_server_that_is_tried_again_and_again_is_told_of_every_half_minute() -
     assert shown(other)
     assert shown(other)
     assert other.getMessage() == "twice\n"
+
+
+def test_another_error_behind_the_same_words_is_told_at_once() -> None:
+    """Celery says "connection lost" of a server that is away and of one that refuses the password alike."""
+    shown, lost = lines.Reconnecting(lambda: 1.0), "consumer: Connection to broker lost. Trying again..."
+    assert shown(_of_celery(lost, ConnectionRefusedError("refused")))
+    assert not shown(_of_celery(lost, ConnectionRefusedError("refused")))
+    assert shown(_of_celery(lost, PermissionError("WRONGPASS")))
+    assert not shown(_of_celery(lost, PermissionError("WRONGPASS")))
