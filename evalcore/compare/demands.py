@@ -72,9 +72,8 @@ def _mean_in(run: CaseSummary, measure: Measure, missing: _Fill | None = None) -
 
 
 def _within(level: Level, bound: float, errors: Errors, *, least: bool) -> Decided:
-    low, high = level.interval(errors.go)
     # At the bound is within it: a demand of at least .8 is kept by what is surely .8.
-    if low >= bound - level.rounding if least else high <= bound + level.rounding:
+    if level.keeps(bound, errors.go, least=least):
         return "GO"
     return "NO-GO" if (level.p_below(bound) if least else level.p_above(bound)) <= errors.no_go else "INCONCLUSIVE"
 

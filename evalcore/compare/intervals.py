@@ -98,6 +98,11 @@ class Level(NamedTuple):
         t = self.spread.t(alpha)
         return (self.low, self.low + self.width) if math.isinf(t) else self._within(t)
 
+    def keeps(self, bound: float, alpha: float = ALPHA, *, least: bool) -> bool:
+        """Whether the interval lies within ``bound``, its ``least`` or else its greatest: at the bound is within."""
+        low, high = self.interval(alpha)
+        return low >= bound - self.rounding if least else high <= bound + self.rounding
+
     def p_below(self, bound: float) -> float:
         """How surprising so low a mean is if the true one is ``bound`` or more: where an interval begins to hold it."""
         return self._p_of(lambda t: self._within(t)[1] >= bound - self.rounding)

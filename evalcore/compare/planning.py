@@ -104,9 +104,7 @@ def _demands(gate: Gate, measure: Measure, alpha: float) -> Iterator[tuple[str, 
 def _bound(measure: Measure, bound: float, alpha: float, least: bool, pairs: Pairs) -> Decided:
     # As a gate decides: the p-value is the error at which an interval begins to hold the bound.
     level = level_of(pairs.cand, measure.low, measure.width)
-    bound = bound - level.rounding if least else bound + level.rounding
-    low, high = level.interval()
-    if low >= bound if least else high <= bound:
+    if level.keeps(bound, least=least):
         return "GO"
     low, high = level.interval(alpha)
     return "NO-GO" if (high < bound if least else low > bound) else "INCONCLUSIVE"
