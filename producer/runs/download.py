@@ -79,5 +79,6 @@ def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: byt
     write_page(folder.path / "report.html", evaluator, report, None)
     if cases is not None:  # who compares the run has no records here to read them from
         folder.write(CASES, cases)
+    folder.note(progress=None)  # what was counted when it was last driven from here is not how it ended
     # Last: a folder counts as one with a report as soon as this file is there.
     folder.write("report.json", data)

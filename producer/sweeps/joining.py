@@ -118,8 +118,7 @@ def resume_or_take(
             sweep = None if isinstance(driven, Finished) else servers.sweeps.look(folder.info().run)
             if (sweep is not None and sweep.state not in ("done", "spent")) or not _taken(folder, servers):
                 raise
-        by = "" if isinstance(driven, Finished) else f" ({driven.by})"
-        reporter.say(f"run {driven.run} was finished by another command{by}: its report is here, its records are there")
+        _tell_taken(driven, reporter)
 
 
 def begin_larger(folder: RunFolder, place: Backend, budgets: tuple[int | None, float | None]) -> None:
@@ -202,6 +201,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
             if patience.waits > waits or (not state and not lost):
                 lost, until = not state, time.monotonic() + settings.driver_seconds
             if state == "done" and patience(lambda: _taken(folder, servers)):
+                _tell_taken(driven, reporter)
                 return
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {folder.next_step('cancelled')}")
@@ -233,6 +233,11 @@ def _taken(folder: RunFolder, servers: Servers) -> bool:
         if mine:
             _note_done(folder)
     return True
+
+
+def _tell_taken(driven: Driven, reporter: Reporter) -> None:
+    by = "" if isinstance(driven, Finished) else f" ({driven.by})"
+    reporter.say(f"run {driven.run} was finished by another command{by}: its report is here, its records are there")
 
 
 def _note_done(folder: RunFolder) -> None:

@@ -137,10 +137,10 @@ def _judged(stage: Stage) -> Verdict:
     if isinstance(stage, NaiveStage):
         return stage.verdict()
     if isinstance(stage, SweepStage):
-        verdict = stage.judged()
+        verdict, said = stage.judged(), stage.twins_said()
     else:
-        verdict = judge(stage.out, stage.subject.calm, stage.exit_code(), stage.said())
-    said = stage.twins_said()
+        said = stage.twins_said()  # first: one that took the run over has its records when it has ended
+        verdict = judge(stage.out, stage.subject.calm, stage.exit_code(), stage.said(), stage.computed_in())
     return verdict if not said else replace(verdict, equal=False, why="; ".join(filter(None, (verdict.why, *said))))
 
 

@@ -221,6 +221,16 @@ class Stage:
                 wrong.append(f"{twin.log}: another report")
         return wrong
 
+    def computed_in(self) -> Path:
+        """The folder of who computed the run: a second producer's where the first gave way to it and took its report.
+
+        One that computed it and lost its records counts as its own.
+        """
+        if info(self.out).get("progress") or (self.out / "records.jsonl").exists():
+            return self.out
+        computed = (twin.out for twin in self.twins if info(twin.out).get("progress"))
+        return next(computed, self.out)
+
     def ask_where(self) -> None:
         """Have every process write the stacks of its threads to its log: for a run that hangs."""
         self.release()

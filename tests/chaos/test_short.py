@@ -135,6 +135,10 @@ def test_the_judge_counts_rows_and_compares_bytes(tmp_path: Path) -> None:
     assert (verdict.equal, verdict.lost, verdict.doubled) == (False, 1, 1)
     assert judge(calm, calm, 0, "").good
     assert "did not end" in judge(calm, calm, None, "").why
+    (run / "records.jsonl").unlink()
+    assert judge(run, calm, 0, "").lost == 3
+    assert judge(run, calm, 0, "", computed=calm).good
+    assert not judge(calm, calm, 0, "", computed=run).equal
 
 
 def test_the_table_counts_the_last_line_of_each_seed() -> None:

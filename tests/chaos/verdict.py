@@ -35,12 +35,17 @@ class Verdict:
         return self.equal and not (self.lost or self.doubled or self.divergent)
 
 
-def judge(out: Path, calm: Path, exit_code: int | None, said: str) -> Verdict:
-    """Compare the run folder ``out`` with that of the calm run. ``exit_code``: None for a run that did not end."""
-    differing = [name for name in ("report.json", "records.jsonl") if _bytes(out / name) != _bytes(calm / name)]
-    lost, doubled = count(record_keys(out / "records.jsonl"), record_keys(calm / "records.jsonl"))
+def judge(out: Path, calm: Path, exit_code: int | None, said: str, computed: Path | None = None) -> Verdict:
+    """Compare the run folder ``out`` with that of the calm run. ``exit_code``: None for a run that did not end.
+
+    ``computed``: the folder of who computed it, where that is another one: records and counts are there alone.
+    """
+    home = computed or out
+    found = {"report.json": out, "records.jsonl": home}
+    differing = [name for name, folder in found.items() if _bytes(folder / name) != _bytes(calm / name)]
+    lost, doubled = count(record_keys(home / "records.jsonl"), record_keys(calm / "records.jsonl"))
     more = _total(out) - _total(calm)
-    progress: dict[str, Any] = info(out).get("progress") or {}
+    progress: dict[str, Any] = info(home).get("progress") or {}
     faults = [f"{name} differs" for name in differing]
     if exit_code != 0:
         faults.insert(0, "did not end" if exit_code is None else f"exit {exit_code}: {said}")
