@@ -159,7 +159,7 @@ def _killer(mutant: Mutant, stages: Sequence[Baseline], quick: bool) -> str | No
         code = compile(mutant.tree, str(path), "exec", dont_inherit=True)
     for known in stages:
         if tests := known.tests(path, change.first, change.last):
-            killer = killed_by(mutant.module, path, code, {test: known.seconds[test] for test in tests}, quick)
+            killer = killed_by(mutant.module, path, code, known, tests, quick)
             if killer is not None:
                 known.failed[killer] += 1
                 return killer

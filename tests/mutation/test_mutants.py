@@ -11,7 +11,7 @@ from hypothesis import Phase, settings
 
 from tests.mutation.__main__ import Mutant, sampled
 from tests.mutation.mutants import changes, made
-from tests.mutation.trial import Baseline, Examples
+from tests.mutation.trial import Baseline, Chosen, Examples
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,19 @@ def test_the_tests_of_a_line_are_those_that_execute_it() -> None:
     assert known.tests(path, 5, 9) == []
     known.failed["a.py::slow"] += 3
     assert known.tests(path, 1, 1) == ["a.py::slow", "b.py::other", "a.py::quick"]
+
+
+def test_a_test_whose_parameters_a_change_has_changed_is_run_too(request: pytest.FixtureRequest) -> None:
+    """Before all others: by its old name it is not there, and nothing would run of what notices the change."""
+
+    def test(name: str) -> pytest.Item:
+        return pytest.Function.from_parent(request.node.parent, name=name, callobj=lambda: None)
+
+    items = [test("chosen[1]"), test("other"), test("first"), test("chosen[2]")]
+    one, other, first, another = (item.nodeid for item in items)
+    known = Baseline({first: 0.1, one: 0.2, other: 0.3}, {})
+    Chosen({first: 0.1, one: 0.2}, known.names).pytest_collection_modifyitems(items)
+    assert [item.nodeid for item in items] == [another, first, one]
 
 
 @pytest.mark.parametrize(("quick", "most"), [(False, 100), (True, 20)])

