@@ -109,6 +109,18 @@ def test_kinds_come_of_what_lines_hold(tmp_path: Path) -> None:
     assert entry["verdict"] == "diverse"
 
 
+def test_an_embedder_without_settings_is_one(tmp_path: Path) -> None:
+    """Whether a line leaves their digest out or has it empty, as the report then does."""
+    lines = [line("a", r, WORDS[r % 2], embedding=embedded(WORDS[r % 2], config="")) for r in range(8)]
+    for r in range(8, 12):
+        given_ = embedded(WORDS[r % 2])
+        del given_["config"]
+        lines.append(line("a", r, WORDS[r % 2], embedding=given_))
+    entry = told(tmp_path, lines)
+    assert entry["embedders"] == [{"target": "e", "config": "", "answers": 12}]
+    assert entry["distinct"] == {"text": 2, "kinds": 1}
+
+
 def test_an_empty_answer_is_a_kind_by_itself(tmp_path: Path) -> None:
     """Nobody can embed it, and an agent that says nothing has collapsed all the same."""
     entry = told(tmp_path, [line("a", r, "") for r in range(30)])

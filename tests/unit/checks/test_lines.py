@@ -185,8 +185,11 @@ def test_the_whole_answer_is_looked_at_where_the_output_is_the_json_in_it() -> N
 
 
 def test_outputs_of_other_tags_are_skipped() -> None:
-    """Even where they are broken."""
-    assert judged(line("a", 0, cost="x"), tag="y").status == "skipped"
+    """Even where they are broken; their lines say of which case and repeat they are."""
+    left_out = judged(line("a", 3, cost="x"), tag="y")
+    assert left_out.status == "skipped"
+    record = msgspec.json.decode(record_line("f:1", left_out))
+    assert (record["id"], record["repeat"], record["passed"]) == ("a", 3, None)
     assert judged(line("b", 0), tag="y").status == "passed"
 
 

@@ -81,6 +81,17 @@ def test_numbers_and_negations_are_never_near(one: str, other: str) -> None:
     assert counted([one, other], 0.5) == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "word", ["no", "non", "not", "never", "none", "nothing", "without", "neither", "nor", "cannot", "don't", "isn't"]
+)
+def test_each_negation_makes_another_answer(word: str) -> None:
+    """Where it comes in, and where it comes once more."""
+    denied = SENTENCE.replace("it is", f"it {word} is")
+    twice = denied.replace("the rooms", f"{word} the rooms")
+    assert exact(normal(SENTENCE), normal(denied)) > 0.8
+    assert counted([SENTENCE, denied, twice], 0.5) == [1, 1, 1]
+
+
 def counted(answers: list[str], alike: float) -> list[int]:
     """How often each kind came, the most first."""
     kinds = Kinds(alike)

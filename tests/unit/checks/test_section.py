@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.evaluators.checks import evaluator
 from evalq.evalcore.evaluators.checks.stopping import stopping_for
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.rates import exact_interval
@@ -116,6 +117,17 @@ def test_what_stopping_saved_is_told_where_a_line_says_so(tmp_path: Path) -> Non
     assert entry["stop"] == {"rule": "when-decided", "of": 100}
     assert entry["pass_rate"]["low"] < exact_interval(20, 20).low
     assert "stopping" not in results(tmp_path, [line("c", 0)], cases=cases)
+
+
+def test_cases_that_were_asked_less_often_than_planned_are_known_to_a_comparison(tmp_path: Path) -> None:
+    """Since they were decided: how often depends on what they answered. Neither all calls nor no plan is that."""
+    cases = [{"id": name, "checks": [{"contains": "yes"}]} for name in ("early", "whole", "free")]
+    lines = [line("early", repeat, **stop_mark(9)) for repeat in range(4)]
+    lines += [line("whole", repeat, **stop_mark(4)) for repeat in range(4)]
+    lines += [line("free", repeat) for repeat in range(4)]
+    report = evaluated(tmp_path, lines, params_of(cases)).report
+    assert evaluator.measures is not None
+    assert evaluator.measures.stopped(report) == ["early"]
 
 
 def test_what_is_said_on_the_way_is_the_verdict_of_the_report(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def test_labels_are_told_with_what_people_would_say(whole: Whole) -> None:
     for head, key in told.items():
         assert figures(row[head]) == of(entry[key])
     kappa = entry["kappa"]
+    assert re.fullmatch(r"\S+ \(\S+ to \S+\)", row["Kappa"])
     assert figures(row["Kappa"]) == pytest.approx([kappa["value"], kappa["low"], kappa["high"]], abs=0.00501)
     assert figures(row["Judged"]) == [pytest.approx(100 * entry["judged_rate"], abs=0.0501)]
     for title, key, noted in (
@@ -262,6 +263,25 @@ def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
     assert summary.state == tiles["Thresholds"].state == "doubtful"
     assert tiles["No verdict"].state == "doubtful"
     assert (tiles["Collapse"].value, tiles["Collapse"].note) == ("undecided", "0 of 1 cases, each by itself")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state", "reached", "collapse"),
+    [
+        ("holds", "good", "reached", "nowhere"),
+        ("fails", "bad", "not reached", "found"),
+        ("inconclusive", "doubtful", "cannot tell yet", "undecided"),
+    ],
+)
+def test_the_page_opens_with_the_verdicts(whole: Whole, verdict: str, state: str, reached: str, collapse: str) -> None:
+    """In a word and a colour: whether thresholds are reached, which is the run's own state, and what collapsed."""
+    other = copy.deepcopy(whole.report)
+    other["results"]["thresholds"]["verdict"] = other["results"]["diversity"]["verdict"] = verdict
+    summary = opening(other)
+    tiles = {tile.label: (tile.value, tile.state) for tile in summary.tiles}
+    assert tiles["Thresholds"] == (reached, state)
+    assert tiles["Collapse"] == (collapse, state)
+    assert summary.state == state
 
 
 def test_diversity_is_told_case_by_case_and_by_tag(whole: Whole) -> None:

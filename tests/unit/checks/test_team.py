@@ -128,7 +128,8 @@ def test_what_no_record_can_hold_ends_no_run(registered: list[EntryPoint]) -> No
     [
         ("contains", "polite", "needs another name"),
         ("not-nice", "polite", "needs another name"),
-        ("weight", "polite", "needs another name"),
+        *((key, "polite", "needs another name") for key in ("weight", "name", "threshold", "at", "count")),
+        *((composed, "polite", "needs another name") for composed in ("any", "all", "at-least")),
         ("Nice", "polite", "needs another name"),
         ("nice", "nothing", "neither a function nor a Kind"),
         ("nice", "LOUD", "neither a function nor a Kind of that name"),

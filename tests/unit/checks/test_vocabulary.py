@@ -298,6 +298,22 @@ def test_checks_nest_only_so_deep() -> None:
         compile_check(deep)
 
 
+@pytest.mark.parametrize("before", ["", "a", "ab"])
+def test_a_match_of_any_length_is_found_and_shown_by_its_beginning(before: str) -> None:
+    """Wherever its bytes are cut, which may be within a character."""
+    verdict = judged({"regex": ".+"}, before + "\u20ac" * 2000)
+    assert verdict.passed is True
+    assert verdict.found.startswith(f'"{before}\u20ac\u20ac')
+    assert {*verdict.found} <= {*before, *'"\u20ac\u2026'}
+
+
+@pytest.mark.parametrize("weight", [0, 1e-9, 1e9])
+def test_a_weight_may_be_either_of_its_bounds(weight: float) -> None:
+    """And counts for what it is beside another of 1."""
+    parts = [{"contains": "a", "weight": weight}, {"contains": "b"}]
+    assert judged({"all": parts}, "a").score == pytest.approx(weight / (weight + 1))
+
+
 def test_scores_of_composed_checks() -> None:
     """`all` has the mean by weight, `any` the best, `at-least` the share of what it wants; negated it is turned."""
     parts = [{"contains": "a", "weight": 3}, {"contains": "b"}]

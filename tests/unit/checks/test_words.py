@@ -202,6 +202,8 @@ def test_the_page_of_checks_tells_what_holds_where_an_option_is_omitted(kind: An
         ({"contains-any": []}, "contains-any", "length >= 1"),
         ({"contains-any": ["a", ""]}, "contains-any[1]", "length >= 1"),
         ({"captures": [], "is": "x"}, "captures", "length >= 1"),
+        ({"captures": "", "is": "x"}, "captures", "length >= 1"),
+        ({"captures": ["x", ""], "is": "x"}, "captures[1]", "length >= 1"),
         ({"captures": "x", "is": []}, "is", "what the pattern has to take"),
         ({"captures": "x", "is": [1]}, "is", "what the pattern has to take"),
         ({"calls-tool": ""}, "calls-tool", "length >= 1"),

@@ -17,6 +17,13 @@ SWITCH_CHECK = "1) 해당 항목의 multiSelectAllowYn 값이 true인가"
 WORD_CHECK = '1) assistantMessage에 "환불 기준"과 관련된 내용이 언급되어 있는가'
 
 
+@pytest.fixture(autouse=True, params=["compiled", "python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of scoring rows search alike."""
+    if request.param == "python":
+        monkeypatch.setattr("evalq.evalcore.evaluators.planagent.fast.compiled", lambda: None)
+
+
 def _found(expected: str, *values: Any, message: str = "네", ascii_only: bool = False) -> dict[str, int]:
     raw = json.dumps(json.loads(answer(message, values)), ensure_ascii=ascii_only)
     tables = evaluate([row(expected=expected, raw=raw)]).state.found
@@ -89,6 +96,16 @@ def test_the_walk_is_bounded_in_depth_and_width() -> None:
         deep = {"in": deep}
     assert _found(KEY_CHECK, {"value": deep}) == {}
     assert _found(KEY_CHECK, *[{"value": {f"k{i}": i for i in range(100)}}] * 100, {"value": {"in": "K"}}) == {}
+
+
+@pytest.mark.parametrize(("containers", "found"), [(MAX_STEPS, 1), (MAX_STEPS + 1, 0)])
+def test_a_value_is_found_in_as_many_containers_as_are_walked(containers: int, found: int) -> None:
+    """The item's uiValue is the first of them; objects and lists count alike."""
+    for wrap in (lambda inner: {"in": inner}, lambda inner: [inner]):
+        value: Any = {"k": "K"}
+        for _ in range(containers - 2):
+            value = wrap(value)
+        assert len(_found(KEY_CHECK, {"value": value})) == found
 
 
 def _rows(good: int, bad: int) -> list[Row]:

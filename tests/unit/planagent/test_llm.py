@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,21 @@ def test_rows_keep_their_lines_behind_a_comment_of_several(tmp_path: Path) -> No
     assert "good, but slow" in first
     assert "no answer" in second
     assert ",c," in third
+
+
+@pytest.mark.parametrize("lang", ["ko", "en"])
+def test_a_judge_is_shown_the_row_it_is_asked_about(tmp_path: Path, lang: str) -> None:
+    """Each row by itself behind the prompt, and never what another judge has said of it."""
+    rows = tmp_path / "rows.csv"
+    given = [row("a", "1/1", "x", '{"k":1}', error="late", category="tea", llm="4", comment="fine"), row("b", "2/1")]
+    rows.write_text(to_csv(given), encoding="utf-8")
+    asked = list(prompts(Request([str(rows)], {}, {"lang": lang})))
+    assert [prompt.case for prompt in asked] == ["rows.csv:2", "rows.csv:3"]
+    for prompt, whole in zip(asked, given, strict=True):
+        assert prompt.text.startswith(judge_prompt(lang))
+        shown = json.loads(prompt.text.removeprefix(judge_prompt(lang)))
+        names = {"Query ID", "방/반복", "질의", "기대결과", "카테고리", "오류", "Raw JSON"}
+        assert shown == {name: whole[name] for name in names}
 
 
 def test_files_of_one_name_are_judged_each_by_itself(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import tracemalloc
@@ -28,7 +29,7 @@ from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings
-from tests.unit.planagent.helpers import Row, batch_of, evaluate, evaluation, row, to_csv
+from tests.unit.planagent.helpers import Row, answer, batch_of, evaluate, evaluation, row, to_csv
 from tests.unit.planagent.strategies import csv_rows
 from tests.unit.producer.quiet import QUIET
 
@@ -186,6 +187,17 @@ def test_a_dead_row_repeats_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
         list_repeats(result, PlanParams())
         found.append(result.tally.listed.first)
     assert found == [[(4, 'Query ID "q" repeats round "1/1" of line 3')]] * 2
+
+
+def test_repeats_among_long_rows_are_found_by_a_process_that_has_read_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer may be longer than Python's `csv` takes by itself, and another process may have evaluated it."""
+    monkeypatch.setattr(holding, "HELD_BYTES", 0)
+    rows = [row("q", raw=answer("x" * 200_000)), row("p"), row("q")]
+    state = evaluate(rows).state
+    csv.field_size_limit(131_072)
+    settled = settle_repeats(state, PlanParams(), lambda: io.BytesIO(to_csv(rows).encode()), Path())
+    (repeat,) = settled.queries.repeats()[1]
+    assert (repeat.line, repeat.first_line) == (4, 2)
 
 
 def test_an_input_that_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

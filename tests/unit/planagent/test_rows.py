@@ -165,6 +165,14 @@ def test_a_row_of_another_width_is_a_fatal_fault_with_its_line() -> None:
     assert "11 fields" in reason
 
 
+def test_each_row_of_another_width_is_counted() -> None:
+    """With its line, and whole rows between them are none."""
+    body = to_csv([row(query=query) for query in "pqpq"]).partition("\n")[2].replace("p,", "p;")
+    got = evaluator.evaluate(Batch("plan.csv", 2, body.encode(), COLUMNS), PlanParams())
+    assert got.tally.errors == 2
+    assert [line for line, _ in got.tally.fatal.first] == [2, 4]
+
+
 def test_other_columns_and_another_order_change_nothing() -> None:
     """Columns are found by name; further ones are ignored."""
     columns = ("more", *reversed(COLUMNS))

@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from evalq.evalcore.conformance import check
-from evalq.evalcore.contract.evaluator import Batch, InputResult
+from evalq.evalcore.contract.evaluator import Batch, InputResult, dead_outcome
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.selfcheck import DANGER_SIGNALS, SELF_CHECK_QUESTIONS, SelfCheckParams, evaluator
 from evalq.evalcore.evaluators.selfcheck.sample import write_records
@@ -229,3 +230,13 @@ def test_the_page_names_failed_records_and_keeps_the_specified_order(tmp_path: P
     messages = [escape(signal.message) for signal in DANGER_SIGNALS]
     places = [page.index(f"| {message} |") for message in messages]
     assert places == sorted(places)
+
+
+def test_a_record_that_killed_its_worker_is_shown_as_bad(tmp_path: Path) -> None:
+    """With its place and why it has no result, as any other that failed."""
+    (data,) = dead_outcome(evaluator, Batch("f", 7, b"x\n"), SelfCheckParams(), "killed twice").lines
+    rows = evaluator.views.rows
+    row = rows.reader(_run(tmp_path, BAD))(msgspec.json.decode(data, type=rows.line))
+    assert row is not None
+    assert (row.record, row.status, row.state, row.reason) == ("f:7", "dead", "bad", "killed twice")
+    assert [each.came for each in row.evidence()] == ["killed twice"]

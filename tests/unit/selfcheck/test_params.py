@@ -87,6 +87,11 @@ def test_questions_of_ones_own_replace_the_list(question: dict[str, Any], record
         ({"signals": [{**SIGNAL, "pattern": ""}]}, "signals.0.pattern:", "at least 1 character"),
         ({"signals": [{**SIGNAL, "severity": "fatal"}]}, "signals.0.severity:", "'warning' or 'error'"),
         ({"signals": [SIGNAL, SIGNAL]}, "signals:", "the same message twice: m (results are reported by message)"),
+        (
+            {"signals": [{**SIGNAL, "message": message} for message in ("b", "one", "a", "b", "a")]},
+            "signals:",
+            "the same message twice: a, b (results",
+        ),
         ({"signals": [{**SIGNAL, "flags": "i"}]}, "signals.0.flags:", "unknown key"),
         ({"questions": "five"}, "questions:", "no such name"),
         ({"questions": [{"id": "q", "question": "?"}]}, "questions.0:", "give either 'check'"),

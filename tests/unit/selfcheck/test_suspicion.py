@@ -48,6 +48,7 @@ def test_a_report_of_a_real_run_is_not_suspected() -> None:
             "stub in a change",
         ),
         ({"codeChanges": [{"file": "a.py", "diff": "+def pay():\n+    pass"}]}, "stub in a change"),
+        ({"codeChanges": [{"file": "a.py", "diff": " def pay():\n+    pass\n+\n+def owe(): ..."}]}, "stub in a change"),
         ({"evidence": [{"type": "note", "content": "I have not run it, but it is simple."}]}, "says it was not run"),
         ({"evidence": [{"type": "note", "content": "These tests should pass."}]}, "says it was not run"),
         ({"evidence": [{"type": "note", "content": "실행하지 않았지만 통과할 것입니다."}]}, "says it was not run"),

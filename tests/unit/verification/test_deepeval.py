@@ -46,6 +46,14 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[An
     assert tried == []
 
 
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """No test leaves the made-up package to those that run later, in whatever order they do."""
+    yield
+    left = sys.modules.get(MODULE)
+    assert left is None or left.LLMTestCase is not SimpleNamespace
+
+
 @pytest.fixture(params=["real", "bare"])
 def metrics(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module with the metrics: on the real package, and on the least of a base class that they need."""
@@ -60,7 +68,8 @@ def metrics(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
     made = importlib.import_module(MODULE)
-    monkeypatch.delitem(sys.modules, MODULE)
+    # Not by monkeypatch, which would put this one back, for tests that run later and want the real one.
+    del sys.modules[MODULE]
     return made
 
 

@@ -8,10 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from evalq.evalcore.conformance import check
-from evalq.evalcore.contract.evaluator import Batch, InputResult
+from evalq.evalcore.contract.evaluator import Batch, InputResult, dead_outcome
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.verification import VerificationParams, evaluator, score_verification
@@ -245,3 +246,34 @@ def test_labels_hold_every_pattern_set_to_the_same_strictness(tmp_path: Path) ->
         report = _run(tmp_path, record, strict=strict, scoring={"weights": weights}, threshold=1.0)
         sets = report["results"]["labels"]["patterns"]
         assert {name: found["right"] for name, found in sets.items()} == {"default": right, "hardened": right}
+
+
+def test_a_record_that_killed_its_worker_is_shown_as_bad(tmp_path: Path) -> None:
+    """With its place and why it has no result, as any other that failed."""
+    (data,) = dead_outcome(evaluator, Batch("f", 7, b"x\n"), VerificationParams(), "killed twice").lines
+    rows = evaluator.views.rows
+    row = rows.reader(_run(tmp_path, {"actual_output": "Edit a"}))(msgspec.json.decode(data, type=rows.line))
+    assert row is not None
+    assert (row.record, row.status, row.state, row.reason) == ("f:7", "dead", "bad", "killed twice")
+    assert [each.came for each in row.evidence()] == ["killed twice"]
+
+
+def test_cases_of_records_are_known_before_they_are_evaluated() -> None:
+    """By id, or by line where a record has none or cannot be read: as its line in records.jsonl names it."""
+    data = b'{"id": "a", "actual_output": "x"}\n\n{"actual_output": "x"}\n{"id": 5}\nnot JSON\n{"id": true}\n'
+    batch = Batch("f", 3, data)
+    ids = [json.loads(line)["id"] for line in evaluator.evaluate(batch, VerificationParams()).lines]
+    assert ids == ["a", "5", "5", "7", "8"]
+    assert evaluator.measures is not None
+    assert evaluator.measures.named is not None
+    assert list(evaluator.measures.named(batch, VerificationParams())) == ids
+
+
+def test_the_page_of_nothing_scored_has_no_numbers(tmp_path: Path) -> None:
+    """Neither a rate nor an interval of one, only how many records are broken."""
+    assert evaluator.views.summary is not None
+    summary = evaluator.views.summary(_run(tmp_path, {}, []))
+    tiles = {tile.label: tile for tile in summary.tiles}
+    assert summary.headline == "0 of 0 transcripts comply"
+    assert (tiles["Pass rate"].value, tiles["Pass rate"].note, tiles["Mean score"].value) == ("\u2013", "", "\u2013")
+    assert tiles["Broken"].value == "2"

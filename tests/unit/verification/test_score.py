@@ -188,6 +188,15 @@ def test_a_band_above_a_better_one_is_refused(bands: dict[str, float]) -> None:
         VerificationParams.model_validate({"scoring": {"bands": bands}})
 
 
+@pytest.mark.parametrize("same", [{"perfect": 0.75}, {"moderate": 0.75}, {"perfect": 0.75, "moderate": 0.75}])
+def test_bands_may_begin_at_the_same_score(same: dict[str, float]) -> None:
+    """The better one then has all of them, and the other none."""
+    params = VerificationParams.model_validate({"scoring": {"bands": same}})
+    result = scorer(DEFAULT, params.scoring).score("no change at line 3. checked.", params.passing)
+    assert 0.75 <= result.score < 0.85
+    assert result.band == ("perfect" if "perfect" in same else "good")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -217,6 +226,8 @@ def test_long_texts_that_repeat_themselves_get_their_score(text: str) -> None:
         ("OK+", 1),
         ("Proof and İ", 1),
         ("PROOF확인, verİfied", 2),
+        ("proof, PROOF and Proof", 0),
+        ("i", 0),
         ("nothing", 0),
     ],
 )
@@ -246,10 +257,11 @@ def test_texts_with_the_same_patterns_are_told_apart_where_something_is_counted_
             assert score_verification(text, strict=strict) == score_verification(text + " 확인", strict=strict)
 
 
-def test_a_pattern_too_long_for_the_common_automaton_is_looked_for_by_itself() -> None:
-    """Texts with all the same other patterns are told apart by it."""
+@pytest.mark.parametrize("change", ["Edit Read", "implement"])
+def test_a_pattern_too_long_for_the_common_automaton_is_looked_for_by_itself(change: str) -> None:
+    """Texts with all the same other patterns are told apart by it, whether or not some of those are counted."""
     own: dict[str, Any] = DEFAULT.model_dump(mode="json")
     own["gates"] = [{**own["gates"][0], "pattern": "(?:ab|ba){90}"}]
     scoring = scorer(Patterns.model_validate(own), VerificationParams().scoring)
-    found = [scoring.score(f"Edit Read {'ab' * times}.", 0.9).components.quality_gates for times in (0, 90, 89, 91)]
+    found = [scoring.score(f"{change} {'ab' * times}.", 0.9).components.quality_gates for times in (0, 90, 89, 91)]
     assert found == [0.0, 0.33, 0.0, 0.33]
