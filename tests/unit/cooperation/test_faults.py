@@ -81,6 +81,8 @@ BAD = [
     (row(resources={"stone": "1e400"}), 'resource "stone" is infinite or too large to be summed: 1e400'),
     (row(resources={"stone": 10**400}), 'resource "stone" is infinite or too large to be summed: 1000'),
     (row(resources={"stone": "0" * 5000 + "1" * 400}), 'resource "stone" is infinite or too large to be summed: 000'),
+    (row(resources={"stone": 1e291}), 'resource "stone" is infinite or too large to be summed: 1e+291'),
+    (row(resources={"stone": -1e291}), 'resource "stone" is infinite or too large to be summed: -1e+291'),
     (row().replace(b"2}", b"1e400}"), 'resource "stone" is infinite or too large to be summed: 1e400'),
     (row(resources={"stone": "1" * 300_000 + "x"}), 'resource "stone" is no finite number but the string "111'),
     (row(resources={"stone": " " * 300_000 + "x"}), 'resource "stone" is no finite number but the string "   '),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -185,6 +186,24 @@ def test_kappa_is_the_textbooks() -> None:
     assert kappa([Table(5, 0, 0, 0)], 1).value is None
     assert kappa([], 3) == (None, None)
     assert kappa([Table(3, 0, 0, 3)], 3).interval == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize("counts", [(20, 5, 10, 15), (700, 20, 160, 120), (50, 300, 10, 640), (5, 80, 90, 25)])
+def test_kappa_s_interval_of_many_labels_is_by_the_standard_error_of_its_authors(counts: tuple[int, ...]) -> None:
+    """Fleiss, Cohen and Everitt's (1969), for margins that differ and for agreement below chance, to four digits."""
+    table = Table(*(100_000 * count for count in counts))
+    both, false_pass, false_fail, neither = (count / table.labels for count in table)
+    judge, person = (both + false_pass, false_fail + neither), (both + false_fail, false_pass + neither)
+    chance = judge[0] * person[0] + judge[1] * person[1]
+    value = (both + neither - chance) / (1 - chance)
+    agree = sum(share * (1 - (judge[i] + person[i]) * (1 - value)) ** 2 for i, share in enumerate((both, neither)))
+    differ = false_pass * (person[0] + judge[1]) ** 2 + false_fail * (person[1] + judge[0]) ** 2
+    spread = agree + (1 - value) ** 2 * differ - (value - chance * (1 - value)) ** 2
+    half = NormalDist().inv_cdf(0.975) * math.sqrt(spread / table.labels) / (1 - chance)
+    found = kappa([table], 1)
+    assert found.interval is not None
+    assert found.value == pytest.approx(value)
+    assert (value - found.interval.low, found.interval.high - value) == pytest.approx((half, half), rel=1e-3)
 
 
 def test_a_judge_that_was_right_so_far_is_not_known_to_be_perfect() -> None:

@@ -28,6 +28,14 @@ def asked(*inputs: Any, params: dict[str, Any] | None = None, **options: Any) ->
     return evaluator.command.request(Request([str(path) for path in inputs], params or {}, options))
 
 
+def test_outputs_and_a_target_at_once_are_refused() -> None:
+    """Before anything is called: no prompt is made."""
+    assert evaluator.calls is not None
+    given = Request([str(GOLDEN)], {}, {"outputs": [GOLDEN.with_name("outputs.jsonl")], "all": True})
+    with pytest.raises(UsageError, match="a --target is called: give one of them"):
+        next(iter(evaluator.calls.prompts(given)))
+
+
 def test_the_golden_set_becomes_params_and_the_outputs_inputs(tmp_path: Path) -> None:
     """The completed request validates, and evaluates to a report."""
     outputs = GOLDEN.with_name("outputs.jsonl")
