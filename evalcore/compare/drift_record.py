@@ -35,13 +35,15 @@ class MeasureState(msgspec.Struct, frozen=True):
     """How one measure stands. ``since`` is the run that paged, empty where none did.
 
     ``e`` is the detector's value, ``p`` the newest run's p-value, ``change`` by how much the newest run differs from
-    all before it, as a share of the scale; below 0 is worse.
+    all before it, as a share of the scale; below 0 is worse. ``run`` is the newest that has values of it, empty in
+    what earlier versions wrote.
     """
 
     since: str = ""
     e: float = 0.0
     p: float = 1.0
     change: float = 0.0
+    run: str = ""
 
 
 class DriftState(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +146,7 @@ def state_of(record: DriftRecord, version: str) -> DriftState:
         kind=chain.kind,
         runs=chain.runs,
         measures={
-            name: MeasureState(watched.since, watched.e, watched.p, watched.change)
+            name: MeasureState(watched.since, watched.e, watched.p, watched.change, watched.run)
             for name, watched in chain.watched.items()
         },
     )
