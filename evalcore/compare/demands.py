@@ -97,7 +97,8 @@ def compared(
             gate.tier,
             _dropped(observed, margins[0], errors.no_go),
             f"changed by {signed(observed.delta)}, {_between(errors)} {signed(observed.low)} and "
-            f"{signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases)",
+            f"{signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases"
+            + ("; less of it is better, and a change below 0 is a rise)" if measure.better == "lower" else ")"),
             observed.delta,
             observed.low,
             observed.high,
