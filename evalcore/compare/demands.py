@@ -140,7 +140,9 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
         measures = ", ".join(f"{run.called}.{each.name}" for each in run.cases.measures)
         raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
     if gate.equals is not None:
-        yield _equal(gate, value)
+        check = _equal(gate, value)
+        # As for bounds: where nothing was answered nobody knows what the number would have been.
+        yield check if value is not None else msgspec.structs.replace(check, decided="INCONCLUSIVE")
     # A bool is an int to Python, and no number to whoever wrote the bound.
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     limits: list[tuple[str, float, bool]] = []
