@@ -8,6 +8,8 @@ import pytest
 from evalq.evalcore.compare.comparison import Verdict, compare
 from evalq.evalcore.compare.decision import Decided
 from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.looks import SCREEN, Errors
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.modes import stopping_rule
 from tests.unit.compare.made import PASS, passes, run_of, scores
@@ -79,6 +81,8 @@ def test_a_sweep_that_stops_shows_no_change_beside_one_that_does_not_stop_so(kin
     assert (found.verdict, found.repeats, found.stopped) == ("inconclusive", None, len(base.stopped + cand.stopped))
     assert decision.decided == "INCONCLUSIVE"
     assert all("sweep without --stop" in check.reason for check in decision.checks)
+    screened = decide(policy, [run_of(cand)], {"vs": run_of(base)}, errors=Errors(SCREEN, ALPHA, ALPHA))
+    assert screened.decided == "NO-GO", "a suspect, of which fresh answers decide that none stops"
 
 
 def _until_decided(rng: np.random.Generator, rate: float, most: int) -> tuple[int, int]:
