@@ -53,12 +53,14 @@ def compare(
     ServerRefused.
     """
     from evalq.producer.comparing.comparing import compare_runs
-    from evalq.producer.comparing.operands import partner
+    from evalq.producer.comparing.operands import base_of, partner
 
     if not 0 < margin <= 1:
         raise UsageError(f"margin={margin}: a share of a measure's scale, above 0 and at most 1")
     with _servers(broker, ledger) as servers:
-        candidates, bases = _runs(cand, servers), _runs(base, servers)
+        # A name of approved runs before a path of that name, as on the command line.
+        bases = base_of(base, servers) if isinstance(base, str) else _runs(base, servers)
+        candidates = _runs(cand, servers)
     name = str(base.path or base) if isinstance(base, Run) else str(base)
     pairs = [Sides(partner(run, bases, name), run) for run in candidates]
     return Comparisons(

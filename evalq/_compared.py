@@ -48,7 +48,8 @@ class Comparison(comparison.Comparison, frozen=True, eq=False, kw_only=True):
     answers the candidate lacks that the base has; ``alone`` and ``new`` are cases of one side only (the first 50, all
     of them counted in ``alone_count`` and ``new_count``); ``lost`` and ``won`` count the cases that changed. ``named``
     are the cases that got worse by more than chance, ``collapsed`` those that newly collapsed. ``repeats`` is by how
-    much to multiply the repeats for a verdict, were the change as it looks; None where no number is known.
+    much to multiply the repeats for a verdict, were the change as it looks; None where no number is known. ``stopped``
+    is how many cases of either run were asked no more once they were decided.
     """
 
     sides: Sides

@@ -12,6 +12,7 @@ from evalq.evalcore.compare.intervals import ALPHA, Change, alike, change_of, po
 from evalq.evalcore.compare.named import named_cases
 from evalq.evalcore.compare.pairs import Pairs, Side, pairs_of
 from evalq.evalcore.compare.permutation import ERROR, permutation_p
+from evalq.evalcore.compare.stopping import asked_alike
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.stats import is_below
@@ -63,6 +64,7 @@ class Comparison(msgspec.Struct, frozen=True):
     decide, were the change as it looks: None where no such number is known. ``losses`` and ``wins`` are the cases that
     changed most, at most 50 of each; ``lost`` and ``won`` count all of them. ``named`` are the
     cases that got worse by more than chance, among all of them, and ``collapsed`` those that newly collapsed.
+    ``stopped`` is how many cases of either run were asked no more once they were decided.
     """
 
     measure: Measure
@@ -83,6 +85,7 @@ class Comparison(msgspec.Struct, frozen=True):
     named: list[str]
     collapsed: list[str]
     by_cases: bool = False
+    stopped: int = 0
 
 
 def compare(
@@ -97,9 +100,12 @@ def compare(
     observed = estimate(pairs, measure) if pairs.ids else None
     worst = _worst(base, cand, measure, pairs)
     verdict = verdict_of(observed, margin, by_cases=by_cases)
+    stopped = len(base.stopped) + len(cand.stopped)
     # Cases that were asked until decided have answers that depend on what they were: no interval excludes a change.
-    if verdict == "same" and (base.stopped or cand.stopped):
+    if stopped and (verdict == "same" or not asked_alike(base, cand)):
         verdict = "inconclusive"
+    # By cases, and of those that stop, no number of repeats decides.
+    repeated = verdict == "inconclusive" and bool(pairs.ids) and not by_cases and not stopped
     losses, wins = _flips(pairs, measure)
     return Comparison(
         measure=measure,
@@ -113,8 +119,7 @@ def compare(
         alone_count=len(pairs.alone),
         new=pairs.new[:_LISTED],
         new_count=len(pairs.new),
-        # By cases no number of repeats decides.
-        repeats=_repeats(pairs, measure, margin) if verdict == "inconclusive" and pairs.ids and not by_cases else None,
+        repeats=_repeats(pairs, measure, margin) if repeated else None,
         losses=losses[:_LISTED],
         wins=wins[:_LISTED],
         lost=len(losses),
@@ -123,6 +128,7 @@ def compare(
         named=named_cases(pairs, turned=measure.better == "lower") if measure.kind == "pass" else [],
         collapsed=newly_collapsed(base, cand),
         by_cases=by_cases,
+        stopped=stopped,
     )
 
 

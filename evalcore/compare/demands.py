@@ -97,7 +97,8 @@ def compared(
             gate.tier,
             _dropped(observed, margins[0], errors.no_go),
             f"changed by {signed(observed.delta)}, {_between(errors)} {signed(observed.low)} and "
-            f"{signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases)",
+            f"{signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases"
+            + ("; less of it is better, and a change below 0 is a rise)" if measure.better == "lower" else ")"),
             observed.delta,
             observed.low,
             observed.high,
@@ -139,7 +140,9 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
         measures = ", ".join(f"{run.called}.{each.name}" for each in run.cases.measures)
         raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
     if gate.equals is not None:
-        yield _equal(gate, value)
+        check = _equal(gate, value)
+        # As for bounds: where nothing was answered nobody knows what the number would have been.
+        yield check if value is not None else msgspec.structs.replace(check, decided="INCONCLUSIVE")
     # A bool is an int to Python, and no number to whoever wrote the bound.
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     limits: list[tuple[str, float, bool]] = []

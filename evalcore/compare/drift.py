@@ -73,7 +73,8 @@ class Watched(msgspec.Struct):
 
     ``change`` is by how much the newest run's cases differ from what was there, as a share of the scale; below 0 is
     worse. ``information`` is how much the first run that was compared could tell: shifts are in its standard
-    deviations. ``since`` is the run that paged, as long as it does. The newest run is the newest that has values of it.
+    deviations. ``since`` is the run that paged, as long as it does. The newest run is the newest that has values of it:
+    ``run``, empty in what earlier versions wrote.
     """
 
     stakes: list[Stake] = []
@@ -82,6 +83,7 @@ class Watched(msgspec.Struct):
     p: float = 1.0
     change: float = 0.0
     since: str = ""
+    run: str = ""
 
 
 class Chain(msgspec.Struct, kw_only=True):
@@ -162,8 +164,8 @@ def _watched(before: Watched, pool: CaseSummary, measure: Measure, new: CaseSumm
     since = before.since or (run if e >= PAGED else "")
     # All stakes go, not the page alone: those that won by the drop would page again by what is over.
     if since and e < CLEARED:
-        return Watched([], first, 0.0, p, change)
-    return Watched(stakes, first, e, p, change, since)
+        return Watched([], first, 0.0, p, change, run=run)
+    return Watched(stakes, first, e, p, change, since, run)
 
 
 def _design(pairs: Pairs) -> tuple[float, float]:

@@ -35,13 +35,15 @@ class MeasureState(msgspec.Struct, frozen=True):
     """How one measure stands. ``since`` is the run that paged, empty where none did.
 
     ``e`` is the detector's value, ``p`` the newest run's p-value, ``change`` by how much the newest run differs from
-    all before it, as a share of the scale; below 0 is worse.
+    all before it, as a share of the scale; below 0 is worse. ``run`` is the newest that has values of it, empty in
+    what earlier versions wrote.
     """
 
     since: str = ""
     e: float = 0.0
     p: float = 1.0
     change: float = 0.0
+    run: str = ""
 
 
 class DriftState(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +80,10 @@ def counted(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
 
     The newest run again, with other answers, takes its own place. An older one stays as it was counted, since all that
     came later was compared with it; so does the reference. A run without any answer tells nothing, and neither does one
-    that has answers of an earlier one, from a cache or as it took them over.
+    that has answers of an earlier one, from a cache or as it took them over, nor one with cases that stopped when they
+    were decided: how many answers these have depends on what they are, so that they are no draw from all of them.
     """
-    if not any(any(column.count) for column in run.cases.columns.values()):
+    if run.cases.stopped or not any(any(column.count) for column in run.cases.columns.values()):
         return record
     if record is None:
         return DriftRecord(name=run.name, run=run.run, now=begin(run), sampled=_sampled([], run))
@@ -115,11 +118,14 @@ def _sampled(before: list[int], run: RunCases) -> list[int]:
     return [*before, *(run.usage.sample[:_OF_RUN] if run.usage else [])][-_OF_RUN * _RUNS :]
 
 
-def approved(record: DriftRecord | None, run: RunCases) -> DriftRecord:
+def approved(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
     """A chain that begins anew with the approved ``run``: what was counted before is evidence no more.
 
-    The very same record where that run is its reference already, so that approving it once more forgets nothing.
+    The very same record where that run is its reference already, so that approving it once more forgets nothing, and
+    where cases of it stopped, so that it is no reference (see `counted`).
     """
+    if run.cases.stopped:
+        return record
     chain = begin(run, "baseline")
     if record is None:
         return DriftRecord(name=run.name, run=run.run, now=chain, sampled=_sampled([], run))
@@ -144,7 +150,7 @@ def state_of(record: DriftRecord, version: str) -> DriftState:
         kind=chain.kind,
         runs=chain.runs,
         measures={
-            name: MeasureState(watched.since, watched.e, watched.p, watched.change)
+            name: MeasureState(watched.since, watched.e, watched.p, watched.change, watched.run)
             for name, watched in chain.watched.items()
         },
     )

@@ -18,6 +18,7 @@ from evalq.evalcore.compare.quarantine import Past, aside_in, fallen, flaky_case
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.sharing import shared
+from evalq.evalcore.compare.stopping import asked_alike
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
@@ -194,23 +195,27 @@ def _of_gate(
         return
     least = policy.minimum_repeats
     for check in held(gate, run.cases, measure, errors):
-        yield _unselected(enough_repeats(check, run.cases, measure, least), run)
+        yield _unselected(enough_repeats(check, run.cases, measure, least), errors, run)
     for check in held_by_cases(gate, run.cases, measure, errors, least, aside):
-        yield _unselected(check, run)
+        yield _unselected(check, errors, run)
     if partner is not None and gate.compares and measure.name not in partner.cases.columns:
         reason = "no record of the baseline has this number"
         yield Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", reason)
     elif partner is not None and gate.compares:
         observed, worst = _estimates(partner, run, measure, errors.go)
         for check in compared(gate, measure, observed, worst, errors):
-            yield _unselected(enough_repeats(_enough(check, observed, policy), run.cases, measure, least), run, partner)
+            counted = enough_repeats(_enough(check, observed, policy), run.cases, measure, least)
+            yield _unselected(counted, errors, run, partner)
 
 
-def _unselected(check: Check, *runs: RunCases) -> Check:
-    """The check, where no case stopped because of what it answered: means over such answers flatter a run."""
-    stopped = sum(len(run.cases.stopped) for run in runs)
-    # Only a GO rests on these means being as high as they look.
-    if check.decided != "GO" or not stopped:
+def _unselected(check: Check, errors: Errors, run: RunCases, partner: RunCases | None = None) -> Check:
+    """The check, where no case stopped because of what it answered: means over such answers lean to most of them."""
+    stopped = len(run.cases.stopped) + (len(partner.cases.stopped) if partner is not None else 0)
+    if not stopped or check.decided == "INCONCLUSIVE":
+        return check
+    # A drop behind what stopped alike is none that stopping makes, nor is a number missed that is demanded exactly.
+    alike = partner is not None and asked_alike(partner.cases, run.cases)
+    if check.decided == "NO-GO" and (alike or check.p_worse is None or errors.screens):
         return check
     reason = (
         f"{stopped} case(s) were asked no more once they were decided, so that how often depends on what they "

@@ -42,6 +42,11 @@ class Errors(NamedTuple):
     go: float = ALPHA
     collapse: float | None = None
 
+    @property
+    def screens(self) -> bool:
+        """Whether what is seen is asked afresh, of either side to the end, before it stops anything."""
+        return self.collapse is not None
+
 
 SINGLE = Errors()
 """Of one look that is not counted."""

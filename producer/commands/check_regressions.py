@@ -11,12 +11,11 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.producer.comparing.comparing import MARGIN
 from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import candidates_of, gate_runs
-from evalq.producer.comparing.outputs import check_decision_output, errors_written
+from evalq.producer.comparing.outputs import Deciding, errors_written
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import Finite, as_json, decision_outputs, judged, option, server_options
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.outputs import refuse_read
 
 __all__ = ["COMMAND"]
 
@@ -32,10 +31,7 @@ def _check_regressions(
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> int:
-    for path in outputs:
-        check_decision_output(path)
-        refuse_read(path, (results, base or ""))
-    with errors_written("check-regressions", outputs), invocation.servers() as servers:
+    with errors_written("check-regressions", outputs, (results, base or "")), invocation.servers() as servers:
         runs = candidates_of([results], servers)
         policy = _policy(runs, margin)
         named = [results] if base is None else []
@@ -91,4 +87,5 @@ COMMAND = command(
         "(what rests on judges decides once people labelled enough) or cases newly collapsed, 4 where the answers "
         "cannot tell, 0 where a drop is excluded."
     ),
+    kind=Deciding,
 )

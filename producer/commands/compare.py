@@ -8,13 +8,14 @@ import click
 import msgspec
 
 from evalq.producer.comparing.comparing import MARGIN, compare_runs
-from evalq.producer.comparing.operands import operand, partner
-from evalq.producer.comparing.outputs import Compared, check_decision_output, errors_written, write_comparison
+from evalq.producer.comparing.gating import is_approved
+from evalq.producer.comparing.operands import base_of, operand, partner
+from evalq.producer.comparing.outputs import Compared, Deciding, errors_written, write_comparison
 from evalq.producer.comparing.text import comparison_text
 from evalq.producer.invocation.declare import command
+from evalq.producer.invocation.finding import warn
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import Finite, as_json, decision_outputs, server_options
-from evalq.producer.outputs import refuse_read
 
 __all__ = ["COMMAND"]
 
@@ -29,12 +30,11 @@ def _compare(
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    for path in outputs:
-        check_decision_output(path)
-        refuse_read(path, (base, cand))
     compared: list[Compared] = []
-    with errors_written("compare", outputs), invocation.servers() as servers:
-        candidates, bases = operand(cand, servers), operand(base, servers)
+    with errors_written("compare", outputs, (base, cand)), invocation.servers() as servers:
+        candidates, bases = operand(cand, servers), base_of(base, servers)
+        if is_approved(base, servers) and Path(base).exists():
+            warn(f"{base} is taken for the baseline of that name; for what lies here, say ./{base}")
         for run in candidates:
             before = bases[0] if len(bases) == 1 else partner(run, bases, base)
             found = compare_runs(before, run, margin, measure, by_cases=by_cases)
@@ -75,4 +75,5 @@ COMMAND = command(
         "BASE and CAND are run folders, ids of runs here or in the ledger, files (report.json, cases.json), or names "
         "of baselines. The exit code is 0 whatever the verdict: evalq gate decides by a policy."
     ),
+    kind=Deciding,
 )

@@ -13,7 +13,7 @@ from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of
-from evalq.producer.comparing.outputs import check_decision_output, errors_written
+from evalq.producer.comparing.outputs import Deciding, errors_written
 from evalq.producer.comparing.planning import Asked, outlook, outlook_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
@@ -28,7 +28,6 @@ from evalq.producer.invocation.options import (
     place_options,
 )
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.outputs import refuse_read
 
 __all__ = ["COMMAND"]
 
@@ -47,15 +46,12 @@ def _gate(
     cases: int,
     rate: float,
 ) -> int:
-    for path in outputs:
-        check_decision_output(path)
-        refuse_read(path, (*candidates, policy, baseline))
     if invocation.start.dry_run:
         asked = Asked(invocation.live.repeat, cases, rate)
         return _plan(invocation, load_policy(policy), candidates, baseline, asked, as_json)
-    if not candidates:
-        raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
-    with errors_written("gate", outputs), invocation.servers() as servers:
+    with errors_written("gate", outputs, (*candidates, policy, baseline)), invocation.servers() as servers:
+        if not candidates:
+            raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
         wanted, runs = load_policy(policy), candidates_of(candidates, servers)
         if confirm:
             asking = Asking(
@@ -103,4 +99,5 @@ COMMAND = command(
         "decided by intervals: GO where a violation is excluded, NO-GO where one is seen, INCONCLUSIVE where the "
         "answers cannot tell. Errors are no scores: what is missing is held against the candidate before it may go."
     ),
+    kind=Deciding,
 )  # fmt: skip

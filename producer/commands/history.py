@@ -37,10 +37,16 @@ def _history(invocation: Invocation, suites: tuple[str, ...], runs: int, as_json
         click.echo(f"no run has finished yet in {where}", err=True)
 
 
+_UNWATCHED = (
+    "drift is not watched: its runs declare no measures, have no answers, too many records, or cases that --stop "
+    "stopped"
+)
+
+
 def _lines(told: Told) -> Iterator[str]:
     yield " · ".join(filter(None, told.place))
     drift = list(drift_lines(told.drift))
-    for line in drift or ["drift is not watched: its runs declare no measures, have no answers, or too many records"]:
+    for line in drift or [_UNWATCHED]:
         yield f"  {line}"
     for ended in told.runs:
         faulty = ended.records.get("errors", 0) + ended.records.get("dead", 0)

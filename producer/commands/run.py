@@ -20,7 +20,7 @@ from evalq.producer.attending.finish import conclude_shown, tell
 from evalq.producer.attending.start import begin_or_join
 from evalq.producer.attending.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.comparing.ending import exit_code
-from evalq.producer.comparing.outputs import errors_written
+from evalq.producer.comparing.outputs import Deciding, errors_written, withdrawn
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
@@ -65,13 +65,15 @@ def _run(
     outputs: tuple[Path, ...],
     allow_inconclusive: bool,
 ) -> int:
-    suite = _asked(config, outputs, no_gate=no_gate)
+    with withdrawn("gate", () if invocation.start.dry_run else outputs):
+        suite = _asked(config, outputs, no_gate=no_gate)
     if invocation.start.dry_run:
         return _listed(suite, invocation.output.fmt)
     if suite.policy is None and from_environment("baseline"):
         baseline = ""  # set for the suites that have a policy
     against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
-    check_gate(suite, against, detach=invocation.start.detach)
+    with withdrawn("gate", suite.outputs):
+        check_gate(suite, against, detach=invocation.start.detach)
     reporter = invocation.output.reporter("records")
     # Until its own files say what the gate decided, those of an earlier attempt would stand as this one's.
     with errors_written("gate", suite.outputs):
@@ -236,4 +238,5 @@ COMMAND = command(
     option("--no-gate", is_flag=True, help="Evaluate, and leave the policy to `evalq gate`, say after --detach."),
     decision_outputs(),
     may_be_inconclusive(),
+    kind=Deciding,
 )

@@ -29,22 +29,24 @@ def drift_lines(states: Sequence[DriftState]) -> Iterator[str]:
 
 def _measure(state: DriftState, measure: MeasureState) -> str:
     reference = f"{'the approved run' if state.kind == 'baseline' else 'the first run'} {state.reference}"
-    if not state.runs:
+    # Untouched where no run since then has values of it, which some runs of an optional one have not.
+    if not state.runs or measure == MeasureState():
         return f"nothing to tell yet; the next run is compared with {reference}"
     runs = f"{state.runs:,} run{'' if state.runs == 1 else 's'} after {reference}"
     evidence = f"e-value {_evidence(measure.e)}, it pages from {PAGED:,.0f} on"
-    change = f"the newest, {state.run}, is {_change(measure.change)} all before it"
+    newest = "the newest" if measure.run in ("", state.run) else "the newest that has it"
+    change = f"{newest}, {measure.run or state.run}, is {_change(measure.change)} all before it"
     if measure.since:
         return f"WORSE since run {measure.since} ({evidence}); {runs}; {change}"
     return f"no drift ({evidence}); {runs}; {change}"
 
 
 def _change(share: float) -> str:
-    # What would be shown as 0.0 is neither above nor below.
+    # Not above or below: of some measures less is better. What would be shown as 0.0 is neither.
     points = abs(100 * share)
     if points < 0.05:
         return "level with"
-    return f"{points:.1f} points of 100 {'above' if share > 0 else 'below'}"
+    return f"{points:.1f} points of 100 {'better' if share > 0 else 'worse'} than"
 
 
 def _evidence(value: float) -> str:

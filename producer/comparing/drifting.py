@@ -101,8 +101,8 @@ def _counted(runs: Sequence[RunCases], baselines: Sequence[RunCases]) -> list[Dr
     here = {key_of(run) for run in runs}
     # Before all runs: what is approved elsewhere is a reference here, and no run that is counted.
     for base in baselines:
-        if base.run not in ids and key_of(base) in here:
-            chains[key_of(base)] = approved(None, base), base.version
+        if base.run not in ids and key_of(base) in here and (record := approved(None, base)) is not None:
+            chains[key_of(base)] = record, base.version
     for run in runs:
         key = key_of(run)
         record = counted(chains.pop(key, (None, ""))[0], run)

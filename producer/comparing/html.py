@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from evalq.evalcore.compare.comparison import Comparison, Flip
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.run import RunCases
-from evalq.producer.comparing.text import VERDICTS, Shown, standing_of
+from evalq.producer.comparing.text import VERDICTS, Shown, comparison_notes, standing_of
 from evalq.producer.page.markup import Html, element, joined
 
 __all__ = ["comparison_html", "decision_html"]
@@ -21,7 +21,8 @@ def comparison_html(base: RunCases, cand: RunCases, found: Sequence[Comparison])
     """All measures of two runs in one table, then the cases that changed most by each."""
     head = ("", "verdict", "baseline", "candidate", "change", "95 % between", "p worse", "cases", "missing")
     title = element("h4", f"{cand.evaluator}: {cand.run} against {base.run}")
-    return _block(title, _table(head, [_measure(each) for each in found]), *[_flips(each) for each in found])
+    told = [part for each in found for part in (_notes(each), _flips(each))]
+    return _block(title, _table(head, [_measure(each) for each in found]), *told)
 
 
 def decision_html(decision: Decision) -> str:
@@ -44,6 +45,14 @@ def _measure(found: Comparison) -> tuple[object, ...]:
     between = f"{shown.change(seen.low)} and {shown.change(seen.high)}"
     levels = shown.level(seen.base), shown.level(seen.cand), shown.change(seen.delta), between
     return name, verdict, *levels, f"{seen.p_worse:.2g}", f"{seen.cases:,}", f"{found.missing:,}"
+
+
+def _notes(found: Comparison) -> Html | None:
+    """What the numbers of the table do not say, such as what else than the interval there the verdict goes by."""
+    shown = Shown(found.measure)
+    notes = comparison_notes(found, found.observed, shown, str) if found.observed is not None else []
+    name = found.measure.name
+    return element("ul", *[element("li", f"{name}: {note}") for note in notes]) if notes else None
 
 
 def _flips(found: Comparison) -> Html | None:

@@ -17,7 +17,7 @@ from evalq.producer.outputs.cases import CASES, cases_of, decoded
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["alike", "folders_of", "operand", "partner"]
+__all__ = ["alike", "base_of", "folders_of", "operand", "partner"]
 
 
 def operand(given: str, servers: Servers) -> list[RunCases]:
@@ -43,6 +43,14 @@ def operand(given: str, servers: Servers) -> list[RunCases]:
     if folder is not None:
         return [_of_folder(folder, servers)]
     return [_of_ledger(given, servers)]
+
+
+def base_of(given: str, servers: Servers) -> list[RunCases]:
+    """The runs that ``given`` names as what others are measured against: what is approved, before a path of that name.
+
+    As a gate takes it, so that no file that anybody may add stands in for a baseline. Raises as `operand` does.
+    """
+    return Baselines(servers).known(given) or operand(given, servers)
 
 
 def folders_of(names: Iterable[str]) -> dict[str, RunFolder]:

@@ -22,7 +22,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table
 from evalq.producer.comparing.gating import is_approved
 from evalq.producer.comparing.looks import looks_of
-from evalq.producer.comparing.operands import operand
+from evalq.producer.comparing.operands import base_of
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
@@ -77,7 +77,7 @@ def outlook(
     At an approved baseline it is that of the next look, which is not counted. Raises UsageError where neither says how
     many cases there are.
     """
-    bases = operand(baseline, servers) if baseline else []
+    bases = base_of(baseline, servers) if baseline else []
     alpha = ALPHA
     if baseline and is_approved(baseline, servers):
         # Each run once, as for a gate: the digest by which looks are counted has to be the same.

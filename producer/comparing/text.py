@@ -99,11 +99,18 @@ def _more(found: Comparison, seen: Estimate, shown: Shown) -> Iterator[str]:
 def comparison_notes(found: Comparison, seen: Estimate, shown: Shown, said: Callable[[str], str] = escape) -> list[str]:
     """What to know besides the numbers, a sentence each; ``said`` makes the name of a case fit where they go."""
     notes = []
+    if found.measure.better == "lower":
+        notes.append("Less of it is better: a change below 0 is a rise.")
     if found.by_cases:
         notes.append("The verdict is for cases like these: repeats of this target are not taken for independent.")
     if seen.case_low is not None and seen.case_high is not None:
         ends = f"{shown.change(seen.case_low)} and {shown.change(seen.case_high)}"
         notes.append(f"For cases like these, instead of for these: between {ends}.")
+    if found.stopped:
+        notes.append(
+            f"{found.stopped:,} cases stopped when they were decided: their means lean to what they mostly answer, and "
+            "show no sameness, nor a change unless both runs stopped alike, of as many calls at most."
+        )
     if found.repeats is not None:
         notes.append(f"{found.repeats:,.0f} times as many repeats would decide it, were the change as it looks.")
     if found.missing:
@@ -131,8 +138,6 @@ def _common(base: RunCases, cand: RunCases) -> Iterator[str]:
         yield "Their parameters differ (another golden set, or other rules): what changed may be that."
     if base.version != cand.version:
         yield f"They were evaluated by version {base.version} and version {cand.version} of {base.evaluator}."
-    if stopped := len(base.cases.stopped) + len(cand.cases.stopped):
-        yield f"{stopped:,} cases stopped when they were decided: their means flatter, and show no sameness."
     if base.usage is not None and cand.usage is not None:
         yield "| calls | baseline | candidate |"
         yield "| --- | --- | --- |"

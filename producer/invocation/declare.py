@@ -20,11 +20,17 @@ _DECIDING = ("check-regressions", "gate", "run")
 """They find what is no text by themselves: a file of an earlier decision gets the error in its place."""
 
 
-def command(call: Callable[..., int | None], *params: click.Parameter, name: str = "", text: str = "") -> click.Command:
+def command(
+    call: Callable[..., int | None],
+    *params: click.Parameter,
+    name: str = "",
+    text: str = "",
+    kind: type[click.Command] = click.Command,
+) -> click.Command:
     """A command that calls ``call`` with the `Invocation` and, by their names, with the parameters it names itself.
 
     What it returns is the exit code (None: 0). The command is called like its module (or ``name``), and the module's
-    docstring is its help (or ``text``); the first line of that stands in ``evalq --help``.
+    docstring is its help (or ``text``); the first line of that stands in ``evalq --help``. ``kind`` is its class.
     """
     module = sys.modules[call.__module__]
     mine = inspect.signature(call).parameters.keys() - {"invocation"}
@@ -38,7 +44,7 @@ def command(call: Callable[..., int | None], *params: click.Parameter, name: str
         own = {key: given.pop(key) for key in mine}
         return call(Invocation.of(given), **own)
 
-    return click.Command(
+    return kind(
         name or call.__module__.rpartition(".")[2].replace("_", "-"),
         callback=callback,
         params=list(params),

@@ -164,6 +164,8 @@ def _page(judged: list[Found], stopped: list[Found], pairs: int, seed: int) -> I
     yield ""
     yield "GO is what is counted here as if the answers had been fixed in number. Since a case that looks well stops"
     yield "first, a gate takes no such GO for one: it is INCONCLUSIVE where any case was stopped."
+    yield "A NO-GO stands where both sides stopped alike, as here, and is INCONCLUSIVE else: against a baseline that"
+    yield "was asked to the end the means of stopped cases lean to what they mostly answer."
 
 
 def _table(heads: Sequence[str], cells: Sequence[tuple[object, ...]], found: list[Found]) -> Iterator[str]:

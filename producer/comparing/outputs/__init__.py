@@ -1,6 +1,7 @@
 """The files that -o asks for of a decision or a comparison: for machines that read them, for pages that show them."""
 
 from evalq.producer.comparing.outputs.outcome import Compared
+from evalq.producer.comparing.outputs.stale import Deciding, withdrawn
 from evalq.producer.comparing.outputs.write import (
     check_decision_output,
     errors_written,
@@ -8,4 +9,12 @@ from evalq.producer.comparing.outputs.write import (
     write_decision,
 )
 
-__all__ = ["Compared", "check_decision_output", "errors_written", "write_comparison", "write_decision"]
+__all__ = [
+    "Compared",
+    "Deciding",
+    "check_decision_output",
+    "errors_written",
+    "withdrawn",
+    "write_comparison",
+    "write_decision",
+]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.comparison import Comparison, Verdict
+from evalq.evalcore.compare.comparison import Comparison, Estimate, Verdict
 from evalq.evalcore.compare.decision import Check, Decided, Decision, Quarantined
 from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.run import RunCases
@@ -142,9 +142,23 @@ def _measured(pair: Compared, found: Comparison) -> Point:
     if seen is not None:
         reason = (
             f"{seen.base:.4g} to {seen.cand:.4g} over {seen.cases} cases: changed by {signed(seen.delta)}, with 95 % "
-            f"between {signed(seen.low)} and {signed(seen.high)}"
+            f"between {signed(seen.low)} and {signed(seen.high)}{_besides(found, seen)}"
         )
     return Point(name, _VERDICTS[found.verdict], found.verdict, reason, tuple(found.named))
+
+
+def _besides(found: Comparison, seen: Estimate) -> str:
+    """What the verdict goes by instead of that interval, or besides."""
+    parts = []
+    if found.measure.better == "lower":
+        parts.append("less of it is better, and a change below 0 is a rise")
+    if found.by_cases and seen.case_low is not None and seen.case_high is not None:
+        parts.append(
+            f"for cases like these, which decide here, between {signed(seen.case_low)} and {signed(seen.case_high)}"
+        )
+    if found.stopped:
+        parts.append(f"{found.stopped} cases stopped when they were decided, so that their means lean")
+    return "".join(f"; {part}" for part in parts)
 
 
 def of_error(what: str, error: EvalqError) -> Outcome:

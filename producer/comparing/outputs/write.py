@@ -19,6 +19,7 @@ from evalq.producer.comparing.outputs.badge import write_shield, write_svg
 from evalq.producer.comparing.outputs.junit import write_junit
 from evalq.producer.comparing.outputs.outcome import Compared, Outcome, of_comparisons, of_decision, of_error
 from evalq.producer.comparing.outputs.summary import write_comment, write_summary
+from evalq.producer.outputs import refuse_read
 
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
@@ -76,18 +77,34 @@ def write_comparison(paths: Iterable[Path], compared: Sequence[Compared]) -> Non
 
 
 @contextlib.contextmanager
-def errors_written(what: str, paths: Iterable[Path]) -> Iterator[None]:
+def errors_written(what: str, paths: Iterable[Path], reads: Iterable[str] = ()) -> Iterator[None]:
     """What ends ``what`` ("gate", "compare") before it has decided stands as an error in each of ``paths``.
+
+    So does the UsageError, which is raised at once, for one of them that cannot be written, or is among what is read:
+    in all others.
 
     Otherwise a file of an earlier attempt would go on saying what is no longer known. So it is also where nobody reads
     standard output any more, or it is full, and where the user ends the command.
     """
+    checked, read = list(paths), list(reads)
+    faults = {path: fault for path in checked if (fault := _fault(path, read)) is not None}
     try:
+        if faults:
+            raise next(iter(faults.values()))
         yield
     except (Exception, KeyboardInterrupt) as error:
         with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
-            _write_each(paths, of_error(what, _as_ours(error)))
+            _write_each([path for path in checked if path not in faults], of_error(what, _as_ours(error)))
         raise
+
+
+def _fault(path: Path, reads: Iterable[str]) -> UsageError | None:
+    try:
+        check_decision_output(path)
+        refuse_read(path, reads)
+    except UsageError as error:
+        return error
+    return None
 
 
 def _as_ours(error: BaseException) -> EvalqError:

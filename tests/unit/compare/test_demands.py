@@ -158,3 +158,10 @@ def test_true_is_not_the_number_1(value: Any, wanted: Any, decided: str) -> None
 def test_a_change_that_is_rounding_alone_is_none(change: float, told: str) -> None:
     """A gate's reason told "+5.551e-17"."""
     assert signed(change) == told
+
+
+@pytest.mark.parametrize("wanted", [1.0, 0, "all", False])
+def test_what_nothing_was_answered_to_equals_nothing_for_all_that_is_known(wanted: Any) -> None:
+    """A number that is null, since all records are errors, was NO-GO where its bounds were undecided."""
+    assert _decided(None, equals=wanted) == ["INCONCLUSIVE"]
+    assert _decided("other", equals=wanted) == ["NO-GO"]

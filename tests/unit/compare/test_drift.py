@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from evalq.evalcore.compare.drift import PAGED, SHIFTS, Chain, Stake, begin, bet, count, worth
+from evalq.evalcore.compare.drift_record import approved, counted
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
@@ -162,3 +163,15 @@ def test_a_large_drop_pages_and_a_new_reference_starts_anew() -> None:
         chain = count(chain, _run(f"r{number}", high))
     assert not chain.watched[PASS.name].since
     assert begin(_run("r20", low)).watched[PASS.name].e == 0.0
+
+
+def test_runs_with_cases_that_stopped_are_neither_counted_nor_a_reference() -> None:
+    """How many answers such a case has depends on them: unchanged runs paged 34 times in a thousand."""
+    answers = {f"{n:02}": [1.0] * 9 + [0.0] for n in range(20)}
+    kept, stopped = _run("r0", answers), _run("r1", {case: [0.0] * 4 for case in answers})
+    stopped.cases.stopped = stopped.cases.ids[:1]
+    record = counted(None, kept)
+    assert counted(record, stopped) is record
+    assert counted(None, stopped) is None
+    assert approved(record, stopped) is record
+    assert approved(None, stopped) is None

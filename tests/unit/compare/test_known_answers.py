@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from evalq.evalcore.compare.comparison import Verdict, compare
 from evalq.evalcore.compare.decision import Decided
 from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.looks import SCREEN, Errors
 from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.modes import stopping_rule
 from tests.unit.compare.made import PASS, passes, run_of, scores
 
 FIFTEEN_EACH_WAY = ([(1, 1)] * 15 + [(0, 1)] * 15 + [(1, 1)] * 470, [(0, 1)] * 15 + [(1, 1)] * 485)
@@ -53,8 +57,42 @@ def test_cases_that_stopped_by_what_they_answered_prove_nothing() -> None:
     assert "sweep without --stop" in decision.checks[0].reason
     assert compare(base, cand, PASS, 0.05).verdict == "inconclusive"
     worse = passes([(2, 10)] * 100)
-    worse.stopped = worse.ids
-    assert decide(policy, [run_of(worse)], {"vs": run_of(base)}).decided == "NO-GO"
+    worse.stopped = worse.ids[1:]
+    base.stopped = base.ids[:1]
+    assert decide(policy, [run_of(worse)], {"vs": run_of(base)}).decided == "NO-GO", "both stopped alike"
+
+
+@pytest.mark.parametrize("kind", ["asked to the end", "of more calls at most"])
+def test_a_sweep_that_stops_shows_no_change_beside_one_that_does_not_stop_so(kind: str) -> None:
+    """Cases that mostly fail stop soonest where all of their first answers do: they have fallen, though unchanged."""
+    rng = np.random.default_rng(1)
+    rates = rng.uniform(0.02, 0.15, 60)
+    most = 60 if kind == "asked to the end" else 240
+    base = passes([(int(rng.binomial(most, rate)), most) for rate in rates])
+    if kind != "asked to the end":
+        base.stopped = base.ids[:1]
+    rows = [_until_decided(rng, rate, 60) for rate in rates]
+    cand = passes(rows)
+    cand.stopped = [case for case, (_, answers) in zip(cand.ids, rows, strict=True) if answers < 60]
+    policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.01, min=float(rates.mean())),))
+    found, decision = compare(base, cand, PASS, 0.01), decide(policy, [run_of(cand)], {"vs": run_of(base)})
+    assert found.observed is not None
+    assert found.observed.p_worse <= 0.025, "what the answers themselves say"
+    assert (found.verdict, found.repeats, found.stopped) == ("inconclusive", None, len(base.stopped + cand.stopped))
+    assert decision.decided == "INCONCLUSIVE"
+    assert all("sweep without --stop" in check.reason for check in decision.checks)
+    screened = decide(policy, [run_of(cand)], {"vs": run_of(base)}, errors=Errors(SCREEN, ALPHA, ALPHA))
+    assert screened.decided == "NO-GO", "a suspect, of which fresh answers decide that none stops"
+
+
+def _until_decided(rng: np.random.Generator, rate: float, most: int) -> tuple[int, int]:
+    """(passes, answers) of a case that is asked no more once its commonest answer is known to have .7, or not to."""
+    rule, passed = stopping_rule(most), 0
+    for answers in range(1, most + 1):
+        passed += bool(rng.random() < rate)
+        if rule.decided(max(passed, answers - passed), answers, 0.7):
+            return passed, answers
+    return passed, most
 
 
 def test_ninety_of_a_hundred_lost_is_no_go() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import evalq
 from evalq.evalcore.compare.drift_record import DriftState, MeasureState
 from evalq.producer.comparing.drift_text import drift_lines
 from evalq.producer.folder.run_folder import RunFolder
@@ -55,7 +56,7 @@ def test_it_says_since_when_how_large_on_what_evidence_and_what_ends_it(runs: li
     (said,) = [line for line in lines if "pass_rate" in line]
     assert f"pass_rate: WORSE since run {runs[3]} (e-value " in said
     assert (
-        f"4 runs after the first run {runs[0]}; the newest, {runs[4]}, is 53.8 points of 100 below all before it"
+        f"4 runs after the first run {runs[0]}; the newest, {runs[4]}, is 53.8 points of 100 worse than all before it"
         in said
     )
     assert any("evalq baseline set NAME RUN" in line for line in lines)
@@ -144,5 +145,25 @@ def test_words_for_every_state() -> None:
     )
     assert second == (
         "smoke: pass_rate: no drift (e-value 12, it pages from 1,000 on); 2 runs after the first run r0; "
-        "the newest, r9, is 3.0 points of 100 above all before it"
+        "the newest, r9, is 3.0 points of 100 better than all before it"
     )
+    unseen = state(3)
+    assert list(drift_lines([unseen])) == list(drift_lines([state(0)]))
+    (said,) = drift_lines([state(3, e=0.51, change=-0.2, run="r8")])
+    assert said.endswith("the newest that has it, r8, is 20.0 points of 100 worse than all before it")
+
+
+def test_more_of_what_less_is_better_of_is_told_as_worse(here: Path, command: Command) -> None:
+    """Inequality that rose was "27 points below all before it"."""
+    for number, other in enumerate((4, 4, 0)):
+        rows = [
+            {"turn": turn, "agent": agent, "decision": "cooperate", "resources": {"stone": 50 - turn * each}}
+            for turn in range(1, 6)
+            for agent, each in (("a", 4 + number), ("b", other))
+        ]
+        (here / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        evalq.evaluate(
+            "cooperation", "log.jsonl", folder=f"evalq-runs/{number}", params={"rules": {"resource_key": "stone"}}
+        )
+    (said,) = [line for line in command("history").stdout.splitlines() if "gini_coefficient" in line]
+    assert "points of 100 worse than all before it" in said

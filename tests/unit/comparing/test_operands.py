@@ -10,6 +10,7 @@ from string import ascii_letters, digits
 import msgspec
 import pytest
 
+import evalq
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.operands import operand, partner
@@ -18,7 +19,7 @@ from evalq.producer.outputs.cases import cases_of
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
-from tests.unit.comparing.conftest import Made
+from tests.unit.comparing.conftest import Command, Made
 
 
 @pytest.fixture
@@ -151,3 +152,31 @@ def test_a_baseline_that_an_earlier_version_kept_elsewhere_stands_until_another_
     assert Baselines(nobody).known("main") == [old]
     Baselines(nobody).approve("main", new)
     assert Baselines(nobody).known("main") == [new]
+
+
+@pytest.mark.parametrize("there", ["folder", "run"])
+def test_a_path_that_is_called_as_the_baseline_stands_in_for_nothing(
+    there: str, made: Made, here: Path, command: Command
+) -> None:
+    """Comparing and planning took it where the gate took the baseline: another run's, or an error that names none."""
+    good = [(str(number), number % 10 > 0) for number in range(40)]
+    made("first", good)
+    made("cand", good)
+    assert command("baseline", "set", "main", "first").code == 0
+    before = command("compare", "main", "cand", "--json")
+    policy = {"gates": [{"metric": "verification.pass_rate", "max_drop": 0.05}]}
+    (here / "policy.yaml").write_text(json.dumps(policy))
+    plan = ("gate", "--dry-run", "--policy", "policy.yaml", "--baseline", "main", "--json")
+    planned = command(*plan)
+    if there == "run":
+        made("main", [(str(number), False) for number in range(20)])
+    else:
+        (here / "main").mkdir()
+    done = command("compare", "main", "cand", "--json")
+    assert (done.code, done.stdout) == (0, before.stdout)
+    assert "main is taken for the baseline of that name; for what lies here, say ./main" in done.stderr
+    assert "taken for" not in before.stderr
+    assert command(*plan).stdout == planned.stdout
+    assert evalq.compare("main", "cand")["pass_rate"].verdict == json.loads(before.stdout)["measures"][0]["verdict"]
+    if there == "run":
+        assert command("compare", "./main", "cand", "--json").stdout != before.stdout
