@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from evalq.evalcore.contract.registry import CHECKS, entries, plug_ins, renewed
+from evalq.evalcore.contract.registry import CHECKS, entries, plug_ins, registered_now, renewed
 from evalq.evalcore.model.canonical import canonical_json
 
-__all__ = ["COMPUTING", "__version__", "code_parts", "code_version", "differences"]
+__all__ = ["COMPUTING", "__version__", "code_now", "code_parts", "code_version", "differences"]
 
 __version__ = version("evalq")
 
@@ -34,7 +34,19 @@ def code_version() -> str:
 
     Part of every queue's name: a worker of other code never sees the message.
     """
-    return hashlib.sha256(canonical_json(code_parts())).hexdigest()[:_DIGITS]
+    return _digest(code_parts())
+
+
+def code_now() -> str:
+    """The code version of a process that begins now: another than `code_version` after an upgrade in place.
+
+    What this process has imported before is of that one, what it imports from now on is of this one.
+    """
+    return _digest(_parts(*registered_now()))
+
+
+def _digest(parts: Mapping[str, str]) -> str:
+    return hashlib.sha256(canonical_json(parts)).hexdigest()[:_DIGITS]
 
 
 @renewed
@@ -44,14 +56,18 @@ def code_parts() -> Mapping[str, str]:
     Parts are the folders of this code, each with a digest of its files; Python's Unicode data; the packages that
     compute; the packages of plug-ins; and the sources of checks that no package brings.
     """
+    return _parts(entries().values(), plug_ins(CHECKS))
+
+
+def _parts(evaluators: Iterable[EntryPoint], checks: Iterable[EntryPoint]) -> dict[str, str]:
     parts = {name: digest.hexdigest()[:_DIGITS] for name, digest in _folders().items()}
     parts["Unicode (of Python)"] = unicodedata.unidata_version
     parts |= {name: _installed(name) for name in COMPUTING}
-    for point in entries().values():
+    for point in evaluators:
         dist = point.dist
         if dist is not None and dist.name != "evalq":
             parts[f"evaluator {point.name}"] = f"{point.value} {dist.name} {dist.version}"
-    for point in plug_ins(CHECKS):
+    for point in checks:
         of = _source_digest(point.module) if point.dist is None else f"{point.dist.name} {point.dist.version}"
         parts[f"check {point.name}"] = f"{point.value} {of}"
     return parts

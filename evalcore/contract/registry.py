@@ -26,6 +26,7 @@ __all__ = [
     "own",
     "packages",
     "plug_ins",
+    "registered_now",
     "renewed",
 ]
 
@@ -63,11 +64,22 @@ def entries() -> dict[str, EntryPoint]:
 @cache
 def _registered() -> dict[str, list[EntryPoint]]:
     """All entry points of each name, but no two of one value."""
+    return _by_name(entry_points(group=GROUP))
+
+
+def _by_name(points: EntryPoints) -> dict[str, list[EntryPoint]]:
     found: dict[str, dict[str, EntryPoint]] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+    for point in sorted(points, key=lambda p: (p.name, p.value)):
         # One value twice is one package that is found twice, such as an editable install, and no rival of itself.
         found.setdefault(point.name, {})[point.value] = point
     return {name: list(points.values()) for name, points in found.items()}
+
+
+def registered_now() -> tuple[list[EntryPoint], list[EntryPoint]]:
+    """What `entries` and `plug_ins` of `CHECKS` would be in a process that begins now: nothing is kept."""
+    found = metadata.entry_points()
+    evaluators = [points[0] for points in _by_name(found.select(group=GROUP)).values()]
+    return evaluators, _with_named(found.select(group=CHECKS), CHECKS)
 
 
 def plug_ins(group: str) -> list[EntryPoint]:
@@ -75,7 +87,11 @@ def plug_ins(group: str) -> list[EntryPoint]:
 
     Those of `CHECKS` are followed by what the settings of this process name.
     """
-    found = {(point.name, point.value): point for point in entry_points(group=group)}
+    return _with_named(entry_points(group=group), group)
+
+
+def _with_named(points: EntryPoints, group: str) -> list[EntryPoint]:
+    found = {(point.name, point.value): point for point in points}
     named = _named if group == CHECKS else {}
     return [found[key] for key in sorted(found)] + [EntryPoint(*pair, group) for pair in sorted(named.items())]
 

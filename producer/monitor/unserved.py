@@ -9,6 +9,7 @@ from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
+from evalq.workers.processes.own_code import changed
 from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
@@ -35,7 +36,10 @@ class Unserved:
         self._said_at: float | None = None
 
     def see(self, standing: RunStatus) -> None:
-        """Tell it after a few seconds, and again every AGAIN_SECONDS. Raises WorkersLost after ``patience_seconds``."""
+        """Tell it after a few seconds, and again every AGAIN_SECONDS.
+
+        Raises WorkersLost after ``patience_seconds``, and where the command's own workers are of other code by now.
+        """
         if standing.workers != 0:
             self._since = self._said_at = None
             return
@@ -45,6 +49,8 @@ class Unserved:
         if limit is not None and lasted >= limit:
             raise WorkersLost(f"the local worker did not start serving within {lasted:.0f} s (patience_seconds)")
         if lasted >= self._patience and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
+            if self._own and (other := changed("command")):
+                raise WorkersLost(f"{other}, and so are the workers that it starts: begin the run again")
             self._said_at = now
             self._told.waiting(self._words(standing.others, lacking=standing.lacking), lasted, limit)
 

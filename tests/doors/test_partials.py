@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import SHARED
 from tests.doors.intruder import logged_worker
 from tests.integration.harness import Server, evalq, info, running_server, same_answer, wait_until
@@ -68,7 +69,8 @@ def left(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Left:
     """One run, computed once; what is changed is a copy of it."""
     folder = tmp_path_factory.mktemp("left")
     with running_server(folder) as server:
-        server.client.set(SHARED.reconciler, "nobody")  # or the worker would make the report of them, too
+        # Or the worker would make the report of them, too.
+        server.client.set(SHARED.reconciler + code_version(), "nobody")
         args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "250", "--out", folder / "run")
         with logged_worker(server, data, folder / "log"):
             assert evalq(*args, "--detach", cwd=data).returncode == 0

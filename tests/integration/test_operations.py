@@ -17,8 +17,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.keys import RunKeys
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.scripts import RUNS, script_text
+from evalq.workers.settings import Settings
 from tests.integration.conftest import MID_ROWS, Calm
 from tests.integration.harness import (
     EVALQ,
@@ -181,6 +184,22 @@ def test_versions_side_by_side_never_mix(
     assert len(listed.stdout.splitlines()) == 2
     shown = evalq("report", tmp_path / "evalq-runs" / "old", "--format", "json", cwd=tmp_path)
     assert json.loads(shown.stdout) == json.loads((calm("small.csv") / "report.json").read_text())
+
+
+def test_a_detached_run_is_finished_beside_workers_of_another_version(
+    server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path, other_version: Path
+) -> None:
+    """Whose workers came first: they tend their own runs alone, and a run of this version is no less attended to."""
+    with running_fleet(server.url, data, PYTHONPATH=str(other_version)) as others:
+        others.add(1)
+        wait_until(lambda: server.client.keys("evalq:reconciler*"), "the other version tends runs")
+        fleet.add(1)
+        args = ("planagent", "small.csv", "--broker", server.url, "--chunk-size", "100", "--format", "none")
+        left = evalq(*args, "--out", tmp_path / "run", "--detach", cwd=data)
+        assert left.returncode == 0, left.stderr
+        reports = Reports(RunLedger(server.client, Settings()), Settings())
+        report = wait_until(lambda: reports.report(info(tmp_path / "run")["run"]), "the report is in the ledger")
+        assert report == (calm("small.csv") / "report.json").read_bytes()
 
 
 def test_an_unfinished_run_of_another_version_is_refused_by_name(

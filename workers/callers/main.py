@@ -23,6 +23,7 @@ from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.callers.uncallable import Hopeless, unable
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
+from evalq.workers.ledger.scripts import keep_texts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
@@ -52,6 +53,7 @@ def run_calls(
     there is no parent BrokerUnreachable.
     """
     log_to_stderr(loglevel)
+    keep_texts()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if not settings.targets:
         raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")

@@ -39,7 +39,7 @@ class SharedKeys(NamedTuple):
     baseline: str = PREFIX + "baseline:"
     look: str = PREFIX + "look:"
     rate_limit: str = PREFIX + "pace:"
-    reconciler: str = PREFIX + "reconciler"  # which worker tends the runs
+    reconciler: str = PREFIX + "reconciler:"  # which worker of a code version tends its runs
 
 
 SHARED = SharedKeys()

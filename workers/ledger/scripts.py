@@ -22,7 +22,19 @@ from evalq.workers.ledger.answers import Standing, answer_of
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
 
-__all__ = ["HISTORY", "LOOKS", "MONITOR", "RATE_LIMIT", "RUNS", "STEP", "SWEEPS", "Family", "Scripts", "script_text"]
+__all__ = [
+    "HISTORY",
+    "LOOKS",
+    "MONITOR",
+    "RATE_LIMIT",
+    "RUNS",
+    "STEP",
+    "SWEEPS",
+    "Family",
+    "Scripts",
+    "keep_texts",
+    "script_text",
+]
 
 
 STEP = 1000
@@ -66,9 +78,17 @@ def script_text(family: Family, name: str, clock: str = "") -> str:
     return re.sub(r"\bshared\.(\w+)", lambda found: f"'{SHARED._asdict()[found[1]]}'", text)
 
 
+@cache
 def _file(folder: str, name: str) -> str:
     path = files("evalq.workers.ledger") / "lua" / folder / f"{name}.lua"
     return path.read_text() if path.is_file() else ""
+
+
+def keep_texts() -> None:
+    """Read every script now, for a process that outlives an upgrade of its files: a step of theirs is none of ours."""
+    for folder in (files("evalq.workers.ledger") / "lua").iterdir():
+        for file in folder.iterdir():
+            _file(folder.name, file.name.removesuffix(".lua"))
 
 
 class Scripts:

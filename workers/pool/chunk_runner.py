@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -15,13 +14,12 @@ from typing import Any, assert_never
 
 import msgspec
 import redis
-from billiard.common import terminate_handler_fired
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import Partial, encode
-from evalq.evalcore.errors import EvalqError, UnknownEvaluator, WireError
+from evalq.evalcore.errors import UnknownEvaluator, WireError
 from evalq.evalcore.model.manifest import Chunk, Header
 from evalq.evalcore.version import code_version
 from evalq.workers import inputs as reading
@@ -29,8 +27,10 @@ from evalq.workers import tracing
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import Lease, RunLedger
+from evalq.workers.pool.faults import Failed, brief, kind_of, raise_if_told_to_stop
 from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
 from evalq.workers.processes import forking, identity
+from evalq.workers.processes.own_code import OwnCode
 from evalq.workers.settings import Settings
 
 __all__ = ["ChunkRunner"]
@@ -39,15 +39,6 @@ log = logging.getLogger("evalq.worker")
 
 REST_SECONDS = 2.0
 """How long a process waits at most after a failure: short enough for a worker that is told to stop."""
-
-
-class _Failed(Exception):
-    """A chunk failed here, for a reason that is known."""
-
-    def __init__(self, kind: Kind, reason: str) -> None:
-        super().__init__(reason)
-        self.kind = kind
-        self.reason = reason
 
 
 class ChunkRunner:
@@ -69,6 +60,7 @@ class ChunkRunner:
         self._heartbeats = Heartbeats(ledger.client)
         self._committed_in: float | None = None
         self._loaded: set[str] = set()
+        self._code = OwnCode()
         self._streak = 0
 
     @property
@@ -89,7 +81,7 @@ class ChunkRunner:
     def _counted(self, run: str, seq: int, epoch: int) -> str:
         try:
             became = self._evaluate(run, seq, epoch)
-        except _Failed as failed:
+        except Failed as failed:
             return self._fail(run, seq, epoch, failed.kind, failed.reason)
         except (WireError, UnknownEvaluator) as error:  # what stands in the ledger is not what a producer wrote there
             log.warning("chunk %s of run %s: %s", seq, run, error)
@@ -99,7 +91,7 @@ class ChunkRunner:
             if server_is_away(error):
                 raise
             log.exception("chunk %s of run %s failed", seq, run)
-            return self._fail(run, seq, epoch, _kind_of(error), f"chunk {seq}: {_brief(error)}")
+            return self._fail(run, seq, epoch, kind_of(error), f"chunk {seq}: {brief(error)}")
         # Nothing else proves that this host can compute: "held" or "stale" were answered before it tried.
         if became == "committed":
             self._streak = 0
@@ -166,29 +158,32 @@ class ChunkRunner:
     def _answer(
         self, evaluator: Evaluator[Any, Any], lease: Lease, header: Header, chunk: Chunk, batch: Batch
     ) -> tuple[Partial, int]:
-        """The chunk's answer, and how many of its records are dead. Raises _Failed for what the evaluator raises."""
+        """The chunk's answer, and how many of its records are dead. Raises Failed for what the evaluator raises."""
         try:
             params = _params(header.evaluator, msgspec.json.encode(header.params))
             with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
                 outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
-                if outcome is None:
+                if apart := outcome is None:
                     outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
+                self._of_one_code(header.evaluator, elsewhere=apart)
                 return encode(outcome, chunk), outcome.tally.dead
-        # The ledger's trouble, where pieces are noted, and none of the evaluator's.
-        except redis.RedisError:
+        # The ledger's trouble, where pieces are noted, or this host's, and none of the evaluator's.
+        except (redis.RedisError, Failed):
             raise
         # An evaluator that calls sys.exit() fails its chunk; it does not end the process of the pool.
         except (Exception, SystemExit) as error:
-            _raise_if_told_to_stop(error)
+            raise_if_told_to_stop(error)
+            self._of_one_code(header.evaluator)
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
-            raise _Failed(_kind_of(error), f"{batch.where(chunk.first_line)}: {_brief(error)}") from error
+            raise Failed(kind_of(error), f"{batch.where(chunk.first_line)}: {brief(error)}") from error
 
     def _evaluator(self, lease: Lease, name: str) -> Evaluator[Any, Any]:
         """The evaluator of that name. Where it cannot be loaded here, says so in this worker's heartbeat.
 
-        Raises _Failed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
+        Raises Failed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
         """
         if name in self._loaded and not _suspicious(lease):
+            self._of_one_code(name)
             return registry.get(name)
         sick = self._heartbeats.sick(self._name, name)
         try:
@@ -199,14 +194,25 @@ class ChunkRunner:
         except UnknownEvaluator:  # not this host's trouble: its code version says which evaluators are registered
             raise
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
-            _raise_if_told_to_stop(error)
-            self._heartbeats.sicken(self._name, name, _brief(error))
-            raise _Failed("load", f"cannot load {name}: {_brief(error)}") from error
+            raise_if_told_to_stop(error)
+            self._of_one_code(name, elsewhere=True)  # modules of two codes seldom fit together
+            raise self._sick(name, brief(error)) from error
+        self._of_one_code(name)
         # Only where it said so before: most workers never load an evaluator in vain, and say nothing.
         if sick:
             self._heartbeats.heal(self._name, name)
         self._loaded.add(name)
         return evaluator
+
+    def _of_one_code(self, name: str, *, elsewhere: bool = False) -> None:
+        """That nothing that evaluator ``name`` computes with is of other code than this worker's. Raises Failed."""
+        if mixed := self._code.mixed(elsewhere=elsewhere):
+            raise self._sick(name, mixed)
+
+    def _sick(self, name: str, why: str) -> Failed:
+        """The failure to have an evaluator here, after this worker's heartbeat says so."""
+        self._heartbeats.sicken(self._name, name, why)
+        return Failed("load", f"cannot load {name}: {why}")
 
     def _unread(self, given: str, why: str) -> str:
         if why == reading.UNREADABLE:
@@ -277,24 +283,3 @@ def _check(lease: Lease, run: str, seq: int) -> None:
 def _alive(pid: int) -> bool:
     """Whether another process of that number runs; this one asking about itself has given its chunk up."""
     return pid != os.getpid() and identity.is_running(pid)
-
-
-def _raise_if_told_to_stop(error: BaseException) -> None:
-    """Raise a SystemExit that this process's handler of signals raised: nothing failed, the worker is drained."""
-    if isinstance(error, SystemExit) and terminate_handler_fired():
-        raise error
-
-
-def _kind_of(error: BaseException) -> Kind:
-    if isinstance(error, redis.RedisError):
-        return "ledger"
-    return "environment" if isinstance(error, (OSError, MemoryError)) else "evaluator"
-
-
-def _brief(error: BaseException) -> str:
-    told, trace = str(error), traceback.extract_tb(error.__traceback__)
-    # What evalq raises says where the trouble is; of what plug-ins raise the line is told.
-    if trace and not isinstance(error, EvalqError):
-        at = trace[-1]
-        told = f"{type(error).__name__}: {told} (in {Path(at.filename).name}:{at.lineno}, {at.name})"
-    return told.encode(errors="backslashreplace").decode()  # no server can be told half of a surrogate pair

@@ -29,6 +29,7 @@ from evalq.workers.callers.supervisor import calling_beside
 from evalq.workers.ledger.clock import server_micros
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.ledger.scripts import keep_texts
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
@@ -73,6 +74,7 @@ def run_worker(
         handler.addFilter(without_traceback)
     for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    keep_texts()
     for evaluator in preload:
         registry.get(evaluator)
     # A quiet worker is a command's own. It shares its group with the guard that starts it again, and not for ever: what

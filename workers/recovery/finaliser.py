@@ -41,6 +41,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes import identity
 from evalq.workers.processes.child import child
+from evalq.workers.processes.own_code import changed
 from evalq.workers.processes.signals import signal_name
 from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -195,6 +196,9 @@ class Finalisers:
     def _begin(self, run: str) -> None:
         self._run = run
         try:
+            if other := changed("worker"):  # the new process would be of that code, and leave the run alone
+                self._fail(f"{other}: restart this worker")
+                return
             self._said = tempfile.TemporaryFile(prefix="evalq-")  # noqa: SIM115 - read when the process has ended
             self._process = subprocess.Popen(  # noqa: S603 - this program's own module
                 child("evalq.workers.recovery.finaliser", run),

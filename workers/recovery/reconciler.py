@@ -31,23 +31,27 @@ log = logging.getLogger("evalq.worker")
 
 
 def may_tend(client: Any, worker: str, seconds: float) -> bool:
-    """Whether ``worker`` is the one that tends the runs, for so many ``seconds``; asking again keeps it so.
+    """Whether ``worker`` is the one that tends the runs of its code, for so many ``seconds``; asking again keeps it so.
+
+    Each code version has a lock of its own: only a worker of a run's code can make its report, and one of another code
+    that tended for both would leave it without one for as long as it lives.
 
     The lock only saves work: tending twice would be harmless. One that lasts longer than it was taken for was taken
     before the server's clock was set back.
     """
-    keep = int(seconds * 1000)
-    mine = client.set(SHARED.reconciler, worker, nx=True, px=keep) or client.get(SHARED.reconciler) == worker.encode()
-    if not mine and client.pttl(SHARED.reconciler) <= keep:
+    keep, lock = int(seconds * 1000), SHARED.reconciler + code_version()
+    mine = client.set(lock, worker, nx=True, px=keep) or client.get(lock) == worker.encode()
+    if not mine and client.pttl(lock) <= keep:
         return False
-    client.set(SHARED.reconciler, worker, px=keep)
+    client.set(lock, worker, px=keep)
     return True
 
 
 def stop_tending(client: Any, worker: str) -> None:
     """Leave it to another worker, where there is one."""
-    if client.get(SHARED.reconciler) == worker.encode():
-        client.delete(SHARED.reconciler)
+    lock = SHARED.reconciler + code_version()
+    if client.get(lock) == worker.encode():
+        client.delete(lock)
 
 
 class Reconciler:
@@ -94,9 +98,10 @@ class Reconciler:
         return look
 
     def tend_all(self) -> list[str]:
-        """Tend every open run of the ledger, for workers whose producers have gone; only work keeps those runs.
+        """Tend every open run of this code, for workers whose producers have gone; only work keeps those runs.
 
-        Returns those of this code that are complete and have no report yet.
+        Returns those that are complete and have no report yet. Runs of another code are left to workers of that one,
+        which take other steps: without any of them nobody could compute what is published again.
         """
         complete = []
         runs = self._ledger.untended()
@@ -105,9 +110,9 @@ class Reconciler:
         for run in runs:
             try:
                 header = self._ledger.header(run)
-                if header is None:
+                if header is None or header.code_version != code_version():
                     continue
-                if self.tend(header, attending=False).unreported and header.code_version == code_version():
+                if self.tend(header, attending=False).unreported:
                     complete.append(run)
             except Incomplete:
                 continue

@@ -66,6 +66,39 @@ def test_any_change_is_another_version(copy: Path, name: str) -> None:
         (copy / name).write_bytes(before)
 
 
+UPGRADED = """
+import sys
+from pathlib import Path
+from evalq.evalcore.version import code_now, code_version
+began = code_version()
+for path, text in zip(sys.argv[1::2], sys.argv[2::2]):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as out:
+        out.write(text)
+    print(code_version() == began, code_now() == began)
+"""
+
+
+def test_a_process_knows_that_its_files_were_changed_under_it(copy: Path) -> None:
+    """Its own code and a plug-in that comes are another code from then on; what is no code is none."""
+    info = copy.parent / "plug-1.dist-info"
+    given = [copy / "README.txt", "no code", info / "METADATA", "Name: plug\nVersion: 1\n"]
+    given += [info / "entry_points.txt", "[evalq.evaluators]\nplug = plug:evaluator\n"]
+    script = [sys.executable, "-c", UPGRADED, *map(str, given)]
+    environment = {**os.environ, "PYTHONPATH": str(copy.parent)}
+    try:
+        told = subprocess.check_output(script, cwd=copy, env=environment, text=True).splitlines()
+    finally:
+        shutil.rmtree(info)
+    assert told == ["True True", "True True", "True False"]
+    before = (copy / "evalcore" / "stats.py").read_bytes()
+    changed = [*script[:3], str(copy / "evalcore" / "stats.py"), "# new"]
+    try:
+        assert subprocess.check_output(changed, cwd=copy, env=environment, text=True) == "True False\n"
+    finally:
+        (copy / "evalcore" / "stats.py").write_bytes(before)
+
+
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The code version is computed anew in the test, and again after it."""
