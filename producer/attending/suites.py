@@ -12,6 +12,7 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.producer.attending.confirming import Asking, check_sides, confirm_runs
 from evalq.producer.comparing.baselines import Baselines
+from evalq.producer.comparing.ending import exit_code
 from evalq.producer.comparing.gating import candidates_of, gate_runs, is_approved
 from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.comparing.text import decision_text
@@ -101,7 +102,8 @@ def gate_suite(
     finally:
         if output.fmt in ("markdown", "yaml") and not output.json_lines:
             click.echo(decision_text(decision), nl=False)
-    reporter.event("decision", decided=decision.decided, exit_code=decision.exit_code)
+    code = exit_code(decision, allow_inconclusive=allow_inconclusive)
+    reporter.event("decision", decided=decision.decided, exit_code=code)
     if output.fmt != "markdown" and not output.json_lines:
         reporter.say(f"{decision.decided}: {', '.join(decision.candidates)}")
     return decision

@@ -73,7 +73,8 @@ COMMAND = command(
     text=(
         "Compare two runs, case by case: what changed, how sure that is, and which cases did it.\n\n"
         "BASE and CAND are run folders, ids of runs here or in the ledger, files (report.json, cases.json), or names "
-        "of baselines. The exit code is 0 whatever the verdict: evalq gate decides by a policy."
+        "of baselines. The exit code is 0 whatever the verdict, also where JUnit XML has what got worse as a failure: "
+        "evalq gate decides by a policy."
     ),
     kind=Deciding,
 )

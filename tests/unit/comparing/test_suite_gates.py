@@ -208,3 +208,17 @@ def test_paths_that_come_with_the_data_are_left_to_the_runs(here: Path, run: Com
             policy={"gates": [{"metric": metric, "min": 0}]},
         )
         assert "key" not in run().stderr
+
+
+@pytest.mark.parametrize(("more", "code"), [((), 4), (("--allow-inconclusive",), 0)])
+def test_the_line_of_a_decision_has_the_code_that_the_command_ends_with(
+    here: Path, command: Command, more: Sequence[str], code: int
+) -> None:
+    """It said 4 where what is open may pass, and the command ended with 0."""
+    (here / "few.jsonl").write_text(json.dumps({"id": "t", "actual_output": GOOD}) + "\n")
+    gates = [{"metric": "verification.pass_rate", "min": 0.9}]
+    runs = [{"evaluator": "verification", "inputs": ["few.jsonl"]}]
+    (here / "few.yaml").write_text(json.dumps({"runs": runs, "policy": {"gates": gates}}))
+    done = command("run", "few.yaml", "--inline", "--json", *more)
+    (told,) = [line for line in map(json.loads, done.stdout.splitlines()) if line.get("event") == "decision"]
+    assert (done.code, told["decided"], told["exit_code"]) == (code, "INCONCLUSIVE", code)
