@@ -39,7 +39,7 @@ that others failed and a few changes counted as noticed. Verification was tried 
 _EARLIER = """\
 ## Earlier samples
 
-Of the sample before this one, as many of each folder, lived 17.1 % (cooperation), 10.9 % (planagent), 4.4 %
+Of the sample before this one, of 115 to 165 a folder, lived 17.1 % (cooperation), 10.9 % (planagent), 4.4 %
 (selfcheck), 12.7 % (checks), 16.8 % (statistics), 13.0 % (modes), 6.7 % (vs) and 3.8 % (verification): 120 of 1,147.
 
 First samples of each folder, before tests were written for them, left alive 20.9 % (checks, 182 tried), 11.9 %
