@@ -130,9 +130,11 @@ class Sweep:
         """
         head = read_head(folder.path, HEAD)
         if head.header.code != code_version():
+            outputs = folder.path / OUTPUTS  # there when its calls are over
+            recorded = f"evaluate what it recorded: --outputs {outputs}" if outputs.is_file() else "start a new one"
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
-                f"resume it with that version, or evaluate what it recorded: --outputs {folder.path / OUTPUTS}"
+                f"resume it with that version, or {recorded}"
             )
         refuse_changed(folder, head)
         return cls(folder, head)

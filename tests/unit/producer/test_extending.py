@@ -168,6 +168,12 @@ def test_a_sweep_of_another_code_is_not_said_to_be_resumable(
         said = "".join(capsys.readouterr())
         assert f"begun by evalq code {code_version()}, this is {'0' * 12}: resume it with that version" in said
         assert "evalq resume" not in said
+    monkeypatch.setattr("evalq.producer.sweeps.sweep.code_version", lambda: "0" * 12)
+    with pytest.raises(ConfigError, match=r"or evaluate what it recorded: --outputs .*outputs\.jsonl\Z"):
+        Sweep.load(sweep.folder)
+    (sweep.folder.path / "outputs.jsonl").unlink()  # which is made when the calls are over
+    with pytest.raises(ConfigError, match=r"resume it with that version, or start a new one\Z"):
+        Sweep.load(sweep.folder)
     (sweep.folder.path / "sweep.json").write_text("{")
     assert main(["status", "a"]) == 0
     assert "resume it with: evalq resume a" in capsys.readouterr().out, "a damaged one tells nothing"
