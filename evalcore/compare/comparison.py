@@ -217,7 +217,7 @@ def _failures(pairs: Pairs) -> tuple[Side, Side]:
 
 
 def _by_cases(pairs: Pairs, sign: int, width: float) -> tuple[float | None, float | None]:
-    """Student's interval of the differences, as those of cases drawn from many.
+    """Student's interval of the differences, as those of cases drawn from many; no change is larger than the scale.
 
     Where all are alike (but for their last digits) nothing is known of their spread, and each counts as one answer.
     """
@@ -229,7 +229,7 @@ def _by_cases(pairs: Pairs, sign: int, width: float) -> tuple[float | None, floa
     if float(d.max() - d.min()) <= 1e-9 * width:
         return alike(float(d.mean()), width, len(d)).interval()
     half = student_t(len(d) - 1, ALPHA) * math.sqrt(float(d.var(ddof=1)) / len(d))
-    return float(d.mean()) - half, float(d.mean()) + half
+    return max(-width, float(d.mean()) - half), min(width, float(d.mean()) + half)
 
 
 def _repeats(pairs: Pairs, measure: Measure, margin: float) -> float | None:

@@ -171,6 +171,18 @@ def test_a_change_that_is_the_same_in_every_case_does_not_make_others_certain(ca
     assert found.repeats is None, "repeats are not independent: only more cases help"
 
 
+def test_cases_like_these_change_by_no_more_than_the_scale() -> None:
+    """Of two whose changes differ much the spread is wide; a rate can still rise by no more than 1."""
+    found = compare(passes([(37, 40), (33, 40)]), passes([(17, 40), (24, 40)]), PASS, 0.05).observed
+    assert found is not None
+    assert (found.case_low, found.case_high) == (-1, 1)
+    near = compare(passes([(20, 40)] * 9 + [(24, 40)]), passes([(17, 40)] * 10), PASS, 0.05).observed
+    assert near is not None
+    assert near.case_low is not None
+    assert near.case_high is not None
+    assert -0.2 < near.case_low < -0.085 < near.case_high < 0
+
+
 def test_numbers_are_equal_up_to_the_last_digits_of_a_float() -> None:
     """The mean of three rates of .1 is .1, and what falls from .8 to .7 falls by .1; other texts and sorts are not."""
     results = {"rate": (0.1 + 0.1 + 0.1) / 3, "speed": 0.7, "count": 2**53 + 1, "flag": True, "word": "0.1"}

@@ -37,7 +37,7 @@ def test_a_verdict_by_cases_stands_beside_the_interval_that_it_goes_by(tmp_path:
     assert found.observed.high < 0
     for text in forms(tmp_path, base, cand, PASS, by_cases=True):
         assert "or cases like these" in text
-        assert "-6.268" in text or "-626.8" in text, text
+        assert "between -1 and +1" in text or "between -100.0 points and +100.0 points" in text, text
 
 
 def test_where_less_is_better_every_form_says_so(tmp_path: Path) -> None:
