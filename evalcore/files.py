@@ -23,6 +23,7 @@ __all__ = [
     "open_new",
     "open_raw",
     "open_unlinked",
+    "read_plain",
     "read_up_to",
     "replacing",
     "write_atomic",
@@ -90,6 +91,12 @@ def open_appending(path: Path) -> FileIO:
 def open_input(path: str | os.PathLike[str]) -> BufferedReader:
     """The plain file at ``path``, or that a link there leads to. Raises OSError for anything else, and never waits."""
     return open(path, "rb", opener=_plain)
+
+
+def read_plain(path: str | os.PathLike[str]) -> bytes:
+    """All of the plain file at ``path`` (see `open_input`). Raises OSError."""
+    with open_input(path) as stream:
+        return stream.read()
 
 
 def open_unlinked(path: str | os.PathLike[str]) -> BufferedReader:

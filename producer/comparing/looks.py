@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.compare.looks import Look
 from evalq.evalcore.errors import StorageError
-from evalq.evalcore.files import open_appending, write_atomic
+from evalq.evalcore.files import open_appending, read_plain, write_atomic
 from evalq.producer.comparing.baselines import FOLDER
 
 if TYPE_CHECKING:
@@ -118,6 +118,6 @@ class _FileLooks:
     @staticmethod
     def _read(path: Path) -> _Count:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=_Count)
+            return msgspec.json.decode(read_plain(path), type=_Count)
         except msgspec.DecodeError as error:
             raise StorageError(f"{path} is damaged ({error}): remove it, and looks are counted anew") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.files import read_plain
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.results import runs_of_results
 from evalq.producer.folder.run_folder import RunFolder
@@ -95,7 +96,7 @@ def _of_file(path: Path) -> RunCases:
         if (folder / "run.json").is_file():
             return cases_of(RunFolder.existing(folder))
         if (folder / CASES).is_file():
-            return decoded((folder / CASES).read_bytes(), str(folder / CASES))
+            return decoded(read_plain(folder / CASES), str(folder / CASES))
         raise UsageError(f"{path}: a report alone does not say how each case went; name its run folder, or its {CASES}")
     return decoded(path.read_bytes(), str(path))
 

@@ -12,6 +12,7 @@ import msgspec
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import RUNS
@@ -95,7 +96,7 @@ def _folders(path: Path, reports: set[bytes]) -> Iterator[tuple[bytes, RunFolder
     # Most reports in a folder are others: their size tells without reading them.
     sizes = {len(report) for report in reports}
     for place in _places(path):
-        if place.stat().st_size in sizes and (report := place.read_bytes()) in reports:
+        if place.stat().st_size in sizes and (report := read_plain(place)) in reports:
             yield report, RunFolder.existing(place.parent)
 
 

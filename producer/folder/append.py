@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from evalq.evalcore.files import open_appending
+from evalq.evalcore.files import open_appending, open_input
 
 __all__ = ["AppendedFile", "whole_lines"]
 
@@ -67,7 +67,7 @@ class AppendedFile:
 
 def whole_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, with their newlines, but a torn last one. Raises OSError."""
-    with path.open("rb") as stream:
+    with open_input(path) as stream:
         for line in stream:
             if not line.endswith(b"\n"):
                 return

@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.spending import Spending
 from evalq.producer.folder.append import AppendedFile, whole_lines
@@ -282,6 +283,6 @@ class Recorded:
 
     def _read(self, place: int) -> Output:
         if self._in is None:
-            self._in = self._path.open("rb")
+            self._in = open_input(self._path)
         self._in.seek(place)
         return Output.from_wire(self._in.readline())

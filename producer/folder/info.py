@@ -9,6 +9,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.lineage import Lineage
@@ -71,7 +72,7 @@ def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
 def read_facts(path: Path) -> dict[str, Json]:
     """All that a JSON file of a run folder says. Raises WireError, OSError."""
     try:
-        found: dict[str, Json] = msgspec.json.decode(path.read_bytes(), type=dict)
+        found: dict[str, Json] = msgspec.json.decode(read_plain(path), type=dict)
     except (ValueError, RecursionError) as error:
         raise WireError(f"{path} is damaged: {error}") from error
     return found

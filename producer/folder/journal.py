@@ -78,7 +78,7 @@ class Kept:
         head = self._given.find(seq)
         if head is None:
             return None
-        with self._path.open("rb") as stream:
+        with open_input(self._path) as stream:
             stream.seek(head.start)
             return Partial(head.digest, stream.read(head.length))
 
@@ -162,7 +162,7 @@ def _heads(path: Path) -> Iterator[_Head]:
     """The head of each whole frame; none where there is no file."""
     if not path.exists():
         return
-    with path.open("rb") as stream:
+    with open_input(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         while len(head := stream.read(_FRAME.size)) == _FRAME.size:
             seq, length, digest = _FRAME.unpack(head)
@@ -179,7 +179,7 @@ def _frame(seq: int, partial: Partial) -> bytes:
 
 def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
     """(chunk, answer, where its frame ends) of each whole frame of a journal."""
-    with path.open("rb") as stream:
+    with open_input(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         while len(head := stream.read(_FRAME.size)) == _FRAME.size:
             seq, length, digest = _FRAME.unpack(head)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from evalq.evalcore.files import write_atomic
+from evalq.evalcore.files import read_plain, write_atomic
 from evalq.producer.folder.names import DRIVER
 
 __all__ = ["LastDriver"]
@@ -24,7 +24,7 @@ class LastDriver:
         Empty where nobody drove, or did so in the folder that this is a copy of.
         """
         with contextlib.suppress(OSError, ValueError):
-            token, _, where = self._path.read_text().rpartition(" ")
+            token, _, where = read_plain(self._path).decode().rpartition(" ")
             return token if where == self._where() else ""
         return ""
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from evalq.evalcore.files import open_appending, open_raw
+from evalq.evalcore.files import open_appending, open_raw, read_plain
 from evalq.workers.processes import identity
 
 __all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder", "saying"]
@@ -134,7 +134,7 @@ def _has_open(number: int, path: Path) -> bool:
 
 def _written(path: Path) -> str:
     with contextlib.suppress(OSError):
-        return path.read_bytes()[:200].decode(errors="replace").strip()
+        return read_plain(path)[:200].decode(errors="replace").strip()
     return ""
 
 

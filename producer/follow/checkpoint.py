@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.files import write_atomic
+from evalq.evalcore.files import read_plain, write_atomic
 from evalq.evalcore.model.canonical import Json, digest
 from evalq.evalcore.model.tally import Tally
 from evalq.producer.follow.segment import Segment
@@ -80,7 +80,7 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
         path = folder / CHECKPOINT
         if not path.exists():
             return None
-        found, _, body = path.read_bytes().partition(b"\n")
+        found, _, body = read_plain(path).partition(b"\n")
         body = body.removesuffix(b"\n")
         try:
             if digest(body).encode() != found:

@@ -17,7 +17,7 @@ from evalq.evalcore.compare.wholeness import fault_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import UsageError, WireError
-from evalq.evalcore.files import open_input
+from evalq.evalcore.files import open_input, read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
@@ -34,7 +34,7 @@ def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
     Raises UsageError for a run without report or records, or of an evaluator whose runs are not compared.
     """
     report = folder.report()
-    name = hashlib.sha256((folder.path / "report.json").read_bytes()).hexdigest()
+    name = hashlib.sha256(read_plain(folder.path / "report.json")).hexdigest()
     kept = _kept(folder.path / CASES)
     if kept is not None and kept.report == name:
         return kept
@@ -86,7 +86,7 @@ def report_digest(report: dict[str, Json]) -> str:
 
 def _kept(path: Path) -> RunCases | None:
     try:
-        return decoded(path.read_bytes(), str(path))
+        return decoded(read_plain(path), str(path))
     except (OSError, WireError):
         return None
 

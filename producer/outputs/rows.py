@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import UsageError, WireError
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.producer.folder.run_folder import RunFolder
 
@@ -45,7 +46,7 @@ def flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
 def _records(folder: RunFolder, decode: Callable[[bytes], Any]) -> Iterator[Any]:
     """What each line holds. Raises WireError for a damaged one."""
     path = records_of(folder)
-    with path.open("rb") as stream:
+    with open_input(path) as stream:
         for number, line in enumerate(stream, start=1):
             try:
                 record = decode(line)

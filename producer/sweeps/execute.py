@@ -11,6 +11,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import Cancelled, ConfigError, EvalqError, UsageError
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.job import Job
@@ -203,7 +204,7 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: 
 
         def forget() -> bool:
             seal = Reports(ledger, shared.settings).seal(sweep.run)
-            with sweep.evaluated.open("rb") as stream:
+            with open_input(sweep.evaluated) as stream:
                 if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
                     ledger.delete(sweep.run)
             return True

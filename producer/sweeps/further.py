@@ -17,7 +17,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Further, Question, Stage, live_calls
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.files import open_input, replacing, write_atomic
+from evalq.evalcore.files import open_input, read_plain, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
@@ -73,7 +73,7 @@ class FurtherSweep(Sweep):
         """These settings, as far as they were known. Raises WireError."""
         path = self.files / SETTLED
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Settled)
+            return msgspec.json.decode(read_plain(path), type=Settled)
         except (OSError, msgspec.DecodeError) as error:
             raise WireError(f"{path} is damaged: {error}; start the sweep anew") from error
 

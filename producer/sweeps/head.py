@@ -8,6 +8,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, WireError
+from evalq.evalcore.files import read_plain
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
@@ -52,7 +53,7 @@ class SweepHead(msgspec.Struct, frozen=True):
 def read_head(folder: Path, name: str) -> SweepHead:
     """The head in the file ``name`` of ``folder``. Raises WireError."""
     try:
-        return SweepHead.from_wire((folder / name).read_bytes())
+        return SweepHead.from_wire(read_plain(folder / name))
     except (OSError, msgspec.DecodeError) as error:
         raise WireError(f"{folder / name} is damaged: {error}; start the sweep anew") from error
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from evalq.evalcore.errors import UsageError, WireError
-from evalq.evalcore.files import open_input
+from evalq.evalcore.files import open_input, read_plain
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.lineage import Lineage
 from evalq.producer.folder.call_log import UNANSWERED
@@ -92,7 +92,7 @@ class Giver:
         """The digest of its report, by which a comparison knows it; empty while it has none."""
         if not self.folder.reported:
             return ""
-        return hashlib.sha256((self.folder.path / "report.json").read_bytes()).hexdigest()
+        return hashlib.sha256(read_plain(self.folder.path / "report.json")).hexdigest()
 
 
 def lineage_of(givers: Mapping[str, Giver], reused: Counter[str]) -> Lineage | None:

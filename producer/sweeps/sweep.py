@@ -19,7 +19,7 @@ import msgspec
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import ConfigError, NothingEvaluated
-from evalq.evalcore.files import replacing, write_atomic
+from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
@@ -175,7 +175,7 @@ class Sweep:
 
     def prompts(self) -> Iterator[Prompt]:
         """A prompt a case, in order."""
-        with (self.files / PROMPTS).open("rb") as stream:
+        with open_input(self.files / PROMPTS) as stream:
             for line in stream:
                 yield msgspec.json.decode(line, type=Prompt)
 

@@ -4,6 +4,8 @@ up no command."""
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,6 +172,28 @@ def test_an_input_that_is_a_pipe_is_refused(here: Path, name: str) -> None:
     done = evalq("planagent", name, "--inline", cwd=here, seconds=SECONDS)
     assert done.returncode == 2, done.stderr
     assert not (here / "evalq-runs").exists()
+
+
+VIEWED = """
+from evalq.producer.servers import Servers
+from evalq.producer.viewing.viewer import Viewer
+from evalq.workers.settings import Settings
+with Servers(Settings()) as servers:
+    print([known.trouble for known in Viewer((), servers).catalogue.runs()])
+"""
+
+
+def test_a_pipe_in_place_of_a_run_folder_s_file_keeps_nobody_waiting(here: Path) -> None:
+    """The viewer shows the others and says what is wrong with this one, and so does resume, at once."""
+    (here / "evalq-runs" / "x").mkdir(parents=True)
+    os.mkfifo(here / "evalq-runs" / "x" / "run.json")
+    command = [sys.executable, "-c", VIEWED]
+    viewed = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert viewed.stdout.count("not a plain file") == 1
+    run = begun(here).path
+    _pipe(run / "manifest.jsonl")
+    done = evalq("resume", "run", "--inline", cwd=here, seconds=SECONDS)
+    assert (done.returncode, "manifest.jsonl is damaged" in done.stderr) == (3, True), done.stderr
 
 
 @pytest.fixture

@@ -293,6 +293,20 @@ def test_a_run_of_another_code_is_not_said_to_be_resumable(
         assert "evalq resume" not in said
 
 
+def test_a_report_of_another_form_is_no_error_of_evalq_itself(
+    half: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As another version wrote it, or somebody else did: it was a traceback that asked to be reported."""
+    assert main(["resume", "run", "--inline", "--format", "none"]) == 0
+    path = half.path / "report.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "results": "as it was once"}))
+    capsys.readouterr()
+    assert main(["report", "run"]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("evalq: evalq-runs/run: its report is not of the form that this version of planagent shows")
+    assert "Traceback" not in said
+
+
 def test_a_report_of_nothing_says_so_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every record is broken: the command, a watch and the report end with 5."""
     monkeypatch.chdir(tmp_path)
