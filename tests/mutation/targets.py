@@ -53,7 +53,7 @@ _STATISTICS = (
     "vectors.py",
 )
 _TESTS_OF_STATISTICS = (
-    *(f"tests/unit/core/test_{name}.py" for name in ("corrected", "quantiles", "rates", "stats")),
+    *(f"tests/unit/core/test_{name}.py" for name in ("agreement", "corrected", "quantiles", "rates", "stats")),
     *(f"tests/unit/checks/test_{name}.py" for name in ("embedded", "labels", "section", "state")),
     *(f"tests/unit/vs/test_{name}.py" for name in ("intervals", "sequence", "special", "spending", "stops")),
     *(f"tests/unit/compare/test_{name}.py" for name in ("drift", "permutation", "quarantine")),

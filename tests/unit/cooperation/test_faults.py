@@ -265,6 +265,10 @@ def by_rules(line: bytes) -> list[Event] | list[tuple[int, str]]:
 
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False)))
+@example(1e290)
+@example(-1e290)
+@example(1.1e290)
+@example(-1.1e290)
 def test_both_readers_take_a_number_for_the_same(value: float) -> None:
     """In bulk and by the rules, a resource is the same int or float, or the same fault."""
     line = row(resources={"stone": value})

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evalq.evalcore.evaluators.cooperation as package
+from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.cooperation import Cooperation, CooperationEvaluator, evaluator
+from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.resort import Limits
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, entry, report_bytes, rows, run
@@ -139,6 +141,12 @@ def test_an_empty_log_is_a_record_of_no_events_alone_and_beside_another(tmp_path
     (alone,) = evaluate_files(evaluator, [empty]).report["results"]["logs"].values()
     assert alone == CooperationEvaluator().evaluate(empty).to_dict() | {"metadata": alone["metadata"]}
     assert (alone["metadata"]["total_events"], alone["cooperation_rate"], alone["contributions"]) == (0, 0.0, {})
+
+
+def test_a_log_can_be_followed() -> None:
+    """It grows while it is read: its record is the whole of it, so no line of it gives one by itself."""
+    assert evaluator.whole.follows
+    assert not evaluator.evaluate(Batch("a.jsonl", 1, SAMPLE.read_bytes()), CooperationParams()).lines
 
 
 def test_the_record_line_holds_the_logs_metrics() -> None:

@@ -65,7 +65,7 @@ def test_nothing_is_exported_unasked_and_many_logs_never(tmp_path: Path) -> None
     both = report(SAMPLE, other)
     assert evaluator.views.exports(both, Request([], {}, {"out": None})) == []
     assert evaluator.views.exports(both, Request([], {}, {})) == []
-    with pytest.raises(UsageError, match="2"):
+    with pytest.raises(UsageError, match=r"^m\.json takes the metrics of one log, but there are 2$"):
         evaluator.views.exports(both, Request([], {}, {"out": "m.json"}))
 
 
@@ -96,11 +96,10 @@ def test_cooperation_report_takes_other_paths_from_options_and_configuration(exp
     """An option comes before the configuration, and that before the folder of metrics.json."""
     config = experiment / "config.yaml"
     config.write_text("experiment: {metrics_path: none.json, summary_path: doc/S.md, report_path: doc/r.json}\n")
-    COMMAND.call(
-        {"config": str(config), "metrics": str(experiment / "out/metrics.json"), "report": str(experiment / "r2.json")}
-    )
+    second = experiment / "new" / "and" / "deep" / "r2.json"
+    COMMAND.call({"config": str(config), "metrics": str(experiment / "out/metrics.json"), "report": str(second)})
     assert (experiment / "doc/S.md").read_text(encoding="utf-8").startswith("# Cooperation metrics: out\n")
-    assert (experiment / "r2.json").exists()
+    assert second.exists()
     assert not (experiment / "doc/r.json").exists()
 
 
@@ -113,7 +112,9 @@ def test_cooperation_report_without_metrics_says_what_to_run(experiment: Path) -
         with pytest.raises(InputError, match=part):
             COMMAND.call({"config": config})
     metrics.unlink()
-    with pytest.raises(InputError, match=f"run `evalq cooperation --config {config}` first"):
+    with pytest.raises(
+        InputError, match=rf"(?s)^no metrics to report on.*run `evalq cooperation --config {config}` first"
+    ):
         COMMAND.call({"config": config})
     with pytest.raises(UsageError, match="--config"):
         COMMAND.call({})
@@ -144,6 +145,16 @@ def test_the_page_of_several_logs_begins_with_all_their_events(tmp_path: Path) -
     assert not opening(found).tiles
     labels = {mark.label.partition(" · ")[0] for chart in CHARTS for mark in chart.marks(found)}
     assert labels == {"a.jsonl", "b.jsonl"}
+
+
+def test_agents_are_drawn_with_their_shares_where_there_is_anything_to_share(tmp_path: Path) -> None:
+    """Of three events one is a's and two are b's; nobody contributed, so that there is no share."""
+    log = tmp_path / "a.jsonl"
+    log.write_bytes(as_jsonl([{"turn": turn, "agent": agent} for turn, agent in enumerate("abb")]))
+    found = report(log)
+    drawn = {chart.title: [(mark.label, mark.value, mark.note) for mark in chart.marks(found)] for chart in CHARTS}
+    assert drawn["Messages by agent"] == [("b", 2, "66.7 %"), ("a", 1, "33.3 %")]
+    assert drawn["Contributions by agent"] == [("a", 0.0, ""), ("b", 0.0, "")]
 
 
 def test_the_page_of_one_log_begins_with_its_measures(tmp_path: Path) -> None:

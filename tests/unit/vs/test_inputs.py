@@ -199,3 +199,23 @@ def test_a_name_that_no_case_has_is_told() -> None:
     test = judge_for(validate(VsParams, PARAMS, "params")).test(output_line("zz.5.json", b"{}"))
     assert (test.status, test.plan) == ("ERROR", None)
     assert "named: no case of the golden set is 'zz.5' nor 'zz'" in test.findings[0].issue
+
+
+def test_recorded_outputs_and_a_target_are_one_too_many(tmp_path: Path) -> None:
+    """What is recorded is evaluated, and nobody is asked."""
+    assert evaluator.calls is not None
+    with pytest.raises(UsageError, match="--outputs are evaluated, a --target is called: give one of them"):
+        list(evaluator.calls.prompts(Request([str(GOLDEN)], {}, {"outputs": (str(tmp_path / "o.jsonl"),)})))
+
+
+def test_the_answers_are_all_that_their_evaluation_needs(tmp_path: Path) -> None:
+    """Whatever they say, they are the only input and nothing is written: workers may do it where nobody attends."""
+    outputs, folder = tmp_path / "answers.jsonl", tmp_path / "folder"
+    outputs.write_bytes(b"broken\n")
+    folder.mkdir()
+    calls = evaluator.calls
+    assert calls is not None
+    assert calls.answers_suffice
+    made = evaluator.command.request(calls.answered(Request([str(GOLDEN)], {}, {}), outputs, folder))
+    assert made.inputs == [str(outputs)]
+    assert list(folder.iterdir()) == []

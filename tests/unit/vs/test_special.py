@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.distributions import smallest
+from evalq.evalcore.distributions import lowest, smallest
 from evalq.evalcore.modes import at_least, at_most, beta_cdf, student_t
 
 
@@ -24,6 +24,13 @@ def test_binomial_tails_equal_exact_sums(n: int, m: int, sixty_fourths: int) -> 
     p = Fraction(sixty_fourths, 64)
     assert at_least(m, n, float(p)) == pytest.approx(float(exact_at_least(m, n, p)), rel=1e-12, abs=1e-12)
     assert at_most(m, n, float(p)) == pytest.approx(float(1 - exact_at_least(m + 1, n, p)), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 7, 60])
+def test_what_cannot_be_never_comes_and_what_must_be_always_does(n: int) -> None:
+    """With a chance of 0 or 1, exactly."""
+    assert [at_least(1, n, 0.0), at_least(n, n, 1.0)] == [0.0, 1.0]
+    assert [at_most(n - 1, n, 1.0), at_most(0, n, 0.0)] == [0.0, 1.0]
 
 
 def test_small_tails_keep_their_digits() -> None:
@@ -76,3 +83,11 @@ def test_student_t_tends_to_the_normal_quantile() -> None:
 def test_smallest_finds_a_threshold_to_the_last_bit(threshold: float) -> None:
     """The first float at which a monotone condition holds is found."""
     assert smallest(lambda x: x >= threshold, 0.0, 1.0) == threshold
+
+
+@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(-5, 5))
+def test_lowest_finds_the_least_of_a_convex_function(place: float, step: float, level: float) -> None:
+    """Wherever it lies beside the step to begin with: of one with an edge, a parabola, and one least at 0."""
+    assert lowest(lambda t: abs(t - place), step) == pytest.approx(0.0, abs=1e-11 * (place + step))
+    assert lowest(lambda t: (t / place - 1) ** 2 + level, step) == pytest.approx(level, abs=1e-12)
+    assert lowest(lambda t: level + t, step) == pytest.approx(level, abs=1e-11 * (1 + step))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.modes import (
     ALPHA,
-    MOST_LOOKS,
     limits,
     sequence_p_value,
     sequence_verdict,
@@ -136,6 +135,26 @@ def test_a_p_value_of_alpha_is_the_verdict(of: int, share: float, data: st.DataO
     assert (spending_verdict(m, n, share, of) == "collapsed") == (p <= ALPHA)
 
 
+@pytest.mark.parametrize("of", [20, 100])
+@pytest.mark.parametrize("share", [0.2, 0.505, 0.7])
+def test_a_p_value_is_the_least_level_that_calls_it_collapsed(share: float, of: int) -> None:
+    """By halves of ALPHA down to 2^-13 of it, and no further: also of what would be called so at any level."""
+    floor, p = ALPHA / 2**13, 1.0
+    for m in range(1, of + 1):
+        p = spending_p_value(m, of, share, of)
+        assert p == 1.0 or (p >= floor and m >= limits(share, of, p).collapsed[of])
+        assert p == floor or m < limits(share, of, min(ALPHA, p / 2)).collapsed[of]
+    assert of < 100 or p == floor
+
+
+def test_before_any_run_nothing_is_called() -> None:
+    """Limits that are out of reach of a count of 0 in 0 runs."""
+    for share in SHARES:
+        found = limits(share, 20)
+        assert (found.collapsed[0], found.diverse[0]) == (1, -1)
+        assert spending_verdict(0, 0, share, 20) == "inconclusive"
+
+
 @pytest.mark.parametrize("level", [ALPHA, ALPHA / 2, ALPHA / 16, ALPHA / 256])
 @pytest.mark.parametrize("share", [0.4, 0.505, 0.7])
 def test_a_p_value_is_seldom_small_however_often_one_looks(share: float, level: float) -> None:
@@ -155,7 +174,7 @@ def test_a_p_value_is_seldom_small_however_often_one_looks(share: float, level: 
     assert small <= level
 
 
-@pytest.mark.parametrize(("n", "of"), [(21, 20), (10, MOST_LOOKS + 1)])
+@pytest.mark.parametrize(("n", "of"), [(21, 20), (10, 5001)])
 def test_where_there_is_no_cap_the_sequence_speaks(n: int, of: int) -> None:
     """More runs than were planned, and more planned than can be allowed for, are read by the sequence."""
     for m in range(1, n + 1):

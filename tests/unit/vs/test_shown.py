@@ -1,0 +1,73 @@
+"""What the page of a vs run begins with, and what it shows of a failed output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evalq.evalcore.evaluators.vs.charts import opening
+from evalq.evalcore.evaluators.vs.rows import ROWS
+from evalq.evalcore.fold.inline import Evaluation
+from evalq.evalcore.stats import wilson
+from evalq.evalcore.views.charts import Tile
+from evalq.evalcore.views.rows import Evidence
+from tests.unit.vs.helpers import evaluated, good_output, line, runs_of, with_value
+
+
+def tiles_of(found: Evaluation) -> dict[str, Tile]:
+    """The numbers above the charts, by what stands over them."""
+    return {tile.label: tile for tile in opening(found.report).tiles}
+
+
+def failed(found: Evaluation) -> dict[str, Evidence]:
+    """What the only output's row tells of each check."""
+    (record,) = found.records()
+    row = ROWS.reader(found.report)(msgspec.json.decode(msgspec.json.encode(record), type=ROWS.line))
+    assert row is not None
+    assert row.state == "bad"
+    return {piece.what: piece for piece in row.evidence()}
+
+
+def test_the_page_begins_with_how_many_cases_collapsed(tmp_path: Path) -> None:
+    """Of all cases of the golden set; and the pass rate has its interval."""
+    tiles = tiles_of(evaluated(tmp_path, runs_of("F", ["a"] * 47 + ["b"] * 3)))
+    assert (tiles["Mode collapse"].value, tiles["Mode collapse"].note) == ("found", "1 of 3 cases collapsed")
+    low, high = (100 * bound for bound in wilson(50, 50))
+    assert tiles["Pass rate"].note == f"{low:.1f} to {high:.1f} %, 95 % interval"
+
+
+def test_where_nothing_was_tested_no_interval_is_shown(tmp_path: Path) -> None:
+    """A rate of no tests has none, and no case collapsed."""
+    tiles = tiles_of(evaluated(tmp_path, [line("F", 0, "no object")]))
+    assert tiles["Pass rate"].note == ""
+    assert tiles["Mode collapse"].note == "3 cases"
+
+
+@pytest.mark.parametrize(
+    ("score", "came"), [(0.3, "as expected"), (0.9, "the final selection is modal (T-score 0.9 above 0.8)")]
+)
+def test_a_row_says_what_is_wrong_with_the_t_scores(tmp_path: Path, score: float, came: str) -> None:
+    """Beside another check that failed, and not what is wrong with that one."""
+    output = with_value(good_output(), "vs_metadata.final_selection.t_score", score)
+    output = with_value(output, "vs_metadata.phase_executed", [0, 1, 2, 3, 4])
+    told = failed(evaluated(tmp_path, [line("F", 0, output)]))
+    assert (told["T-scores"].came, told["T-scores"].fine) == (came, score == 0.3)
+    assert (told["phases"].came, told["phases"].fine) == ("missing: 5", False)
+
+
+def test_a_row_without_an_output_says_what_came_instead(tmp_path: Path) -> None:
+    """One JSON object is wanted."""
+    told = failed(evaluated(tmp_path, [line("F", 0, "no object")]))
+    assert list(told) == ["output"]
+    assert "a string" in told["output"].came
+
+
+def test_what_is_wrong_with_the_t_scores_is_counted_without_the_score(tmp_path: Path) -> None:
+    """With it, every output would be an issue of its own; the words before it say which check it is."""
+    lines = []
+    for repeat, score in enumerate((0.85, 0.9)):
+        lines.append(line("F", repeat, with_value(good_output(), "vs_metadata.final_selection.t_score", score)))
+    issues = evaluated(tmp_path, lines).report["results"]["test_run"]["summary"]["full_vs"]["issues"]
+    assert [(each["issue"], each["tests"]) for each in issues] == [("T-scores: the final selection is modal", 2)]
