@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import Incomplete, WireError
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
+from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.keys import SHARED, RunKeys
@@ -38,7 +40,7 @@ def brief(server: Server) -> RunLedger:
 
 
 def _header(run: str = "r") -> Header:
-    return Header(run, "planagent", "1", "code", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
+    return Header(run, "planagent", "1", code_version(), {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
 
 
 def _chunks(count: int) -> list[Chunk]:
@@ -269,7 +271,7 @@ def test_only_what_moves_a_run_on_keeps_it(ledger: RunLedger, server: Server) ->
     ledger.commit(_header("done-run"), chunk, 1, ANSWER)
     ledger.close("done-run", "done")
     reconciler.tend_all()
-    assert server.client.llen(_header().queue) == 2, "chunks of other code go to its own queue"
+    assert server.client.llen(_header().queue) == 2, "what nobody was told of is published"
     for run in ("done-run", "open-run"):
         _age(server, run)
     for _ in range(3):
@@ -305,6 +307,16 @@ def test_a_damaged_run_stops_the_tending_of_no_other(ledger: RunLedger, server: 
     server.client.hset("evalq:run:{b}:meta", "header", b"\xff")
     assert Reconciler(ledger, Broker(Settings(broker=server.url))).tend_all() == []
     assert server.client.llen(_header().queue) == 1
+
+
+def test_runs_of_other_code_are_left_to_its_own_workers(ledger: RunLedger, server: Server) -> None:
+    """Nobody here could compute what is published again; each version has its own lock, so that all are tended."""
+    other = msgspec.structs.replace(_header("other"), code_version="other")
+    ledger.open(other, 1, key=KEY)
+    ledger.append("other", _chunks(2), 0, Seal(2, ("s",)))
+    _begin(ledger, 1, run="mine")
+    assert Reconciler(ledger, Broker(Settings(broker=server.url))).tend_all() == []
+    assert (server.client.llen(other.queue), server.client.llen(_header().queue)) == (0, 1)
 
 
 def test_expired_runs_are_forgotten(ledger: RunLedger, server: Server) -> None:
