@@ -16,10 +16,10 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params, State
 from evalq.evalcore.contract.partial import decode, encode
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from evalq.producer.follow import rotation
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.digest import RunningSha256
-from evalq.producer.follow.rotation import find, find_copy, locate, refuse_passed_over, rotated_later, stat
-from evalq.producer.follow.segment import Segment, opened
+from evalq.producer.follow.segment import FileSeen, Segment, opened
 from evalq.producer.follow.whole import Whole, reopened
 
 __all__ = ["SETTLING_SECONDS", "Follower"]
@@ -148,11 +148,12 @@ class Follower:
     def _open(self) -> bool:
         """Open the file to read on in; False where there is no log yet."""
         if not self.kept.segments:
+            beside = rotation.rotated(self._log)
             stream = opened(self._log)
             if stream is not None:
-                self._enter(stream, self._log)
+                self._enter(stream, self._log, beside)
             return stream is not None
-        path = find(self._log, self._current)
+        path = rotation.find(self._log, self._current)
         stream = opened(path) if path else None
         # By its number alone it may be another file: those of removed ones are given again, as to what rsync leaves.
         same = stream is not None and self._current.difference(stream) is None
@@ -167,10 +168,11 @@ class Follower:
             return False
         raise self._lost(f"what was read of it, {self._current.length:,} bytes, is in no file beside it")
 
-    def _next(self) -> tuple[BinaryIO, Path] | None:
+    def _next(self) -> tuple[BinaryIO, Path, list[FileSeen]] | None:
         """The file to read behind the current one, once there is something in it; None while there is none.
 
-        Whoever writes the log has done with a file when there is something in the next.
+        With it, what rotation had left beside the log before it was opened. Whoever writes the log has done with a file
+        when there is something in the next.
         """
         assert self._stream is not None
         if self._unlinked() and self._current.length and self._taken_over():
@@ -180,20 +182,20 @@ class Follower:
             copied = self._copied()
             if different is not None and not copied:
                 raise self._altered(different)
-        elif self._current.is_file(stat(self._log)):
+        elif self._current.is_file(rotation.stat(self._log)) and not self._emptied():
             return None
-        here = find(self._log, self._current)
+        here = rotation.find(self._log, self._current)
         if here is None:
-            refuse_passed_over(self._log, os.fstat(self._stream.fileno()).st_mtime_ns, self.kept.segments)
-        later = rotated_later(self._log, here) if here else None
+            rotation.refuse_passed_over(self._log, os.fstat(self._stream.fileno()).st_mtime_ns, self.kept.segments)
+        later, beside = rotation.rotated_later(self._log, here) if here else None, rotation.rotated(self._log)
         stream = opened(later or self._log)
         if stream is None:
             return None
         # Had the names moved on before it was opened, the current file would have another by now.
-        if (later is None and not os.fstat(stream.fileno()).st_size) or find(self._log, self._current) != here:
+        if (later is None and not os.fstat(stream.fileno()).st_size) or rotation.find(self._log, self._current) != here:
             stream.close()
             return None
-        return stream, later or self._log
+        return stream, later or self._log, beside
 
     def _unlinked(self) -> bool:
         return self._stream is not None and os.fstat(self._stream.fileno()).st_nlink == 0
@@ -208,20 +210,25 @@ class Follower:
 
     def _copied(self) -> bool:
         """Whether the log was copied away and emptied; if so, go on in the copy."""
-        copy = find_copy(self._log, self._current)
-        if copy is None:
-            return False
-        self._go_on(copy[1], copy[0])
-        return True
+        return self._go_on_in(rotation.find_copy(self._log, self._current))
+
+    def _emptied(self) -> bool:
+        """Whether the log was copied away and emptied though it begins as what was read; if so, go on in the copy."""
+        return self._go_on_in(rotation.find_emptied(self._log, self._current, self.kept.segments))
+
+    def _go_on_in(self, copy: tuple[Path, BinaryIO] | None) -> bool:
+        if copy is not None:
+            self._go_on(copy[1], copy[0])
+        return copy is not None
 
     def _go_on(self, stream: BinaryIO, path: Path) -> None:
         """Read the current segment on from ``stream``."""
         self._switch(stream)
         self._current.become(stream, path)
 
-    def _enter(self, stream: BinaryIO, path: Path) -> None:
+    def _enter(self, stream: BinaryIO, path: Path, beside: list[FileSeen]) -> None:
         self._switch(stream)
-        self.kept.segments.append(Segment.of(stream, path, self.kept.line))
+        self.kept.segments.append(Segment.of(stream, path, self.kept.line, beside))
 
     def _switch(self, stream: BinaryIO) -> None:
         if self._stream is not None:
@@ -266,7 +273,7 @@ class Follower:
         self.again_bytes += count
 
     def _path_of(self, segment: Segment) -> Path:
-        path = locate(self._log, segment)
+        path = rotation.locate(self._log, segment)
         if path is None:
             reason = f"{segment.path} is gone, and all of the log must be read again (to sort it, or to verify it)"
             raise InputChanged("a part of the log is missing", [(f"{self._name}:{segment.first_line}", reason)])

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from evalq.evalcore.errors import InputChanged
-from evalq.producer.follow.segment import Segment, opened
+from evalq.producer.follow.segment import PRINT_BYTES, FileSeen, Segment, opened
 
-__all__ = ["find", "find_copy", "locate", "refuse_passed_over", "rotated_later", "stat"]
+__all__ = ["find", "find_copy", "find_emptied", "locate", "refuse_passed_over", "rotated", "rotated_later", "stat"]
 
 _NUMBER = re.compile(r"\.([0-9]{1,4})")
 _DATE = re.compile(r"[.-]([0-9]{4}[0-9TZ:_.-]{2,})")
@@ -27,14 +27,42 @@ def find(log: Path, segment: Segment) -> Path | None:
     return next((path for path in (*near, *beside) if segment.is_file(stat(path))), None)
 
 
+def rotated(log: Path) -> list[FileSeen]:
+    """What `Segment.beside` keeps of the files that rotation has left beside the log."""
+    return [FileSeen.of(found) for path in _rotated(log) if (found := stat(path)) is not None]
+
+
 def find_copy(log: Path, segment: Segment) -> tuple[Path, BinaryIO] | None:
     """A file that rotation made beside the log and that holds what was read of ``segment``; None where there is none.
 
     Nothing can be told by nothing: where nothing was read there is no copy.
     """
-    for path in sorted(path for path in _files(log.parent) if segment.length and _suffix(log, path, _NUMBER, _DATE)):
+    for path in _rotated(log) if segment.length else ():
         stream = opened(path)
-        if stream is not None and segment.difference(stream) is None:
+        if stream is not None and segment.difference(stream) is None and not _was_there(path, segment):
+            return path, stream
+        if stream is not None:
+            stream.close()
+    return None
+
+
+def find_emptied(log: Path, segment: Segment, known: Sequence[Segment]) -> tuple[Path, BinaryIO] | None:
+    """Where the log was copied to before it was emptied, when what was read of ``segment`` cannot tell that it was.
+
+    Less than a line may stand at the beginning of every file. The copy is then the first one made since the segment was
+    begun, as long as the log does not begin as it does; None where there is none. ``known`` are the files that were
+    read.
+    """
+    if segment.beside is None:
+        return None
+    for path in (path for path in _rotated(log) if path.suffix not in _PACKED):
+        found = stat(path)
+        if found is None or found.st_size <= segment.length or FileSeen.of(found) in segment.beside:
+            continue
+        if any(each.is_file(found) and each.length == found.st_size for each in known):
+            continue
+        stream = opened(path)
+        if stream is not None and segment.difference(stream) is None and not _begins_as(log, stream):
             return path, stream
         if stream is not None:
             stream.close()
@@ -100,6 +128,32 @@ def refuse_passed_over(log: Path, moment: int, known: Sequence[Segment]) -> None
                 "begin anew in another --run-dir"
             )
             raise InputChanged("a part of the log is missing", [(str(path), reason)])
+
+
+def _rotated(log: Path) -> list[Path]:
+    """Files that rotation has left beside the log, the one that was rotated away first before the others."""
+    ages = []
+    for path in _files(log.parent):
+        if number := _unpacked(_suffix(log, path, _NUMBER)):
+            ages.append((-int(number), "", path))
+        elif date := _suffix(log, path, _DATE):
+            ages.append((0, date, path))
+    return [path for _, _, path in sorted(ages)]
+
+
+def _was_there(path: Path, segment: Segment) -> bool:
+    """Whether ``path`` is known to be no copy: it was there when ``segment``, of less than a line, was begun."""
+    found = stat(path)
+    return found is not None and FileSeen.of(found) in (segment.beside or ())
+
+
+def _begins_as(log: Path, copy: BinaryIO) -> bool:
+    """Whether the log still has what stands at the beginning of its copy, and so was not emptied."""
+    head, stream = os.pread(copy.fileno(), PRINT_BYTES, 0), opened(log)
+    if stream is None:
+        return False
+    with stream:
+        return os.pread(stream.fileno(), len(head), 0) == head
 
 
 def _numbered(log: Path, number: int) -> Path:

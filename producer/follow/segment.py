@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -12,17 +13,32 @@ from evalq.evalcore.errors import InputError
 from evalq.evalcore.files import open_raw
 from evalq.evalcore.naming import is_text
 
-__all__ = ["PRINT_BYTES", "Segment", "opened"]
+__all__ = ["PRINT_BYTES", "FileSeen", "Segment", "opened"]
 
 PRINT_BYTES = 1024
 """How much of a file's beginning, and of what stands before the last position, is kept to know it again."""
+
+
+class FileSeen(NamedTuple):
+    """A file as it was: numbers of removed ones are given again, seldom to one of that size and time."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> FileSeen:
+        """The file that the system says this of."""
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class Segment(msgspec.Struct):
     """``length`` bytes of a file were taken in; ``head`` and ``tail`` are the first and the last of them.
 
     ``device`` and ``inode`` are the file, ``path`` is where it was seen, ``first_line`` the line of the whole it
-    begins on.
+    begins on. ``beside`` are the files that rotation had left before it was begun: kept while less than a line was
+    read, since any file may begin so.
     """
 
     device: int
@@ -32,12 +48,13 @@ class Segment(msgspec.Struct):
     length: int = 0
     head: bytes = b""
     tail: bytes = b""
+    beside: Sequence[FileSeen] | None = None
 
     @classmethod
-    def of(cls, stream: BinaryIO, path: Path, first_line: int) -> Segment:
+    def of(cls, stream: BinaryIO, path: Path, first_line: int, beside: Sequence[FileSeen] | None = None) -> Segment:
         """A file of which nothing was read yet. Raises InputError for a path that cannot be kept."""
         found = os.fstat(stream.fileno())
-        return cls(found.st_dev, found.st_ino, _text(path), first_line)
+        return cls(found.st_dev, found.st_ino, _text(path), first_line, beside=beside)
 
     def become(self, stream: BinaryIO, path: Path) -> None:
         """Be another file that holds the same bytes. Raises InputError for a path that cannot be kept."""
@@ -54,6 +71,8 @@ class Segment(msgspec.Struct):
         if len(self.head) < PRINT_BYTES:
             self.head += data[: PRINT_BYTES - len(self.head)]
         self.tail = (self.tail + data[-PRINT_BYTES:])[-PRINT_BYTES:]
+        if b"\n" in data:
+            self.beside = None
 
     def difference(self, stream: BinaryIO) -> int | None:
         """The first byte known to be another than was read: at the file's end, if it is too short; None for none."""

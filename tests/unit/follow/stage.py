@@ -54,6 +54,11 @@ class Stage:
         """Whether a follower has seen something of the log, and so can know its file again."""
         return bool((kept := Checkpoint.load(self.out)) and kept.segments[-1].length)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a follower has opened the log."""
+        return bool((kept := Checkpoint.load(self.out)) and kept.segments)
+
     def append(self, data: bytes) -> None:
         """What the log's only writer does."""
         with self.log.open("ab") as out:

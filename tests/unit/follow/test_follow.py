@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.cooperation import evaluator
@@ -18,6 +19,7 @@ from evalq.evalcore.evaluators.cooperation.evaluator import Cooperation
 from evalq.evalcore.evaluators.cooperation.resort import Limits
 from evalq.evalcore.files import write_atomic
 from evalq.producer.follow import follower as follower_module
+from evalq.producer.follow import rotation
 from evalq.producer.follow.follower import Follower
 from evalq.producer.follow.rotation import rotated_later
 from tests.portions import some
@@ -47,7 +49,7 @@ def play(stage: Stage, data: bytes, steps: list[tuple[str, int]]) -> None:
             stage.look()
             stage.replace()
             stage.look()
-        elif stage.known:
+        elif stage.begun:
             stage.rotate() if step == "rotate" else stage.copy_and_truncate()
     stage.append(data[len(stage.whole) :])
     stage.look()
@@ -72,6 +74,7 @@ def test_any_growth_rotation_and_restart_gives_the_report_of_the_whole(
 
 
 @settings(deadline=None, max_examples=40)
+@example(seed=510510, how="copy", again=False)  # the first look finds half a line, with which every file begins
 @given(seed=st.integers(0, 1 << 30), how=st.sampled_from(["number", "date", "copy"]), again=st.booleans())
 def test_several_rotations_between_two_looks_are_read_in_their_order(seed: int, how: str, again: bool) -> None:
     """A follower that slept, or was not there, finds where it was and every file that came behind."""
@@ -86,6 +89,45 @@ def test_several_rotations_between_two_looks_are_read_in_their_order(seed: int, 
             stage.append(data[len(stage.whole) :][: rng.randrange(1, 900)])
             {"number": stage.rotate, "date": stage.rotate_by_date, "copy": stage.copy_and_truncate}[how]()
         stage.append(data[len(stage.whole) :])
+        stage.look()
+        stage.agrees()
+
+
+@pytest.mark.parametrize("first", ["", '{"turn": '])
+@pytest.mark.parametrize("emptied", [0, 1, 2, 3])
+@pytest.mark.parametrize("left", [False, True])
+def test_of_a_log_emptied_before_a_line_of_it_was_read_all_is_read(
+    first: str, emptied: int, left: bool, tmp_path: Path
+) -> None:
+    """What was read tells nothing, since all files begin so: the copies made since do. Older ones are left alone."""
+    data, stage = numbered(shuffled_log(40, 1)), Stage(tmp_path)
+    with stage.entered():
+        stage.rotated(1).write_bytes(b'{"turn": 1, "agent": "of another log"}\n')
+        stage.append(first.encode())
+        stage.look()
+        if left:
+            stage.forget()
+        for _ in range(emptied):
+            stage.append(data[len(stage.whole) :][:500])
+            stage.copy_and_truncate()
+        stage.append(data[len(stage.whole) :][:600])
+        stage.look()
+        stage.agrees()
+        stage.append(data[len(stage.whole) :])
+        stage.look()
+        stage.agrees()
+
+
+@pytest.mark.parametrize("first", ["", '{"turn": '])
+def test_a_log_that_is_copied_and_goes_on_is_read_once(first: str, tmp_path: Path) -> None:
+    """As somebody copies it by hand, or logrotate has copied it and is about to empty it."""
+    data, stage = numbered(shuffled_log(40, 1)), Stage(tmp_path)
+    with stage.entered():
+        stage.append(first.encode())
+        stage.look()
+        stage.append(data[len(first) : 500])
+        shutil.copyfile(stage.log, stage.rotated(1))
+        stage.append(data[500:])
         stage.look()
         stage.agrees()
 
@@ -151,7 +193,7 @@ def test_a_rotation_in_the_middle_of_a_look_leaves_no_file_out(tmp_path: Path, m
             stage.append(data[len(stage.whole) :][:2_000])
         return found
 
-    monkeypatch.setattr(follower_module, "rotated_later", then_move)
+    monkeypatch.setattr(rotation, "rotated_later", then_move)
     with Stage(tmp_path).entered() as stage:
         stage.append(data[:2_000])
         stage.look()
