@@ -87,6 +87,7 @@ def test_only_fresh_answers_of_both_sides_stop(here: Path) -> None:
     assert _calls(here) == asked
     code, decision = _gate(here, "worse", "--candidate", "0a1b")
     assert (code, _calls(here)) == (1, asked), "a job that is run again pays for nothing"
+    assert len(decision["checks"]) == 2, decision
     suspect, stands = decision["checks"]
     assert suspect["decided"] == "INCONCLUSIVE"
     assert "stopped by earlier answers" in stands["reason"]
