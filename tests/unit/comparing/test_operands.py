@@ -159,7 +159,7 @@ def test_a_path_that_is_called_as_the_baseline_stands_in_for_nothing(
     there: str, made: Made, here: Path, command: Command
 ) -> None:
     """Comparing and planning took it where the gate took the baseline: another run's, or an error that names none."""
-    good = [(str(number), number % 10 > 0) for number in range(40)]
+    good = [(str(number), number % 10 > 0) for number in range(12)]
     made("first", good)
     made("cand", good)
     assert command("baseline", "set", "main", "first").code == 0
