@@ -51,6 +51,7 @@ class Demand(msgspec.Struct, frozen=True):
     def p_holds(self) -> float:
         """How surprising so many passes are if their chance is no more than wanted."""
         share = self.threshold.share
+        # However many passed, the next one may fail: that every answer would pass is never shown.
         if share >= 1.0:
             return 1.0
         if self.planned:

@@ -81,6 +81,7 @@ def _lines(faults: list[tuple[Place, str]]) -> dict[tuple[str, tuple[str | int, 
         try:
             text = Path(file).read_text(encoding="utf-8-sig")
             found.update({(file, key): line for key, line in zip(keys, lines_of(text, keys), strict=True)})
+        # A line is a help: where the file is gone or another by now, its fault is told by the path of keys alone.
         except (OSError, ValueError, RecursionError, yaml.YAMLError):
             continue
     return found

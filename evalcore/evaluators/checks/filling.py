@@ -75,6 +75,7 @@ def _inside(match: re.Match[str], values: Mapping[str, Any]) -> str:
 
 
 def _value(name: str, values: Mapping[str, Any]) -> Any:
+    # A variable whose name has a dot in it goes before a path into another one.
     if name in values:
         return values[name]
     found: Any = values

@@ -40,6 +40,7 @@ class Stages:
 
     def joined(self, line: bytes, answers: Callable[[Question], Sequence[Output]]) -> bytes:
         """The line with what each was answered."""
+        # Each has the line of the one before it, or it would write over what that one added.
         for stage in self._stages:
             line = stage.joined(line, answers)
         return line
@@ -88,6 +89,7 @@ def _judges(asked: Request, params: ChecksParams, loaded: Iterable[Loaded]) -> J
     if stage.comparing and not against:
         raise UsageError(f"case {shorten(stage.comparing)}: `prefer: true` compares with --against OUTPUTS; give them")
     if not asks:
+        # Passed over, a run that no judge saw would look like one that was judged.
         if judge:
             raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
         return None

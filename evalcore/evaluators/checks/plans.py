@@ -62,6 +62,7 @@ class Plans:
             index, given = self._cases[case]
             skipped = bool(self._tag) and self._tag not in given.tags
             checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
+            # The most votes last, so that of several that ask the same this one stays under the key.
             every = sorted((each for check in checks for each in check.asks()), key=lambda each: each.votes)
             asked, asks = {each.key: each for each in every}, {(each.key, each.judge): each for each in every}
             how = diversity_of(given, self._params)
@@ -86,6 +87,7 @@ class Plans:
         if "case" not in record and isinstance(record.get("named"), str):
             return self._named(record["named"])
         case, repeat = record.get("case"), record.get("repeat", 0)
+        # Not isinstance: true is an int in Python, and no repeat.
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
             return None, None, f"case: {found(record, 'case')} where the id of a case is wanted"

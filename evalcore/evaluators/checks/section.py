@@ -52,6 +52,7 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         },
         "cases": {
             "total": len(cases),
+            # Apart from each other: a case that only failed to get a verdict was recorded, though nothing answers it.
             "answered": sum(bool(counted.answers) for _, counted in cases),
             "unrecorded": sum(not counted.runs for _, counted in cases),
         },
@@ -163,6 +164,7 @@ def _entry(case: Case, counted: CaseState, demands: Sequence[Demand], params: Ch
     n, m = counted.answers, counted.passed
     bounds = _bounds_of(counted)
     low, high = bounds if n else (None, None)
+    # Told where it could stop, also if it did not: its interval is another one for that.
     stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned}}
     return {
         "case": case.id,

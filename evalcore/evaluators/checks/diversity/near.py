@@ -42,6 +42,7 @@ def sketch(text: str) -> bytes:
 
 def _facts(text: str) -> bytes:
     words = text.split(" ")
+    # Numbers in their order, since "3 of 5" is not "5 of 3"; where in a text a negation stands is wording.
     numbers = [word for word in words if not word.isalpha() and _DIGIT.search(word)] if _DIGIT.search(text) else []
     denied = Counter(word for word in words if word in _NEGATIONS or word.endswith("n't"))
     said = "\n".join([*numbers, "", *(f"{word} {count}" for word, count in sorted(denied.items()))])
@@ -197,6 +198,7 @@ class Kinds:
 
     def _root(self, text: bytes) -> bytes:
         while self._kind[text] != text:
+            # Shortened on the way (path halving): thousands of texts may be connected one by one.
             self._kind[text] = self._kind[self._kind[text]]
             text = self._kind[text]
         return text

@@ -58,6 +58,7 @@ class JudgeStage:
         return next((case for case, plan in plans if plan and any(each.against for each in plan.asked.values())), "")
 
     def _target(self, own: str, case: str) -> str:
+        # What a check names is part of what it asks; what the command names stands in for the file's default alone.
         target = own or self._named or self._defaults.get(case, "")
         if not target:
             raise UsageError(f"case {shorten(case)}: a judge is to decide, and none is named: --judge NAME")
@@ -83,6 +84,7 @@ class JudgeStage:
                 self._target(asked.judge, case),
                 asked.votes,
             )
+            # Once in each order: a judge may favour what it reads first.
             for order in range(asked.orders)
         ]
 
@@ -135,12 +137,14 @@ class _Told(msgspec.Struct, frozen=True):
 
 def _name(asking: Asking, order: int) -> str:
     """What a question is called: another one about another text."""
+    # By the text, too: a repeat that was tried again has another answer, and what was said of the first is not of it.
     return f"{asking.case.id}#{asking.repeat} {asking.asked.key} {about(asking.text)} {order}"
 
 
 def _former(record: Mapping[str, msgspec.Raw]) -> list[_Told]:
     """The judgements that a line has already; none where these are not of that form."""
     try:
+        # Whoever wrote the outputs may have used the name for something else, which is not ours to refuse.
         return msgspec.json.decode(record.get("judgements", msgspec.Raw(b"[]")), type=list[_Told])
     except msgspec.DecodeError:
         return []

@@ -86,6 +86,7 @@ def _tally(votes: list[tuple[Vote, Asked]]) -> JudgeTally:
             continue
         # Of the last attempt alone, since those before it gave no reply; all of them were paid for.
         latency.append(vote.attempts[-1].latency_seconds)
+        # What was not told is left out: counted as 0 it would make a judge look cheap.
         cost += [sum(known)] if (known := [each.cost for each in vote.attempts if each.cost is not None]) else []
         counts = [n for each in vote.attempts for n in (each.prompt_tokens, each.completion_tokens) if n is not None]
         tokens += [float(sum(counts))] if counts else []

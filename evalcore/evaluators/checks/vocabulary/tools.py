@@ -51,6 +51,7 @@ class CallsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 def _fits(call: ToolCall, wanted: Wanted, exact: bool) -> bool:
     if call.name != wanted.name:
         return False
+    # A call without arguments is one with none: clients leave them out or send null.
     given = {} if call.arguments is None else call.arguments
     if not isinstance(given, dict):
         # What came in place of arguments holds none that are wanted, and is more than none.
@@ -117,6 +118,7 @@ def _all_there(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool)
                 return True
         return False
 
+    # Tried anew for each: what one could not move may be free for the next.
     return all(place(index, set()) for index in range(len(wanted)))
 
 
