@@ -23,8 +23,8 @@ setup: .venv/ready
 demo: setup  ## The main job on sample data, with an embedded server.
 	$(BIN)/evalq demo
 
-# Half of a test's time is waiting for processes and servers: three for each of two cores keep those busy.
-TESTS_AT_ONCE ?= 6
+# More than half of a test's time is waiting for processes and servers: four for each of two cores keep those busy.
+TESTS_AT_ONCE ?= 8
 
 programs:  ## Programs that some tests start: from Debian when this is root, and from npm where it is.
 	sh tests/programs.sh

@@ -98,7 +98,7 @@ def compared(
             _dropped(observed, margins[0], errors.no_go),
             f"changed by {signed(observed.delta)}, {_between(errors)} {signed(observed.low)} and "
             f"{signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases"
-            + ("; less of it is better, and a change below 0 is a rise)" if measure.better == "lower" else ")"),
+            + (f"; {measure.reading})" if measure.reading else ")"),
             observed.delta,
             observed.low,
             observed.high,

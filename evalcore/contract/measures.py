@@ -32,6 +32,11 @@ class Measure(msgspec.Struct, frozen=True):
         """Of the scale, in its own unit."""
         return self.high - self.low
 
+    @property
+    def reading(self) -> str:
+        """How a change of it is to be read, for a sentence about one; empty where more is better, as usual."""
+        return "less of it is better, and a change below 0 is a rise" if self.better == "lower" else ""
+
 
 class Judged(msgspec.Struct, frozen=True):
     """Of a run whose results rest on verdicts that may be wrong, as those of models are.

@@ -99,8 +99,8 @@ def _more(found: Comparison, seen: Estimate, shown: Shown) -> Iterator[str]:
 def comparison_notes(found: Comparison, seen: Estimate, shown: Shown, said: Callable[[str], str] = escape) -> list[str]:
     """What to know besides the numbers, a sentence each; ``said`` makes the name of a case fit where they go."""
     notes = []
-    if found.measure.better == "lower":
-        notes.append("Less of it is better: a change below 0 is a rise.")
+    if reading := found.measure.reading:
+        notes.append(f"{reading[0].upper()}{reading[1:]}.")
     if found.by_cases:
         notes.append("The verdict is for cases like these: repeats of this target are not taken for independent.")
     if seen.case_low is not None and seen.case_high is not None:

@@ -149,9 +149,7 @@ def _measured(pair: Compared, found: Comparison) -> Point:
 
 def _besides(found: Comparison, seen: Estimate) -> str:
     """What the verdict goes by instead of that interval, or besides."""
-    parts = []
-    if found.measure.better == "lower":
-        parts.append("less of it is better, and a change below 0 is a rise")
+    parts = [found.measure.reading] if found.measure.reading else []
     if found.by_cases and seen.case_low is not None and seen.case_high is not None:
         parts.append(
             f"for cases like these, which decide here, between {signed(seen.case_low)} and {signed(seen.case_high)}"
