@@ -152,8 +152,8 @@ changes behind a URL: where another version of an agent answers there, its answe
 
 The case decides no `per_case`, and still counts in means, bounds, drops, collapse and missing answers. Where it passes
 less often than its history has it (Fisher's exact test, one-sided, over all cases in quarantine by Holm), a critical
-check is NO-GO. Each entry stands in the decision as text, Markdown and JSON (`quarantined`), in JUnit as skipped, and
-as a notice.
+check is NO-GO; of a case that `--stop` asked no more, INCONCLUSIVE. Each entry stands in the decision as text, Markdown
+and JSON (`quarantined`), in JUnit as skipped, and as a notice.
 """
 
 

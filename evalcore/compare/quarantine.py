@@ -147,36 +147,48 @@ def aside_in(run: RunCases, entries: Sequence[Quarantined]) -> frozenset[str]:
 def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) -> Iterator[Check]:
     """Whether any case that is set aside passes less often than its history has it: that is no flakiness any more.
 
-    By Fisher's exact test of each, one-sided, and Holm's procedure over them.
+    By Fisher's exact test of each, one-sided, and Holm's procedure over them. The test is for numbers of answers that
+    do not go by what these are: of cases that were asked no more once they were decided a fall is INCONCLUSIVE.
     """
-    tested = []
-    for entry in entries:
-        if entry.aside and entry.run == run.called:
-            (passed, answers), now = entry.history, (entry.answers, entry.passed)
-            # The history is the base: few passes now, given all of them, are a fall.
-            tested.append((fisher(answers, passed, *now)[0], entry))
-    if not tested:
-        return
-    # By name where two surprise alike, so that the same runs are told alike.
-    tested.sort(key=lambda each: (each[0], each[1].case))
-    worse = []
-    for rank, (p, entry) in enumerate(tested):
-        if p > alpha / (len(tested) - rank):
-            break
-        worse.append(entry)
-    lowest, first = tested[0]
-    reason = (
-        f"{len(worse)} of {len(tested)} case(s) in quarantine fell below their history; the most surprising passed "
+    aside = [entry for entry in entries if entry.aside and entry.run == run.called]
+    firm, stopped = (
+        _tested([entry for entry in aside if (entry.case in run.cases.stopped) is stops]) for stops in (False, True)
     )
-    reason += f"{first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} before"
+    if not aside:
+        return
+    fell, unsure = _by_holm(firm, alpha), _by_holm(stopped, alpha)
+    first = (*fell, *unsure, *(entry for _, entry in (*firm, *stopped)))[0]
+    reason = (
+        f"{len(fell) + len(unsure)} of {len(aside)} case(s) in quarantine fell below their history; the most "
+        f"surprising passed {first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} before"
+    )
+    if unsure:
+        reason += f"; {len(unsure)} of those were asked no more once they were decided: for a gate sweep without --stop"
     yield Check(
         f"{run.called}.quarantine",
         "no case in quarantine is seen to pass less often than before",
         "critical",
-        "NO-GO" if worse else "GO",
+        "NO-GO" if fell else "INCONCLUSIVE" if unsure else "GO",
         reason,
-        len(worse),
+        len(fell) + len(unsure),
         # Holm's first step, since the check as a whole is as surprising as its first case is among all.
-        p_worse=min(1.0, lowest * len(tested)),
-        cases=tuple(entry.case for entry in worse),
+        p_worse=min(1.0, firm[0][0] * len(firm)) if firm else None,
+        cases=tuple(entry.case for entry in fell + unsure),
     )
+
+
+def _tested(entries: Sequence[Quarantined]) -> list[tuple[float, Quarantined]]:
+    """Each with the p-value of its fall, the most surprising first."""
+    # The history is the base: few passes now, given all of them, are a fall.
+    tested = [(fisher(each.history[1], each.history[0], each.answers, each.passed)[0], each) for each in entries]
+    # By name where two surprise alike, so that the same runs are told alike.
+    return sorted(tested, key=lambda each: (each[0], each[1].case))
+
+
+def _by_holm(tested: Sequence[tuple[float, Quarantined]], alpha: float) -> list[Quarantined]:
+    fell = []
+    for rank, (p, entry) in enumerate(tested):
+        if p > alpha / (len(tested) - rank):
+            break
+        fell.append(entry)
+    return fell

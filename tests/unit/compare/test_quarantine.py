@@ -82,6 +82,18 @@ def test_it_does_not_hide_a_case_that_got_worse() -> None:
     assert [each.fell for each in gated(policy(ENTRY)).quarantined] == [False]
 
 
+def test_the_fall_of_a_case_that_stopped_decides_nothing() -> None:
+    """By numbers of answers that go by what they are an unchanged case falls twice as often as the test has it."""
+    run = run_of(passes([(40, 40), (5, 40)], ids=IDS))
+    run.cases.stopped.append("flaky")
+    decision = decide(policy(ENTRY), [run], {"vs": run_of(passes(BEFORE, ids=IDS))})
+    (check,) = [each for each in decision.checks if each.metric == "vs.quarantine"]
+    assert (check.decided, check.cases, check.p_worse) == ("INCONCLUSIVE", ("flaky",), None)
+    assert "5 of 40, and 150 of 200 before; 1 of those were asked no more" in check.reason
+    run.cases.stopped[:] = ["firm"]
+    assert decide(policy(ENTRY), [run], {"vs": run_of(passes(BEFORE, ids=IDS))}).decided == "NO-GO"
+
+
 def test_it_hides_nothing_of_means_drops_and_missing_answers() -> None:
     """A bound over all cases counts it; answers that did not come are not excused, nor is a case without any."""
     assert gated(policy(ENTRY, min=0.97), [(40, 40), (24, 40)]).decided == "NO-GO"
