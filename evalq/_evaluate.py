@@ -162,13 +162,13 @@ def resume(
     """
     from evalq.producer.runs.backend import Backend
     from evalq.producer.runs.holding import refuse_over
+    from evalq.producer.sweeps.held import holds_sweep
     from evalq.producer.sweeps.joining import begin_larger, resume_any
-    from evalq.producer.sweeps.sweep import Sweep
 
     at_least_one(workers=workers)
     (max_calls,), max_cost = whole(max_calls=max_calls), amount(max_cost=max_cost)
     folder = run_folder(run)
-    inline = broker is None and ledger is None and workers is None and not Sweep.is_in(folder)
+    inline = broker is None and ledger is None and workers is None and not holds_sweep(folder)
     servers = ("", "") if inline else (broker, ledger)
     chosen = _settings(settings, *servers, targets, calls)
     reporter = _reporter(registry.get(folder.info().evaluator), progress)

@@ -14,6 +14,7 @@ from evalq.evalcore.compare.repeats import Answered, rows_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.sharing import shares
 from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.modes import holm
 from evalq.evalcore.share_sequence import surely_above, surely_below
 
 __all__ = ["STEADY", "Flakiness", "Past", "aside_in", "fallen", "flakiness", "flaky_cases", "past_of", "quarantined"]
@@ -151,12 +152,12 @@ def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) 
     do not go by what these are: of cases that were asked no more once they were decided a fall is INCONCLUSIVE.
     """
     aside = [entry for entry in entries if entry.aside and entry.run == run.called]
-    firm, stopped = (
-        _tested([entry for entry in aside if (entry.case in run.cases.stopped) is stops]) for stops in (False, True)
-    )
     if not aside:
         return
-    fell, unsure = _by_holm(firm, alpha), _by_holm(stopped, alpha)
+    stops = frozenset(run.cases.stopped)
+    firm = _tested([entry for entry in aside if entry.case not in stops])
+    stopped = _tested([entry for entry in aside if entry.case in stops])
+    fell, unsure = ([entry for p, entry in tested if p <= alpha] for tested in (firm, stopped))
     first = (*fell, *unsure, *(entry for _, entry in (*firm, *stopped)))[0]
     reason = (
         f"{len(fell) + len(unsure)} of {len(aside)} case(s) in quarantine fell below their history; the most "
@@ -171,24 +172,16 @@ def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) 
         "NO-GO" if fell else "INCONCLUSIVE" if unsure else "GO",
         reason,
         len(fell) + len(unsure),
-        # Holm's first step, since the check as a whole is as surprising as its first case is among all.
-        p_worse=min(1.0, firm[0][0] * len(firm)) if firm else None,
+        # The first one's, since the check as a whole is as surprising as its first case is among all.
+        p_worse=firm[0][0] if firm else None,
         cases=tuple(entry.case for entry in fell + unsure),
     )
 
 
 def _tested(entries: Sequence[Quarantined]) -> list[tuple[float, Quarantined]]:
-    """Each with the p-value of its fall, the most surprising first."""
+    """Each with the p-value of its fall, adjusted for all of them, the most surprising first."""
     # The history is the base: few passes now, given all of them, are a fall.
     tested = [(fisher(each.history[1], each.history[0], each.answers, each.passed)[0], each) for each in entries]
     # By name where two surprise alike, so that the same runs are told alike.
-    return sorted(tested, key=lambda each: (each[0], each[1].case))
-
-
-def _by_holm(tested: Sequence[tuple[float, Quarantined]], alpha: float) -> list[Quarantined]:
-    fell = []
-    for rank, (p, entry) in enumerate(tested):
-        if p > alpha / (len(tested) - rank):
-            break
-        fell.append(entry)
-    return fell
+    tested.sort(key=lambda each: (each[0], each[1].case))
+    return list(zip(holm([p for p, _ in tested]), (entry for _, entry in tested), strict=True))

@@ -17,6 +17,7 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, Output, Where
 from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.sweeps.held import holds_sweep
 
 if TYPE_CHECKING:
     from evalq.producer.sweeps.sweep import Sweep
@@ -36,13 +37,12 @@ def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> N
 
 def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invocation, reporter: Reporter) -> None:
     """`conclude` for a report that is shown already."""
-    from evalq.producer.sweeps.sweep import Sweep
-
     reporter.event("done", run=folder.info().run, folder=str(folder.path), records=report["records"])
     allowed = invocation.output.allow_dead
     _refuse_dead(folder, report, allowed, invocation.where)
-    if Sweep.is_in(folder):
+    if holds_sweep(folder):
         from evalq.producer.sweeps.further import further_sweeps
+        from evalq.producer.sweeps.sweep import Sweep
 
         _refuse_unanswered([Sweep.load(folder), *further_sweeps(folder)], allowed, invocation.where)
     refuse_unscored(folder, report)

@@ -51,8 +51,7 @@ class Follower:
         self._settling = settling
         self._log = Path(os.path.realpath(kept.given))
         self._stream: BinaryIO | None = None
-        self._blocks = 0
-        self._unkept = False
+        self._blocks, self._unkept = 0, False
         self.kept = kept
         self.state: State = evaluator.State.from_wire(bytes(kept.state))
         self.read_bytes = 0
@@ -148,7 +147,7 @@ class Follower:
     def _open(self) -> bool:
         """Open the file to read on in; False where there is no log yet."""
         if not self.kept.segments:
-            beside = rotation.rotated(self._log)
+            beside = rotation.seen_beside(self._log)
             stream = opened(self._log)
             if stream is not None:
                 self._enter(stream, self._log, beside)
@@ -187,7 +186,7 @@ class Follower:
         here = rotation.find(self._log, self._current)
         if here is None:
             rotation.refuse_passed_over(self._log, os.fstat(self._stream.fileno()).st_mtime_ns, self.kept.segments)
-        later, beside = rotation.rotated_later(self._log, here) if here else None, rotation.rotated(self._log)
+        later, beside = rotation.rotated_later(self._log, here) if here else None, rotation.seen_beside(self._log)
         stream = opened(later or self._log)
         if stream is None:
             return None

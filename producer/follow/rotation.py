@@ -11,7 +11,7 @@ from typing import BinaryIO
 from evalq.evalcore.errors import InputChanged
 from evalq.producer.follow.segment import PRINT_BYTES, FileSeen, Segment, opened
 
-__all__ = ["find", "find_copy", "find_emptied", "locate", "refuse_passed_over", "rotated", "rotated_later", "stat"]
+__all__ = ["find", "find_copy", "find_emptied", "locate", "refuse_passed_over", "rotated_later", "seen_beside", "stat"]
 
 _NUMBER = re.compile(r"\.([0-9]{1,4})")
 _DATE = re.compile(r"[.-]([0-9]{4}[0-9TZ:_.-]{2,})")
@@ -27,7 +27,7 @@ def find(log: Path, segment: Segment) -> Path | None:
     return next((path for path in (*near, *beside) if segment.is_file(stat(path))), None)
 
 
-def rotated(log: Path) -> list[FileSeen]:
+def seen_beside(log: Path) -> list[FileSeen]:
     """What `Segment.beside` keeps of the files that rotation has left beside the log."""
     return [FileSeen.of(found) for path in _rotated(log) if (found := stat(path)) is not None]
 
@@ -37,7 +37,10 @@ def find_copy(log: Path, segment: Segment) -> tuple[Path, BinaryIO] | None:
 
     Nothing can be told by nothing: where nothing was read there is no copy.
     """
-    for path in _rotated(log) if segment.length else ():
+    paths = _rotated(log) if segment.length else []
+    # What holds whole lines is the file itself: the one that was rotated away last, since somebody may have copied the
+    # log by hand before. Less than a line may stand in any of them.
+    for path in paths if segment.beside is not None else reversed(paths):
         stream = opened(path)
         if stream is not None and segment.difference(stream) is None and not _was_there(path, segment):
             return path, stream

@@ -21,6 +21,7 @@ from evalq.producer.folder.manifest import resumable_by
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
+from evalq.producer.sweeps.held import holds_sweep, in_calls, leave_to_others
 from evalq.producer.sweeps.watching import POLL_SECONDS, attend_fleet, ledger_state, only_watching, watch_driver
 from evalq.workers.processes.identity import is_gone
 
@@ -96,9 +97,8 @@ def resume_any(
     """Drive the run begun in ``folder``, in its calls (under other ``budgets``, where given) or in its evaluation."""
     from evalq.producer.runs.execute import resume
     from evalq.producer.sweeps.execute import resume_sweep
-    from evalq.producer.sweeps.sweep import Sweep
 
-    if Sweep.in_calls(folder):
+    if in_calls(folder):
         resume_sweep(folder, place, reporter, budgets)
     else:
         resume(folder, place, reporter)
@@ -125,9 +125,8 @@ def begin_larger(folder: RunFolder, place: Backend, budgets: tuple[int | None, f
     """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
     from evalq.producer.runs.holding import driving
     from evalq.producer.sweeps.retry import refuse_uncallable
-    from evalq.producer.sweeps.sweep import Sweep
 
-    if folder.info().state == "done" and any(budgets) and Sweep.is_in(folder):
+    if folder.info().state == "done" and any(budgets) and holds_sweep(folder):
         with driving(folder, place):
             refuse_uncallable(folder, place)
             folder.note(state="retrying")
@@ -137,12 +136,11 @@ def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
     """What --detach does with a run begun before: it is left to the fleet, if it is not yet. Returns its id."""
     from evalq.producer.runs.execute import launch
     from evalq.producer.sweeps.execute import launch_sweep
-    from evalq.producer.sweeps.sweep import Sweep
 
     info = folder.info()
     if info.state not in ("done", "detached") and not folder.driver():
         try:
-            (launch_sweep if Sweep.in_calls(folder) else launch)(folder, place, reporter)
+            (launch_sweep if in_calls(folder) else launch)(folder, place, reporter)
         except Finished:
             with Servers(place.settings) as servers:
                 _taken(folder, servers)
@@ -242,10 +240,8 @@ def _tell_taken(driven: Driven, reporter: Reporter) -> None:
 
 def _note_done(folder: RunFolder) -> None:
     """By the way that a run takes: one whose calls were made elsewhere was still calling here, and calls no more."""
-    from evalq.producer.sweeps.sweep import Sweep
-
-    if Sweep.in_calls(folder):
-        Sweep.leave_to_others(folder)
+    if in_calls(folder):
+        leave_to_others(folder)
     steps: tuple[RunState, ...] = ("called", "open", "done")
     for state in steps:
         if may_follow(state, folder.info().state):

@@ -11,6 +11,7 @@ from evalq.producer.folder.journal import Kept, answers
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import records_of
 from evalq.producer.sweeps.further import further_sweeps
+from evalq.producer.sweeps.held import holds_sweep
 from evalq.producer.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def refuse_uncallable(folder: RunFolder, place: Backend) -> None:
     """Raise UsageError, with the run as it was, where a target that is asked about its outputs cannot be called any
     more, or has other settings than those of its replies.
     """
-    if Sweep.is_in(folder):
+    if holds_sweep(folder):
         from evalq.producer.sweeps.execute import with_targets
         from evalq.producer.sweeps.stage_targets import refuse_uncalled
 
@@ -40,7 +41,7 @@ def begin_retry(folder: RunFolder) -> None:
     info = folder.info()
     if info.state not in ("done", "retrying"):
         raise UsageError(f"{folder.path}: this run is {info.state}; {folder.next_step(info.state)}")
-    if Sweep.is_in(folder):
+    if holds_sweep(folder):
         sweep = Sweep.load(folder)
         for each in (sweep, *further_sweeps(folder)):
             each.recorded.drop(each.recorded.failed())

@@ -27,10 +27,11 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import Recorded
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
 from evalq.producer.folder.last_driver import LastDriver
-from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS, PROMPTS, RECORDED
+from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.gathering import gather
 from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
+from evalq.producer.sweeps.held import remove
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.preparing import prepare, write_prompts
 from evalq.producer.sweeps.wording import prompts_of
@@ -155,16 +156,6 @@ class Sweep:
         """What it was asked for, about ``inputs`` where there are any."""
         return msgspec.structs.replace(self.request, inputs=list(inputs)) if inputs else self.request
 
-    @staticmethod
-    def in_calls(folder: RunFolder) -> bool:
-        """Whether ``folder`` holds a sweep whose calls are not over."""
-        return (folder.path / HEAD).is_file() and not (folder.path / MANIFEST).is_file()
-
-    @staticmethod
-    def is_in(folder: RunFolder) -> bool:
-        """Whether ``folder`` holds a sweep that can be resumed."""
-        return (folder.path / HEAD).is_file()
-
     def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
         """Other budgets than it was begun with."""
         given = (("max_calls", max_calls), ("max_cost", max_cost))
@@ -272,14 +263,6 @@ class Sweep:
         """Its notes (``--tag``)."""
         return self._asked.tags
 
-    @staticmethod
-    def leave_to_others(folder: RunFolder) -> None:
-        """Make no more calls from ``folder``, whose sweep others called to its end.
-
-        What it paid for itself stays in calls.jsonl; outputs of these alone are not what the report was made of.
-        """
-        _remove(folder.path, HEAD, PROMPTS, DRIVER, OUTPUTS, FURTHER)
-
     def drop_working_files(self) -> None:
         """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs.
 
@@ -290,12 +273,4 @@ class Sweep:
             with contextlib.suppress(FileNotFoundError):
                 # First: without its head the folder is no sweep to resume, whatever of the rest a crash leaves.
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
-            _remove(self.folder.path, PROMPTS, CALLS, DRIVER, FURTHER)
-
-
-def _remove(folder: Path, *names: str) -> None:
-    for path in (folder / name for name in names):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+            remove(self.folder.path, PROMPTS, CALLS, DRIVER, FURTHER)

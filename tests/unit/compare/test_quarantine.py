@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.named import fisher
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import STEADY, flakiness, past_of
 from evalq.evalcore.compare.run import RunCases, Usage
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.share_sequence import mode_share_sequence
+from evalq.evalcore.share_spending import rate_limits
 from tests.unit.compare.made import passes, run_of
 
 IDS = ("firm", "flaky")
@@ -90,8 +93,22 @@ def test_the_fall_of_a_case_that_stopped_decides_nothing() -> None:
     (check,) = [each for each in decision.checks if each.metric == "vs.quarantine"]
     assert (check.decided, check.cases, check.p_worse) == ("INCONCLUSIVE", ("flaky",), None)
     assert "5 of 40, and 150 of 200 before; 1 of those were asked no more" in check.reason
-    run.cases.stopped[:] = ["firm"]
+    run.cases.stopped[:] = ["firm"]  # one that is in no quarantine
     assert decide(policy(ENTRY), [run], {"vs": run_of(passes(BEFORE, ids=IDS))}).decided == "NO-GO"
+
+
+def test_cases_that_stop_fall_more_often_than_the_test_has_it() -> None:
+    """Why: of 4,000 cases that pass 7 of 10 times, held to 8 and asked 100 times at most, more than .025 fall."""
+    rng, limits = np.random.default_rng(5), rate_limits(0.8, 100)
+    passed = np.cumsum(rng.random((4_000, 100)) < 0.7, 1)
+    over = (passed >= np.array(limits.above[1:])) | (passed <= np.array(limits.below[1:]))
+    last = np.where(over.any(1), over.argmax(1), 99)
+    history = rng.binomial(500, 0.7, 4_000)
+    fell = {True: 0, False: 0}
+    for case, before, end in zip(passed.tolist(), history.tolist(), last.tolist(), strict=True):
+        for stops, n in ((True, end + 1), (False, 100)):
+            fell[stops] += fisher(500, before, n, case[n - 1])[0] <= 0.025
+    assert fell[False] <= 0.025 * 4_000 < 0.04 * 4_000 <= fell[True]
 
 
 def test_it_hides_nothing_of_means_drops_and_missing_answers() -> None:

@@ -99,6 +99,13 @@ def test_a_process_knows_that_its_files_were_changed_under_it(copy: Path) -> Non
         (copy / "evalcore" / "stats.py").write_bytes(before)
 
 
+def test_a_folder_that_cannot_be_listed_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest would be another code, and not half of this one."""
+    monkeypatch.setattr(evalq.evalcore.version, "_PACKAGES", ("evalcore", "gone"))
+    with pytest.raises(FileNotFoundError, match="gone"):
+        evalq.evalcore.version.code_now()
+
+
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The code version is computed anew in the test, and again after it."""

@@ -132,6 +132,21 @@ def test_a_log_that_is_copied_and_goes_on_is_read_once(first: str, tmp_path: Pat
         stage.agrees()
 
 
+def test_a_copy_by_hand_is_not_read_besides_the_one_of_rotation(tmp_path: Path) -> None:
+    """It is the beginning of that one, which was rotated away later."""
+    data, stage = numbered(shuffled_log(40, 1)), Stage(tmp_path)
+    with stage.entered():
+        stage.append(data[:500])
+        stage.look()
+        stage.append(data[500:900])
+        shutil.copyfile(stage.log, stage.rotated(1))
+        stage.append(data[900:1400])
+        stage.copy_and_truncate()
+        stage.append(data[1400:])
+        stage.look()
+        stage.agrees()
+
+
 @pytest.mark.parametrize("seed", some(range(20), of=3))
 def test_a_kill_at_any_write_loses_and_doubles_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process ends at some write of some pass, before or behind it; the next goes on to the same bytes."""

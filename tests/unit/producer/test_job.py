@@ -22,6 +22,7 @@ from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out, resume
 from evalq.producer.runs.holding import driving
 from evalq.producer.runs.planner import Planner
+from evalq.producer.sweeps.held import in_calls
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.settings import Settings
@@ -131,11 +132,11 @@ def test_a_sweep_is_in_its_calls_until_its_evaluation_has_a_plan(
         with pytest.raises(StorageError, match="then resume with: evalq resume"), driving(sweep.folder, place):
             sweep.job()
     again = RunFolder(sweep.folder.path)
-    assert Sweep.in_calls(again)
+    assert in_calls(again)
     again.note(state="calling")
     again.note(state="called")
     sweep.job()
-    assert not Sweep.in_calls(again)
+    assert not in_calls(again)
     assert again.info().state == "open"
 
 
