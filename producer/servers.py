@@ -32,7 +32,7 @@ class Servers:
             print(servers.runs.look(run).progress)
 
     Connecting raises BrokerUnreachable, ServerRefused or ConfigError. When the server fails later on, the errors are
-    those of its client library, which `producer.cli` puts into words.
+    those of its client library; what leaves the context is BrokerUnreachable or ServerRefused, and names the server.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -125,4 +125,18 @@ class Servers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self._explain(error)
+        finally:
+            self.close()
+
+    def _explain(self, error: BaseException | None) -> None:
+        if "client" not in self.__dict__:
+            return  # of another server, or of none
+        import redis
+
+        if isinstance(error, redis.RedisError):
+            from evalq.workers.servers.errors import explained
+            from evalq.workers.servers.urls import redacted
+
+            raise explained(error, f"the server at {redacted(self.settings.ledger_url)}") from error

@@ -61,8 +61,14 @@ _CODE_OF: Mapping[type, str] = {
 
 _PIPELINED = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
 _SCRIPT = re.compile(r",? script: .{0,60}on @user_script.*", re.DOTALL)
-_RIGHTS_IN_SCRIPT = re.compile(r"ACL failure in script|The user executing the script can't ")
-"""Valkey and Redis 7.0: what a script's user may not do has no code of its own."""
+_IN_SCRIPT: Mapping[str, re.Pattern[str]] = {
+    # Valkey and Redis 7.0: what a script's user may not do has no code of its own.
+    "NOPERM": re.compile(r"ACL failure in script|The user executing the script can't "),
+    # Nor have the answers of a cluster's node, which commands outside scripts get with a code.
+    "MOVED": re.compile(r"Script attempted to access (a non local key|keys that )"),
+    "CLUSTERDOWN": re.compile(r"Script attempted to execute a (write )?command while the cluster is down"),
+}
+"""Codes of what servers say of a script's commands without one."""
 _CODE = re.compile(r"^-?([A-Z]{2,}) ")
 _SHOWN = 200
 
@@ -99,8 +105,8 @@ def _away(error: BaseException) -> bool:
 
 
 def _code(error: BaseException, said: str) -> str:
-    known = _CODE_OF.get(type(error)) or ("NOPERM" if _RIGHTS_IN_SCRIPT.match(said) else "")
-    if known:
+    in_script = (code for code, words in _IN_SCRIPT.items() if words.match(said))
+    if known := _CODE_OF.get(type(error)) or next(in_script, ""):
         return known
     found = _CODE.match(said)
     return found[1] if found else ""

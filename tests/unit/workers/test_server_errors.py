@@ -92,6 +92,10 @@ def _no_permission_in_a_script_of_redis(_: Server) -> None:
     raise redis.ResponseError("The user executing the script can't run this command or subcommand script: f00, on x")
 
 
+def _other_node_of_a_cluster(_: Server) -> None:
+    raise redis.ResponseError("Script attempted to access a non local key in a cluster node script: f00, on @user_x")
+
+
 def _wrong_password(server: Server) -> None:
     redis.Redis.from_url(f"redis://nobody:x@127.0.0.1:{server.port}/0").ping()
 
@@ -115,6 +119,7 @@ def _broken_script(server: Server) -> None:
         (_no_permission, "deploy/redis/users.acl"),
         (_no_permission_in_a_script, "deploy/redis/users.acl"),
         (_no_permission_in_a_script_of_redis, "deploy/redis/users.acl"),
+        (_other_node_of_a_cluster, "one server, not a cluster's node"),
         (_wrong_password, "check user and password"),
         (_wrong_type, "a database of its own"),
         (_unknown, "Redis 7.0 or any Valkey"),
