@@ -16,6 +16,9 @@ __all__ = ["Reconnecting", "without_traceback"]
 
 _MORE = "raise the limits on open files and processes (ulimit, or the container's), or have fewer (--concurrency)"
 
+_GIVES_UP = "Too many open files. Aborting..."
+"""What Celery says, without the error, where its loop gets none."""
+
 
 def _limited(error: BaseException | None) -> bool:
     """Whether the system gives this worker no more processes, or no more files that go with them."""
@@ -29,7 +32,7 @@ def without_traceback(record: logging.LogRecord) -> bool:
     away = isinstance(error, (BrokerUnreachable, *SERVER_ERRORS))
     if error is not None and away:
         record.msg, record.args = f"{record.getMessage()} ({explained(error, 'the server')})", ()
-    if limited := record.name == "celery.worker" and _limited(error):
+    if limited := record.getMessage() == _GIVES_UP or (record.name == "celery.worker" and _limited(error)):
         record.msg, record.args = f"{record.getMessage()}; {_MORE}", ()
     if away or limited or isinstance(error, WorkerLostError):
         record.exc_info = record.exc_text = None

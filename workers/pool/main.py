@@ -16,6 +16,7 @@ import msgspec
 import redis
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import worker_process_shutdown, worker_ready
+from celery.worker import state
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, InfrastructureError
@@ -119,7 +120,9 @@ def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
 
 
 def _exit_code(worker: Any) -> int:
-    """Celery's 1 for what it could not survive is a policy's answer here."""
+    """Celery's 1 for what it could not survive is a policy's answer here, and its 0 for giving up is no good end."""
+    if worker.exitcode is None and state.should_stop is None and state.should_terminate is None:
+        return InfrastructureError.exit_code  # nobody told it to end: it does so where too many files are open
     code = int(worker.exitcode or 0)
     return InfrastructureError.exit_code if code == 1 else code
 

@@ -16,6 +16,7 @@ from billiard.einfo import ExceptionInfo
 from billiard.exceptions import RestartFreqExceeded, WorkerLostError
 from celery.app.trace import build_tracer
 from celery.exceptions import CPendingDeprecationWarning
+from celery.worker import state
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.broker.message import TASK
@@ -98,7 +99,20 @@ def test_a_worker_that_may_not_have_its_processes_says_which_limit_to_raise(numb
     assert first.startswith("Unrecoverable error; raise the limits on open files and processes (ulimit")
     assert "Traceback" not in first
     assert "Traceback" in other
-    assert [main._exit_code(SimpleNamespace(exitcode=code)) for code in (None, 0, 1, 70)] == [0, 0, 3, 70]
+    assert [main._exit_code(SimpleNamespace(exitcode=code)) for code in (0, 1, 70)] == [0, 3, 70]
+
+
+def test_a_worker_that_gives_up_for_want_of_files_ends_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery's consumer then ends without a code, as at SIGTERM: exit 3, and the log says what to raise."""
+    record = logging.LogRecord(
+        "celery.worker.consumer.consumer", logging.CRITICAL, __file__, 1, "Too many open files. Aborting...", (), None
+    )
+    assert lines.Reconnecting()(record)
+    assert lines.without_traceback(record)
+    assert "raise the limits on open files" in record.getMessage()
+    assert main._exit_code(SimpleNamespace(exitcode=None)) == 3
+    monkeypatch.setattr(state, "should_terminate", 0)  # as SIGTERM's handler does
+    assert main._exit_code(SimpleNamespace(exitcode=None)) == 0
 
 
 def _of_celery(text: str, error: BaseException | None = None) -> logging.LogRecord:
