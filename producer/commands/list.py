@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalq.evalcore.errors import EvalqError, Incomplete
+from evalq.evalcore.errors import EvalqError, Incomplete, WireError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.info import RunInfo
@@ -51,7 +51,11 @@ def _away(known: Collection[str], servers: Servers) -> Iterator[tuple[str, dict[
     from evalq.workers.ledger.calls import subject
 
     for run in sorted({*servers.runs.runs(), *map(subject, servers.sweeps.runs())} - set(known)):
-        if (found := _in_ledger(run, servers)) is not None:
+        try:
+            found = _in_ledger(run, servers)
+        except WireError as error:  # of one run: the others are listed all the same
+            found = f"{'damaged':<12} {error}", "damaged", {"reason": str(error)}
+        if found is not None:
             told, state, facts = found
             yield told, {"run": run, "state": state, **facts}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
+from evalq.evalcore.errors import EvalqError, Incomplete, UsageError, WireError
 from evalq.producer.folder.listing import run_folders
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.staging import clean_up, private_name
@@ -68,7 +68,12 @@ def prune(
     for run in ledger.runs():
         if run not in removed and (run in here or not everyone):
             continue
-        if (line := _forgotten(run, ledger, dry_run=dry_run)) is not None:
+        try:
+            line = _forgotten(run, ledger, dry_run=dry_run)
+        except WireError as error:  # of one run: the others are forgotten all the same
+            warn(f"warning: {error}")
+            continue
+        if line is not None:
             yield line
 
 

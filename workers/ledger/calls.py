@@ -18,6 +18,7 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.packing import unpack
 from evalq.evalcore.version import code_version
+from evalq.workers.ledger.damage import as_written, texts
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.scripts import SWEEPS, Scripts
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
@@ -46,8 +47,9 @@ class CallLedger(Scripts):
 
     def header(self, run: str) -> SweepHeader | None:
         """A sweep's header; None for one that the ledger does not know. Raises WireError."""
-        data = self.client.hget(SweepKeys.of(run).meta, "sweep")
-        return SweepHeader.of(run, data) if data else None
+        with as_written(run, SHARED.sweep):
+            data = self.client.hget(SweepKeys.of(run).meta, "sweep")
+            return SweepHeader.of(run, data) if data else None
 
     def sweeps(self) -> list[SweepHeader]:
         """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
@@ -68,7 +70,7 @@ class CallLedger(Scripts):
         """Sweeps that are open, and those that were closed and may not have expired yet."""
         listed = self.client.hgetall(SHARED.sweeps)  # HKEYS is not a producer's right
         names = [*listed, *self.client.zrange(SHARED.closed, 0, -1)]
-        return sorted({name.decode() for name in names})
+        return sorted(set(texts(names)))
 
     def further(self, run: str) -> list[str]:
         """Sweeps that ask about the outputs of ``run``, in the order in which they are made."""
@@ -78,7 +80,8 @@ class CallLedger(Scripts):
         """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
         names = [f"answered {target}", f"tokens {target} prompt", f"tokens {target} completion"]
         # Prompt and completion can both be 0 with calls made: a target that tells no tokens has no mean.
-        calls, prompt, completion = (int(value or 0) for value in self.client.hmget(SHARED.calls, names))
+        found = self.client.hmget(SHARED.calls, names)
+        calls, prompt, completion = (int(value) if value and value.isdigit() else 0 for value in found)
         if not calls or not prompt + completion:
             return {}
         return {"calls": calls, "prompt": prompt / calls, "completion": completion / calls}

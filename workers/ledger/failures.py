@@ -5,6 +5,7 @@ It lives and expires with the run, and a restart of the run begins it anew.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Literal
 
 import msgspec
@@ -99,10 +100,12 @@ class Failures:
                 unread.add(rest)
             elif what == "barren":
                 committed, _, first = value.partition(b" ")
-                barren = int(committed), int(first)
+                with contextlib.suppress(ValueError):
+                    barren = int(committed), int(first)
             elif what == "chunk" and value.isdigit():
                 seq, _, worker = rest.partition(" ")
-                chunks.setdefault(int(seq), {})[worker] = int(value)
+                with contextlib.suppress(ValueError):
+                    chunks.setdefault(int(seq), {})[worker] = int(value)
             elif what == "worker" and (failed := _failed(value)) is not None:
                 workers[rest] = failed
         # Read after the failures: a chunk that was committed in between does not fail any more.

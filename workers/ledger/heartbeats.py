@@ -11,6 +11,7 @@ import msgspec
 import redis
 
 from evalq.evalcore.version import code_parts, code_version
+from evalq.workers.ledger.damage import of_one_key, texts
 from evalq.workers.ledger.keys import SHARED
 from evalq.workers.settings import TIMINGS
 
@@ -117,11 +118,11 @@ class Heartbeats:
 
     def workers(self) -> dict[str, dict[str, str]]:
         """Living workers and their facts (host, pid, code, concurrency, ...)."""
-        names = [name.decode() for name in self._client.smembers(SHARED.workers)]
+        names = texts(self._client.smembers(SHARED.workers))
         pipe = self._client.pipeline(transaction=False)
         for name in names:
             pipe.hgetall(SHARED.worker + name)
-        found = dict(zip(names, pipe.execute(), strict=True))
+        found = _answers(names, pipe)
         self._forget(SHARED.workers, [name for name, facts in found.items() if not facts])
         return {
             name: {key.decode(errors="replace"): value.decode(errors="replace") for key, value in facts.items()}
@@ -151,11 +152,11 @@ class Heartbeats:
 
     def callers(self) -> dict[str, CallerFacts]:
         """Processes that make calls now, by name."""
-        names = [name.decode() for name in self._client.smembers(SHARED.callers)]
+        names = texts(self._client.smembers(SHARED.callers))
         pipe = self._client.pipeline(transaction=False)
         for name in names:
             pipe.get(SHARED.caller + name)
-        found = dict(zip(names, pipe.execute(), strict=True))
+        found = _answers(names, pipe)
         self._forget(SHARED.callers, [name for name, facts in found.items() if facts is None])
         told = {name: _facts(facts) for name, facts in found.items() if facts is not None}
         return {name: facts for name, facts in told.items() if facts is not None}
@@ -164,6 +165,17 @@ class Heartbeats:
         # A worker that beats between the two reads is off the list until its next beat adds it again.
         if silent:
             self._client.srem(fleet, *silent)
+
+
+def _answers(names: list[str], pipe: Any) -> dict[str, Any]:
+    """What each of ``names`` has, without those whose key is something else: the rest of the fleet is still wanted."""
+    found = {}
+    for name, answer in zip(names, pipe.execute(raise_on_error=False), strict=True):
+        if not isinstance(answer, redis.RedisError):
+            found[name] = answer
+        elif not of_one_key(answer):
+            raise answer
+    return found
 
 
 def _facts(data: bytes) -> CallerFacts | None:

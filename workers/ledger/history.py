@@ -6,8 +6,9 @@ server has no entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import redis
@@ -20,6 +21,8 @@ from evalq.workers.ledger.scripts import HISTORY, script_text
 from evalq.workers.settings import Settings
 
 __all__ = ["Entry", "History", "HistoryKey", "entry_of", "read_recent", "read_text"]
+
+_Read = TypeVar("_Read")
 
 
 class HistoryKey(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -90,14 +93,14 @@ class History:
     def places(self) -> list[HistoryKey]:
         """All histories, the one that was added to last first."""
         members = self._client.zrange(SHARED.histories, 0, -1)  # users of a role may not ask for them in reverse
-        return [msgspec.json.decode(member, type=HistoryKey) for member in reversed(members)]
+        return list(_read(reversed(members), lambda member: msgspec.json.decode(member, type=HistoryKey)))
 
     def entries(self, place: HistoryKey, most: int | None = None) -> list[Entry]:
         """Its runs, the newest first."""
         keys = HistoryKeys.of(place.member)
         runs = self._client.lrange(keys.ids, 0, -1 if most is None else most - 1)
         found: Sequence[bytes | None] = self._client.hmget(keys.texts, runs) if runs else []
-        return [read_text(text) for text in found if text is not None]
+        return list(_read((text for text in found if text is not None), read_text))
 
     def forget(self, place: HistoryKey) -> None:
         """Drop a history for good, so that no page shows its suite and no alert waits for it."""
@@ -105,6 +108,13 @@ class History:
         pipe.zrem(SHARED.histories, place.member)
         pipe.delete(*HistoryKeys.of(place.member))
         pipe.execute()
+
+
+def _read(found: Iterable[bytes], read: Callable[[bytes], _Read]) -> Iterator[_Read]:
+    """What is there, without what evalq did not write: the others are still wanted."""
+    for data in found:
+        with contextlib.suppress(ValueError, msgspec.DecodeError):
+            yield read(data)
 
 
 def read_text(text: bytes) -> Entry:

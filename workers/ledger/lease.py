@@ -43,7 +43,7 @@ class Headers:
 
     def read(self, run: str, header_id: str, data: bytes) -> Header:
         """The header in ``data``, or the known one where that is empty. Raises WireError."""
-        if not data and self.id_of(run) == header_id:
+        if not data and header_id and self.id_of(run) == header_id:
             return self._known[run][1]
         header = from_wire(data, Header)
         # Out and in again, so that the dictionary's first entry is always the one that was read longest ago.

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = ["KEPT", "REPORT_TRIES", "Look", "Progress", "progress_of", "unreported"]
+from evalq.evalcore.model.life import LEDGER_STATES
+
+__all__ = ["KEPT", "REPORT_TRIES", "Look", "Progress", "progress_of", "state_of", "unreported"]
 
 REPORT_TRIES = 3
 """How often finalising a run is begun: one that takes its process down is left to whoever watches it."""
@@ -78,9 +80,16 @@ def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:
     return left and progress.complete and progress.state in ("open", "done")
 
 
+def state_of(state: str) -> str:
+    """The state of a run or sweep. Raises ValueError for one that no ledger knows of: nobody could wait for its end."""
+    if state not in LEDGER_STATES:
+        raise ValueError(f"its state is {state[:50]!r}")
+    return state
+
+
 def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
-    """A run's counters, from the facts that a look has found."""
+    """A run's counters, from the facts that a look has found. Raises ValueError or KeyError for others."""
     seal = meta.get(b"sealed") or b"0"
-    facts = {"state": meta[b"state"].decode(), "reason": meta.get(b"reason", b"").decode()}
+    facts = {"state": state_of(meta[b"state"].decode()), "reason": meta.get(b"reason", b"").decode(errors="replace")}
     counts = {name: int(meta.get(name.encode(), b"0")) for name in _COUNTS}
     return msgspec.convert(facts | {"sealed": bool(meta.get(b"sealed")), "planned": int(seal)} | counts, Progress)

@@ -15,6 +15,7 @@ from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
 from evalq.evalcore.records.digests import checked_key
 from evalq.workers.ledger.answers import Claimed, Committed, answer_of
+from evalq.workers.ledger.damage import as_written, named, of_one_key
 from evalq.workers.ledger.histograms import counters
 from evalq.workers.ledger.keys import SHARED, RunKeys
 from evalq.workers.ledger.lease import Headers, Lease
@@ -60,27 +61,29 @@ class RunLedger(Driving):
     def look(self, run: str, *, attending: bool = False) -> Look:
         """Progress, suspects and refusals in one step; its driver looks ``attending``, which keeps the run its own.
 
-        Raises Incomplete when the ledger does not know the run, Driven where another process attends it.
+        Raises Incomplete when the ledger does not know the run, Driven where another process attends it, WireError
+        where what the ledger has of it is damaged.
         """
         grace = int(self.settings.grace_seconds * 1000)
         asked = (run, int(attending), grace, BACKOFF_MS, *KEPT)
-        now, found, suspects, refused, leases = self.step("look", run, *asked)
-        if not found:
-            raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
-        facts = _pairs(found)
-        progress = progress_of(facts)
-        return Look(
-            progress=progress,
-            suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
-            refused={int(seq): reason.decode() for seq, reason in _pairs(refused).items()},
-            leases=leases,
-            keyed=facts[b"keyed"] == b"1",
-            unserved=b"unserved" in facts,
-            detached=facts[b"detached"] == b"1",
-            unreported=unreported(progress, facts),
-            driver=facts.get(b"driver", b"").decode(),
-            driver_silent=max(0, int(now) - int(facts.get(b"driver_at", now))) / 1000,
-        )
+        with as_written(run):
+            now, found, suspects, refused, leases = self.step("look", run, *asked)
+            if not found:
+                raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
+            facts = _pairs(found)
+            progress = progress_of(facts)
+            return Look(
+                progress=progress,
+                suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
+                refused={int(seq): reason.decode(errors="replace") for seq, reason in _pairs(refused).items()},
+                leases=leases,
+                keyed=facts[b"keyed"] == b"1",
+                unserved=b"unserved" in facts,
+                detached=facts[b"detached"] == b"1",
+                unreported=unreported(progress, facts),
+                driver=facts.get(b"driver", b"").decode(errors="replace"),
+                driver_silent=max(0, int(now) - int(facts.get(b"driver_at", now))) / 1000,
+            )
 
     def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
         """Note that suspects are published again; returns those still wanted."""
@@ -180,6 +183,10 @@ class RunLedger(Driving):
 
     def header(self, run: str) -> Header | None:
         """A run's header, or None when the ledger does not know it. Raises WireError."""
+        with as_written(run):
+            return self._header(run)
+
+    def _header(self, run: str) -> Header | None:
         meta = RunKeys.of(run).meta
         pipe = self.client.pipeline(transaction=False)
         # Two short fields tell whether the known header is still the one there: whoever tends runs asks at each look,
@@ -195,16 +202,21 @@ class RunLedger(Driving):
         return self._headers.read(run, known, data) if isinstance(data, bytes) else None
 
     def created(self, run: str) -> float:
-        """When a run was begun, in seconds by the server's clock; 0 for one that the ledger does not know."""
-        return int(self.client.hget(RunKeys.of(run).meta, "created") or 0) / 1000
+        """When a run was begun, in seconds by the server's clock; 0 for one that the ledger does not know.
+
+        Raises WireError.
+        """
+        with as_written(run):
+            return int(self.client.hget(RunKeys.of(run).meta, "created") or 0) / 1000
 
     def notes(self, run: str) -> dict[str, int]:
         """Counts by chunk: "attempts <seq>" (its process died), "losses <seq>" (its worker died), "tries <seq>"
         (published again), "failed <seq>" (a worker failed at it), "dead <seq>" (records), "fell <seq> <piece>" (a
-        worker died trying that piece).
+        worker died trying that piece). Raises WireError.
         """
-        notes = self.client.hgetall(RunKeys.of(run).notes).items()
-        return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
+        with as_written(run):
+            notes = self.client.hgetall(RunKeys.of(run).notes).items()
+            return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
 
     def runs(self) -> dict[str, str]:
         """{run: queue} of all runs that have not expired. Who may only read can ask."""
@@ -225,19 +237,36 @@ class RunLedger(Driving):
         return found
 
     def _listed(self) -> dict[str, tuple[str, list[bytes | None]]]:
-        """{run: (queue, [its state (None: it expired), whether it was detached, whether it was reported])}."""
-        known = {run.decode(): queue.decode() for run, queue in self.client.hgetall(SHARED.runs).items()}
+        """{run: (queue, [its state (None: it expired), whether it was detached, whether it was reported])}.
+
+        Of a run whose facts are something else by now, nobody can tell more than its name: it is as an open one.
+        """
+        # The list belongs to all runs: a name on it that is no text is somebody else's, and hides none of them.
+        known = {run: queue.decode(errors="replace") for run, queue in named(self.client.hgetall(SHARED.runs))}
         pipe = self.client.pipeline(transaction=False)
         for run in known:
             pipe.hmget(RunKeys.of(run).meta, "state", "detached", "reported")
-        return {run: (queue, facts) for (run, queue), facts in zip(known.items(), pipe.execute(), strict=True)}
+        found = pipe.execute(raise_on_error=False)
+        return {run: (queue, _facts(facts)) for (run, queue), facts in zip(known.items(), found, strict=True)}
 
     def give_back(self, worker: str) -> None:
         """Give back all leases of a worker that shuts down."""
         # No key lists leases by worker (it would cost each claim a write), so every run is asked, once in a worker's
         # life.
         for run in self.runs():
-            self.step("give_back", run, worker)
+            try:
+                self.step("give_back", run, worker)
+            except redis.ResponseError as error:
+                if not of_one_key(error):
+                    raise
+
+
+def _facts(found: list[bytes | None] | Exception) -> list[bytes | None]:
+    if isinstance(found, redis.RedisError) and of_one_key(found):
+        return [b"open", None, None]
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

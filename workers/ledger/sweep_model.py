@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.packing import pack
 from evalq.workers.ledger.histograms import bucket
+from evalq.workers.ledger.progress import state_of
 
 __all__ = ["SETTINGS", "Collected", "Known", "Result", "SweepHeader", "SweepLook"]
 
@@ -98,14 +100,17 @@ class SweepLook(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, meta: Sequence[bytes], *found: Any) -> SweepLook:
-        """What the script ``look`` answers of a sweep that is known."""
+        """What the script ``look`` answers of a sweep that is known. Raises ValueError or KeyError for others."""
         waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held = found
         started, paid, spent = sums
-        facts = {key.decode(): value.decode() for key, value in zip(meta[0::2], meta[1::2], strict=True)}
+        if not math.isfinite(float(spent)):  # no JSON could tell it, and no budget holds against it
+            raise ValueError(f"what it has cost is {spent.decode()}")
+        words = [word.decode(errors="replace") for word in meta]
+        facts = dict(zip(words[0::2], words[1::2], strict=True))
         counts = {name: int(facts.get(name, 0)) for name in ("recorded", "errors", "reclaimed", "generation")}
         by = {name.removeprefix(_BY): value for name, value in facts.items() if name.startswith(_BY)}
         return cls(
-            state=facts["state"],
+            state=state_of(facts["state"]),
             reason=facts.get("reason", ""),
             started=started,
             # Outputs without a payment here (from a cache or another run) are recorded as well: `free` takes them out

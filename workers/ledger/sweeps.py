@@ -15,6 +15,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.packing import pack
 from evalq.workers.ledger.calls import MAX_WIRE_BYTES, CallLedger, unpacked
+from evalq.workers.ledger.damage import as_written
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.scripts import STEP
 from evalq.workers.ledger.sweep_model import Collected, Known, SweepHeader, SweepLook
@@ -90,10 +91,11 @@ class SweepLedger(CallLedger):
     def look(self, run: str, *, attending: bool = False, free: int = 0) -> SweepLook | None:
         """How a sweep stands; None for one the ledger does not know.
 
-        Its driver looks ``attending``, and stays that; ``free`` is as in `Known`.
+        Its driver looks ``attending``, and stays that; ``free`` is as in `Known`. Raises WireError.
         """
-        found = self.step("look", run, run, int(attending), self.generation(run), free)
-        return SweepLook.of(*found) if found[0] else None
+        with as_written(run, SHARED.sweep):
+            found = self.step("look", run, run, int(attending), self.generation(run), free)
+            return SweepLook.of(*found) if found[0] else None
 
     def collect(self, run: str, most: int) -> Collected:
         """Recorded outputs that `trim` has not taken away, the oldest first: fewer than ``most`` where they are long.

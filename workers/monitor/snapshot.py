@@ -234,9 +234,11 @@ def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings
 
 
 def _newest(
-    text: bytes, recent: Sequence[bytes | None], runs: Sequence[bytes], drifting: Sequence[bytes]
+    text: bytes | None, recent: Sequence[bytes | None], runs: Sequence[bytes], drifting: Sequence[bytes]
 ) -> Newest | None:
     """None for what is no entry: somebody else wrote it, and the others are still wanted."""
+    if text is None:  # named by somebody else, who wrote none
+        return None
     with contextlib.suppress(ValueError, msgspec.DecodeError):
         return Newest(read_text(text), [read_recent(one) if one else [] for one in recent], _drift(runs, drifting))
     return None

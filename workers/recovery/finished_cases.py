@@ -8,14 +8,18 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import redis
+
 from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
+from evalq.workers.ledger.damage import of_one_key
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import HistoryKey
+from evalq.workers.servers.errors import explained
 
 __all__ = ["FinishedCases"]
 
@@ -54,7 +58,10 @@ class FinishedCases:
     def _telling(self, what: str) -> Iterator[None]:
         try:
             yield
-        except EvalqError as error:
-            log.warning("run %s: %s: %s", self._run, what, error)
+        except (EvalqError, redis.ResponseError) as error:
+            # What lies in the history's keys is no reason either; a server that is full or away is waited for.
+            if isinstance(error, redis.ResponseError) and not of_one_key(error):
+                raise
+            log.warning("run %s: %s: %s", self._run, what, explained(error, "the ledger"))
             # For good: cases without those that failed would look like all of them.
             self._counter = None

@@ -13,17 +13,20 @@ import logging
 from typing import Any
 
 import msgspec
+import redis
 
 from evalq.evalcore.errors import Incomplete, WireError
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.damage import of_one_key
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.keys import SHARED
 from evalq.workers.ledger.progress import Look
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge
+from evalq.workers.servers.errors import explained
 
 __all__ = ["Reconciler", "may_tend", "stop_tending"]
 
@@ -116,10 +119,12 @@ class Reconciler:
                     complete.append(run)
             except Incomplete:
                 continue
-            except WireError as error:
+            except (WireError, redis.ResponseError) as error:
+                if isinstance(error, redis.ResponseError) and not of_one_key(error):
+                    raise
                 # Said once, and no reason to raise: the runs of others are tended all the same.
                 if run not in self._damaged:
-                    log.warning("run %s is left alone: %s", run, error)
+                    log.warning("run %s is left alone: %s", run, explained(error, "the ledger"))
                     self._damaged.add(run)
         return complete
 

@@ -7,12 +7,14 @@ that `evalq watch` would make. Doing that twice, or while somebody watches after
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from array import array
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import redis
 
 from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract import registry
@@ -23,6 +25,7 @@ from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import new_key
 from evalq.evalcore.version import code_version
+from evalq.workers.ledger.damage import named, of_one_key
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.ownership import OtherKey
@@ -30,10 +33,12 @@ from evalq.workers.ledger.progress import REPORT_TRIES
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.servers.errors import explained
 from evalq.workers.settings import Settings
 
 __all__ = ["Left", "UnattendedSweeps"]
 
+log = logging.getLogger("evalq.worker")
 
 _CLOSED = ("spent", "done")
 
@@ -52,6 +57,7 @@ class UnattendedSweeps:
         self._calls = calls
         self._client: Any = calls.client
         self._settings = settings
+        self._damaged: set[str] = set()
 
     def leave(self, run: str, left: Left) -> None:
         """Have the fleet evaluate a sweep when its calls are over."""
@@ -81,15 +87,23 @@ class UnattendedSweeps:
 
     def over(self) -> list[str]:
         """Those of this code whose calls are over, and whose outputs all lie in the ledger."""
-        found = []
-        for name, code in self._client.hgetall(SHARED.unattended).items():
-            run = name.decode()
+        return [run for run, code in named(self._client.hgetall(SHARED.unattended)) if self._is_over(run, code)]
+
+    def _is_over(self, run: str, code: bytes) -> bool:
+        try:
             look = self._calls.look(run)
             if look is None or look.state == "cancelled":
                 self.take_back(run)  # expired, lost, or ended for good
-            elif code.decode() == code_version() and _over(look) and self._all_there(run, look):
-                found.append(run)
-        return found
+                return False
+            return code == code_version().encode() and _over(look) and self._all_there(run, look)
+        except (WireError, redis.ResponseError) as error:
+            if isinstance(error, redis.ResponseError) and not of_one_key(error):
+                raise
+            # Said once, and no reason to raise: other sweeps and runs are tended all the same.
+            if run not in self._damaged:
+                log.warning("sweep %s is left alone: %s", run, explained(error, "the ledger"))
+                self._damaged.add(run)
+            return False
 
     def _all_there(self, run: str, look: SweepLook) -> bool:
         """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""

@@ -14,40 +14,48 @@ local function flat(map)
   return list
 end
 local function add(map, name, by) map[name] = (map[name] or 0) + by end
+-- What a key holds, or `nothing` where it is of another type: somebody else wrote it, and all the rest is still wanted.
+local function read(nothing, ...)
+  local found = redis.pcall(...)
+  if type(found) ~= 'table' or not found.err then return found end
+  if string.find(found.err, 'WRONGTYPE', 1, true) then return nothing end
+  return redis.call(...)
+end
+local function number(text) return tonumber(text or '') or 0 end
 
 local states, chunks, holders, queues = {}, {planned = 0, published = 0, leased = 0, committed = 0}, {}, {}
 local oldest, unserved = false, {}
-local runs = redis.call('HGETALL', shared.runs)
+local runs = read({}, 'HGETALL', shared.runs)
 for i = 1, #runs, 2 do
   local function run_key(part) return shared.run .. '{' .. runs[i] .. '}:' .. part end
-  local meta = redis.call('HMGET', run_key('meta'), 'state', 'chunks', 'committed', 'unserved')
+  local meta = read({'damaged'}, 'HMGET', run_key('meta'), 'state', 'chunks', 'committed', 'unserved')
   if meta[1] then add(states, meta[1], 1) end
   if meta[1] == 'open' then
-    local flight, live = redis.call('ZCARD', run_key('flight')), 0
-    for _, lease in ipairs(redis.call('HVALS', run_key('leases'))) do
+    local flight, live = read(0, 'ZCARD', run_key('flight')), 0
+    for _, lease in ipairs(read({}, 'HVALS', run_key('leases'))) do
       local deadline, length, worker = string.match(lease, '^(%d+) (%d+) %d+ (.+)$')
-      local left = tonumber(deadline or '0') - now
+      local left = number(deadline) - now
       if left > 0 and left <= 2 * tonumber(length) then
         live = live + 1
         add(holders, worker, 1)
       end
     end
-    local committed = tonumber(meta[3] or '0')
+    local committed = number(meta[3])
     local since, at = string.match(meta[4] or '', '^(%d+) (%d+)$')
     if since and tonumber(at) == committed then table.insert(unserved, {runs[i], tonumber(since)}) end
     add(chunks, 'committed', committed)
     add(chunks, 'leased', live)
     add(chunks, 'published', math.max(0, flight - live))
-    add(chunks, 'planned', math.max(0, tonumber(meta[2] or '0') - committed - flight))
-    local first = redis.call('ZRANGE', run_key('sent'), 0, 0, 'WITHSCORES')
+    add(chunks, 'planned', math.max(0, number(meta[2]) - committed - flight))
+    local first = read({}, 'ZRANGE', run_key('sent'), 0, 0, 'WITHSCORES')
     if first[2] and (not oldest or tonumber(first[2]) < oldest) then oldest = tonumber(first[2]) end
     queues[runs[i + 1]] = 0
   end
 end
 
 local workers = {}
-for _, name in ipairs(redis.call('SMEMBERS', shared.workers)) do
-  local facts = redis.call('HGETALL', shared.worker .. name)
+for _, name in ipairs(read({}, 'SMEMBERS', shared.workers)) do
+  local facts = read({}, 'HGETALL', shared.worker .. name)
   if #facts > 0 then
     table.insert(workers, {name, facts, holders[name] or 0})
     for j = 1, #facts, 2 do
@@ -57,38 +65,38 @@ for _, name in ipairs(redis.call('SMEMBERS', shared.workers)) do
     end
   end
 end
-for queue in pairs(queues) do queues[queue] = redis.call('LLEN', queue) end
+for queue in pairs(queues) do queues[queue] = read(0, 'LLEN', queue) end
 
 local sweeps, callers = {}, {}
-local known = redis.call('HGETALL', shared.sweeps)
+local known = read({}, 'HGETALL', shared.sweeps)
 for i = 1, #known, 2 do
   local function sweep_key(part) return shared.sweep .. '{' .. known[i] .. '}:' .. part end
-  local meta = redis.call('HMGET', sweep_key('meta'), 'state', 'cursor', 'total')
+  local meta = read({}, 'HMGET', sweep_key('meta'), 'state', 'cursor', 'total')
   if meta[1] == 'open' then
-    local left = tonumber(meta[2] or '0') < tonumber(meta[3] or '0')
-    if left or redis.call('HLEN', sweep_key('held')) > 0 or redis.call('LLEN', sweep_key('again')) > 0 then
+    local left = number(meta[2]) < number(meta[3])
+    if left or read(0, 'HLEN', sweep_key('held')) > 0 or read(0, 'LLEN', sweep_key('again')) > 0 then
       table.insert(sweeps, known[i + 1])
     end
   end
 end
-for _, name in ipairs(redis.call('SMEMBERS', shared.callers)) do
-  local facts = redis.call('GET', shared.caller .. name)
+for _, name in ipairs(read({}, 'SMEMBERS', shared.callers)) do
+  local facts = read(false, 'GET', shared.caller .. name)
   if facts then table.insert(callers, facts) end
 end
 
-local index, histories = redis.call('ZRANGE', shared.histories, 0, -1, 'REV'), {}
-local last = redis.call('ZRANGE', shared.histories, -1, -1, 'WITHSCORES')
+local index, histories = read({}, 'ZRANGE', shared.histories, 0, -1, 'REV'), {}
+local last = read({}, 'ZRANGE', shared.histories, -1, -1, 'WITHSCORES')
 local version = #index .. ' ' .. (last[2] or '')
 for _, member in ipairs(version == known_version and {} or index) do
   local key = shared.history .. member
-  local ids = redis.call('LRANGE', key, 0, recent)
+  local ids = read({}, 'LRANGE', key, 0, recent)
   if #ids > 0 then
-    local newest = redis.call('HGET', key .. ':texts', ids[1])
-    local values, drifting = redis.call('HMGET', key .. ':recent', unpack(ids)), redis.call('HVALS', key .. ':drifting')
+    local newest = read(false, 'HGET', key .. ':texts', ids[1])
+    local values, drifting = read({}, 'HMGET', key .. ':recent', unpack(ids)), read({}, 'HVALS', key .. ':drifting')
     table.insert(histories, {member, newest, values, ids, drifting})
   end
 end
 return {
-  now, flat(states), flat(chunks), oldest, redis.call('HGETALL', shared.totals), redis.call('HGETALL', shared.calls),
+  now, flat(states), flat(chunks), oldest, read({}, 'HGETALL', shared.totals), read({}, 'HGETALL', shared.calls),
   workers, flat(queues), version, histories, sweeps, callers, unserved,
 }

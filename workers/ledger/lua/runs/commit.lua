@@ -52,6 +52,6 @@ end
 local counted = tonumber(redis.call('HGET', keys.aside, 'counted ' .. seq) or '0')
 count('chunks', 1)
 count('records', math.max(0, tonumber(records) - dead - counted))
-for i = 10, #ARGV, 2 do redis.call('HINCRBY', shared.totals, ARGV[i], ARGV[i + 1]) end
-redis.call('HSET', shared.totals, 'last_commit', now_ms())
+for i = 10, #ARGV, 2 do tally('HINCRBY', shared.totals, ARGV[i], ARGV[i + 1]) end
+tally('HSET', shared.totals, 'last_commit', now_ms())
 return 'committed'

@@ -40,7 +40,7 @@ end
 -- A counter over all runs, by evaluator and suite: "<name> <evaluator> <suite>[ <tail>]".
 local function count(name, by, tail)
   local label = redis.call('HGET', keys.meta, 'label') or ' unknown unknown'
-  redis.call('HINCRBY', shared.totals, name .. label .. (tail and ' ' .. tail or ''), by)
+  tally('HINCRBY', shared.totals, name .. label .. (tail and ' ' .. tail or ''), by)
 end
 local function set_state(state, reason)
   redis.call('HSET', keys.meta, 'state', state, 'reason', reason)

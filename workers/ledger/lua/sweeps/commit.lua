@@ -16,9 +16,9 @@ local function keep(call, kind, fatal, output, cost_is)
     if redis.call('HGET', keys.meta, 'state') == 'open' then
       redis.call('HSET', keys.meta, 'state', 'failed', 'reason', fatal)
     end
-    redis.call('HINCRBY', totals, 'failed' .. target .. ' ' .. kind, 1)
+    tally('HINCRBY', totals, 'failed' .. target .. ' ' .. kind, 1)
   elseif redis.call('SADD', keys.recorded, call) == 0 then
-    redis.call('HINCRBY', totals, 'repaid' .. target, 1)
+    tally('HINCRBY', totals, 'repaid' .. target, 1)
   else
     fresh = fresh + 1
     redis.call('RPUSH', keys.outbox, output)
@@ -26,9 +26,9 @@ local function keep(call, kind, fatal, output, cost_is)
     if cost_is ~= '' then redis.call('HINCRBY', keys.meta, cost_is, 1) end
     if kind ~= '' then
       redis.call('HINCRBY', keys.meta, 'errors', 1)
-      redis.call('HINCRBY', totals, 'failed' .. target .. ' ' .. kind, 1)
+      tally('HINCRBY', totals, 'failed' .. target .. ' ' .. kind, 1)
     else
-      redis.call('HINCRBY', totals, 'answered' .. target, 1)
+      tally('HINCRBY', totals, 'answered' .. target, 1)
     end
   end
 end
@@ -46,12 +46,12 @@ for i = 6, #ARGV, 11 do
   if there and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8], ARGV[i + 10]) end
   if not known and not counted then
     if tonumber(cost) > 0 then
-      redis.call('HINCRBY', totals, 'cost' .. target, math.floor(tonumber(cost) * 1000000 + 0.5))
+      tally('HINCRBY', totals, 'cost' .. target, math.floor(tonumber(cost) * 1000000 + 0.5))
     end
-    redis.call('HINCRBY', totals, 'tokens' .. target .. ' prompt', ARGV[i + 4])
-    redis.call('HINCRBY', totals, 'tokens' .. target .. ' completion', ARGV[i + 5])
-    redis.call('HINCRBY', totals, 'seconds' .. target .. ' ' .. ARGV[i + 6], 1)
-    redis.call('HINCRBY', totals, 'seconds' .. target .. ' sum', ARGV[i + 7])
+    tally('HINCRBY', totals, 'tokens' .. target .. ' prompt', ARGV[i + 4])
+    tally('HINCRBY', totals, 'tokens' .. target .. ' completion', ARGV[i + 5])
+    tally('HINCRBY', totals, 'seconds' .. target .. ' ' .. ARGV[i + 6], 1)
+    tally('HINCRBY', totals, 'seconds' .. target .. ' sum', ARGV[i + 7])
   end
 end
 return fresh

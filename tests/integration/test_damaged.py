@@ -1,0 +1,44 @@
+"""What the user of a damaged ledger is told, and that it helps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.workers.ledger.keys import RunKeys
+from tests.integration.harness import HAZARDS, Server, evalq, running_fleet
+
+
+def test_what_is_said_of_a_damaged_run_mends_it(server: Server, tmp_path: Path) -> None:
+    """Exit 3 and a sentence instead of a traceback; its advice leads to the report of an inline run."""
+    lines = (canonical_json({"id": f"r{number}", "value": number}) + b"\n" for number in range(40))
+    (tmp_path / "in.jsonl").write_bytes(b"".join(lines))
+    args = ("hazards", "in.jsonl", "--chunk-size", "10", "--format", "none", "-q")
+    broker = ("--broker", server.url)
+
+    def command(*words: str) -> tuple[int, str]:
+        done = evalq(*words, cwd=tmp_path, PYTHONPATH=HAZARDS)
+        return done.returncode, done.stdout + done.stderr
+
+    assert command(*args, "--inline", "--out", "inline")[0] == 0
+    ended, said = command(*args, *broker, "--detach", "--out", "run")
+    assert ended == 0, said
+    run = said.split()[0]
+    server.client.hset(RunKeys.of(run).meta, "records", b"\xff\xfe")
+    for words in (("status", "run"), ("resume", "run")):
+        ended, said = command(*words, *broker)
+        assert (ended, "Traceback" in said) == (3, False), said
+        assert "is not what evalq writes" in said
+    ended, listed = command("list", *broker)
+    assert ended == 0, listed
+    assert re.search(rf"{run} +damaged ", listed)
+    told = re.search(r"delete its keys there \((.+?)\), then evalq resume", said)
+    assert told is not None, said
+    server.client.delete(*server.client.scan_iter(match=told[1]))
+    with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
+        fleet.add(1)
+        ended, said = command("resume", "run", *broker, "--format", "none")
+    assert ended == 0, said
+    report = Path("report.json")
+    assert (tmp_path / "run" / report).read_bytes() == (tmp_path / "inline" / report).read_bytes()
