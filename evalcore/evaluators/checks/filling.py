@@ -16,6 +16,7 @@ __all__ = ["Missing", "Room", "fill"]
 _PLACEHOLDER = re.compile(r"(\\?)\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}", re.ASCII)
 _MOST_WRITTEN_OUT = 256 << 20
 _VALUE = 8
+"""Bytes that any value counts for beside its text: a list of a billion empty texts is not free."""
 
 
 class Room:
@@ -56,6 +57,7 @@ def fill(value: Any, values: Mapping[str, Any], room: Room) -> Any:
         if "{{" not in value:
             return value
         whole = _PLACEHOLDER.fullmatch(value)
+        # Not as text: a number or a list of a variable stays one, so that checks compare it as such.
         if whole and not whole[1]:
             return room.take(_value(whole[2], values))
         return _PLACEHOLDER.sub(lambda match: str(room.take(_inside(match, values))), value)
@@ -68,6 +70,7 @@ def fill(value: Any, values: Mapping[str, Any], room: Room) -> Any:
 
 
 def _inside(match: re.Match[str], values: Mapping[str, Any]) -> str:
+    # Behind a backslash it is meant as it stands.
     if match[1]:
         return match[0][1:]
     found = _value(match[2], values)
@@ -81,6 +84,7 @@ def _value(name: str, values: Mapping[str, Any]) -> Any:
     found: Any = values
     for part in name.split("."):
         if not isinstance(found, Mapping) or part not in found:
+            # Refused, not left empty: a misspelt name would ask every repeat for nothing, and nobody would see it.
             known = ", ".join(sorted(values))
             what = f"{{{{{shorten(name)}}}}} is no variable (known: {shorten(known, 200)})"
             raise Missing(f"{what}; write \\{{{{...}}}} for the text")

@@ -28,6 +28,7 @@ def same_json(one: Any, other: Any) -> bool:
                 return False
             pairs += zip(left, right, strict=True)
         elif isinstance(left, bool) or isinstance(right, bool) or type(left) is dict or type(left) is list:
+            # By identity, since True == 1 in Python; a dict or list here stands against another type, and differs.
             if left is not right:
                 return False
         elif left != right:

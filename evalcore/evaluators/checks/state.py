@@ -63,6 +63,7 @@ class CaseState(Merging, array_like=True):
         self.failed += later.failed
         self.errors += later.errors
         self.score += later.score
+        # The most: lines of a sweep that was extended say less of what it was to get before.
         self.planned = max(self.planned, later.planned)
         self.checks = _added_each(self.checks, later.checks)
         self.plain = _added(self.plain, later.plain)
@@ -78,6 +79,7 @@ def _added(mine: list[int], later: list[int]) -> list[int]:
 def _added_each(mine: list[list[int]], later: list[list[int]]) -> list[list[int]]:
     if mine and later:
         return [_added(a, b) for a, b in zip(mine, later, strict=True)]
+    # Copied: later parts are added in place, and must not change the one that these came from.
     return mine or [list(counts) for counts in later]
 
 

@@ -23,6 +23,7 @@ def layered_diversity(layers: Sequence[tuple[Mapping[str, Any], Place]], faults:
     options: dict[str, Any] = {}
     for layer, under in layers:
         given, place = layer.get("diversity"), under.at("diversity")
+        # `diversity: exact` alone says how; most files need no more.
         given = {"by": given} if isinstance(given, str) else given
         if given is None:
             continue
@@ -45,6 +46,7 @@ def _fault(name: str, value: Any) -> str:
         return "" if value in _WAYS else f"must be {_TOLD}"
     if name == "embedder":
         return "" if isinstance(value, str) and value else "must be the name of a target"
+    # First, since YAML's yes and no are whole numbers to Python, and 1 is a fine threshold.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "must be a number between 0 and 1"
     try:
