@@ -11,6 +11,7 @@ from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.looks import Look
 from evalq.evalcore.compare.policy import Tier
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.modes import rejected
 
 __all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "Quarantined", "overall", "surprising"]
 
@@ -97,17 +98,13 @@ def overall(checks: Sequence[Check], alpha: float = ALPHA) -> tuple[Decided, tup
     """
     # GATE 6: advisory and supporting demands are shown, take no share of the error, and never block.
     critical = [check for check in checks if check.tier == "critical"]
-    by_chance = sorted(
-        (check for check in critical if check.p_worse is not None), key=lambda check: check.p_worse or 0.0
+    surprises = sorted(
+        ((check.p_worse, check) for check in critical if check.p_worse is not None), key=lambda each: each[0]
     )
-    kept: set[int] = set()
-    for rank, check in enumerate(by_chance):
-        if (check.p_worse or 0.0) > alpha / (len(by_chance) - rank):
-            break
-        # What fell for certain within its margin, or lacks answers, is as surprising, and must not hide what is behind.
-        if check.decided == "NO-GO":
-            # By identity: two demands may read alike.
-            kept.add(id(check))
+    # What fell for certain within its margin, or lacks answers, is as surprising, and must not hide what is behind.
+    surprising = surprises[: rejected([p for p, _ in surprises], alpha)]
+    # By identity: two demands may read alike.
+    kept = {id(check) for _, check in surprising if check.decided == "NO-GO"}
     counted = tuple(_counted(check, alpha, certain=check.p_worse is None or id(check) in kept) for check in checks)
     decisions = {check.decided for check in counted if check.tier == "critical"}
     if "NO-GO" in decisions:

@@ -17,6 +17,7 @@ from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.modes import rejected
 from evalq.evalcore.rates import exact_interval, pass_at_k, pass_hat_k
 
 __all__ = [
@@ -131,12 +132,8 @@ def _decided(
 ) -> tuple[dict[str, Decided], float]:
     enough = [row for row in rows if row[2] >= least]
     surprises = sorted((_below(m, n, demand.share), case) for case, m, n in enough)
-    found: dict[str, Decided] = {}
-    for rank, (p, case) in enumerate(surprises):
-        # Holm: the first that is not surprising enough ends it, whatever those after it are.
-        if p > errors.no_go / (len(surprises) - rank):
-            break
-        found[case] = "NO-GO"
+    failing = surprises[: rejected([p for p, _ in surprises], errors.no_go)]
+    found: dict[str, Decided] = {case: "NO-GO" for _, case in failing}
     # Each by itself: all cases have to be proved for GO, so several of them give chance no further turn.
     proved = {case for case, m, n in enough if _above(m, n, demand.share) <= errors.go}
     for case, _, _ in rows:

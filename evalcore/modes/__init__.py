@@ -7,7 +7,7 @@ one case, `nowhere` whether any case is collapsed.
 """
 
 from evalq.evalcore.distributions import at_least, at_most, beta_cdf, student_t
-from evalq.evalcore.modes.decide import Verdict, holm, runs_to_decide, verdict
+from evalq.evalcore.modes.decide import Verdict, holm, rejected, runs_to_decide, verdict
 from evalq.evalcore.modes.diversity import (
     chao1,
     chao_shen_bits,
@@ -50,6 +50,7 @@ __all__ = [
     "mode_share_interval",
     "mode_share_p_value",
     "mode_share_sequence",
+    "rejected",
     "runs_to_decide",
     "sequence_p_value",
     "sequence_verdict",

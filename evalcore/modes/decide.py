@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-__all__ = ["MOST_RUNS", "Verdict", "holm", "runs_to_decide", "verdict"]
+__all__ = ["MOST_RUNS", "Verdict", "holm", "rejected", "runs_to_decide", "verdict"]
 
 Verdict = Literal["collapsed", "diverse", "inconclusive", "no_data"]
 
@@ -59,3 +59,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(order) - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
+
+
+def rejected(p_values: Sequence[float], alpha: float) -> int:
+    """How many of these p-values, the smallest first, Holm's procedure (1979) rejects with error ``alpha`` in all."""
+    # The first that is not surprising enough ends it, whatever those after it are.
+    return next((rank for rank, p in enumerate(p_values) if p > alpha / (len(p_values) - rank)), len(p_values))

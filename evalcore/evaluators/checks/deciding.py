@@ -13,6 +13,7 @@ import msgspec
 from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.evaluators.checks.params import Threshold
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.modes import rejected
 from evalq.evalcore.rates import ALPHA
 from evalq.evalcore.share_sequence import log_e_above, log_e_below
 from evalq.evalcore.share_spending import MOST_LOOKS, rate_limits
@@ -101,12 +102,8 @@ def _failed(demands: Sequence[Demand]) -> list[str]:
     """The cases that fail with all of them tested together, in the order of how surely they do."""
     # A case without answers has no p-value, and must not make it harder for the others to be seen to fail.
     known = sorted((demand.p_fails, demand.case) for demand in demands if demand.answers)
-    found: dict[str, None] = {}
-    for rank, (p, case) in enumerate(known):
-        if p > ALPHA / (len(known) - rank):
-            break
-        found[case] = None
-    return list(found)
+    # A case that falls short of several thresholds is named once.
+    return list(dict.fromkeys(case for _, case in known[: rejected([p for p, _ in known], ALPHA)]))
 
 
 @lru_cache(maxsize=65536)

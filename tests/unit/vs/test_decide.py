@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evalq.evalcore.modes import FIXED_RUNS, holm, mode_share_interval, runs_to_decide, verdict
+from evalq.evalcore.modes import FIXED_RUNS, holm, mode_share_interval, rejected, runs_to_decide, verdict
 from evalq.evalcore.modes.decide import MOST_RUNS
 from tests.portions import some
 
@@ -101,3 +101,12 @@ def test_holm_lies_between_no_correction_and_bonferroni(values: list[float]) -> 
     for value, adjusted in zip(values, holm(values), strict=True):
         assert value <= adjusted + 1e-15
         assert adjusted <= min(1.0, len(values) * value) + 1e-15
+
+
+@given(st.lists(st.floats(0, 1), max_size=20), st.floats(1e-6, 0.5))
+def test_what_is_rejected_is_what_the_adjusted_values_say(values: list[float], alpha: float) -> None:
+    """But for values within rounding of a bound: one divides by the number of hypotheses, the other multiplies."""
+    values.sort()
+    adjusted = adjusted_by_definition(values)
+    assume(all(abs(value - alpha) > 1e-12 for value in adjusted))
+    assert rejected(values, alpha) == sum(value <= alpha for value in adjusted)
