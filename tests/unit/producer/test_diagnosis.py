@@ -151,6 +151,13 @@ def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
     assert str(fleet_of(snapshot)).endswith("1 of 1 workers consuming, h cannot load vs")
 
 
+def test_a_damaged_run_is_wrong() -> None:
+    """With where its keys are named."""
+    found = _findings(_but(HEALTHY, runs={"open": 1, "damaged": 1}))
+    told = "1 run(s) are damaged in the ledger: evalq list --broker URL names the keys to delete"
+    assert found == [("wrong", told)]
+
+
 def test_what_happened_is_told_as_notes() -> None:
     """Old work, divergence and dead records are not wrong settings, and still to be known."""
     totals = HEALTHY.totals | {"divergent vs s": 1, "dead vs s": 2, "dead vs t": 3}
