@@ -16,7 +16,7 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params, State
 from evalq.evalcore.contract.partial import decode, encode
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
-from evalq.producer.follow import rotation
+from evalq.producer.follow import copies, refusals, rotation
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.digest import RunningSha256
 from evalq.producer.follow.segment import FileSeen, Segment, opened
@@ -102,10 +102,14 @@ class Follower:
         while True:
             # Looked for before reading on, so that nothing written before the next file was begun is missed.
             following = self._next()
-            self._read()
-            if following is None or self._stop():
+            done = self._read()
+            if done and following is not None and not self._stop():
+                self._enter(*following)
+                continue
+            if following is not None:
+                following[0].close()
+            if done:
                 return
-            self._enter(*following)
 
     def _keep(self) -> None:
         """Make safe what is new, unless there is a fault in it that no report can stand."""
@@ -156,7 +160,9 @@ class Follower:
         stream = opened(path) if path else None
         # By its number alone it may be another file: those of removed ones are given again, as to what rsync leaves.
         same = stream is not None and self._current.difference(stream) is None
-        if not same and (self._taken_over() or self._copied()):
+        # Where the file itself is gone, less than a line does not tell its copy from the files that came behind it.
+        told = path is not None or self._current.beside is None or b"\n" in self._current.head
+        if not same and told and (self._taken_over() or self._copied()):
             if stream is not None:
                 stream.close()
             return True
@@ -165,7 +171,8 @@ class Follower:
             return True
         if not self._log.exists():
             return False
-        raise self._lost(f"what was read of it, {self._current.length:,} bytes, is in no file beside it")
+        reason = f"what was read of it, {self._current.length:,} bytes, is in no file beside it"
+        raise refusals.lost(self.kept, self._name, reason)
 
     def _next(self) -> tuple[BinaryIO, Path, list[FileSeen]] | None:
         """The file to read behind the current one, once there is something in it; None while there is none.
@@ -174,14 +181,14 @@ class Follower:
         when there is something in the next.
         """
         assert self._stream is not None
-        if self._unlinked() and self._current.length and self._taken_over():
+        if self._unlinked() and self._taken_over():
             return None
         different = self._current.difference(self._stream)
         if different is not None or self._unlinked():
-            copied = self._copied()
+            copied = self._copied(self._stream if different is None else None)
             if different is not None and not copied:
-                raise self._altered(different)
-        elif self._current.is_file(rotation.stat(self._log)) and not self._emptied():
+                raise refusals.altered(self.kept, self._name, self._stream, different)
+        elif not self._emptied() and self._current.is_file(rotation.stat(self._log)):
             return None
         here = rotation.find(self._log, self._current)
         if here is None:
@@ -201,23 +208,20 @@ class Follower:
 
     def _taken_over(self) -> bool:
         """Whether another file of the log's name holds all that was read (as rsync leaves it); if so, go on in it."""
-        stream = opened(self._log)
-        if stream is None or self._current.difference(stream) is not None:
-            return False
-        self._go_on(stream, self._log)
-        return True
+        return self._go_on_in(copies.find_replaced(self._log, self._current, self.kept.segments, self._stream))
 
-    def _copied(self) -> bool:
-        """Whether the log was copied away and emptied; if so, go on in the copy."""
-        return self._go_on_in(rotation.find_copy(self._log, self._current))
+    def _copied(self, held: BinaryIO | None = None) -> bool:
+        """Whether the log was copied away and emptied; if so, go on in the copy, which has all of ``held``."""
+        return self._go_on_in(copies.find_copy(self._log, self._current, self.kept.segments, held))
 
     def _emptied(self) -> bool:
         """Whether the log was copied away and emptied though it begins as what was read; if so, go on in the copy."""
-        return self._go_on_in(rotation.find_emptied(self._log, self._current, self.kept.segments))
+        assert self._stream is not None
+        return self._go_on_in(copies.find_emptied(self._log, self._current, self.kept.segments, self._stream))
 
-    def _go_on_in(self, copy: tuple[Path, BinaryIO] | None) -> bool:
+    def _go_on_in(self, copy: copies.Copy | None) -> bool:
         if copy is not None:
-            self._go_on(copy[1], copy[0])
+            self._go_on(copy.stream, copy.path)
         return copy is not None
 
     def _go_on(self, stream: BinaryIO, path: Path) -> None:
@@ -227,6 +231,8 @@ class Follower:
 
     def _enter(self, stream: BinaryIO, path: Path, beside: list[FileSeen]) -> None:
         self._switch(stream)
+        if self.kept.segments:
+            self._current.beside = None
         self.kept.segments.append(Segment.of(stream, path, self.kept.line, beside))
 
     def _switch(self, stream: BinaryIO) -> None:
@@ -234,11 +240,14 @@ class Follower:
             self._stream.close()
         self._stream, self._unkept = stream, True
 
-    def _read(self) -> None:
-        """To the end of the file at hand."""
+    def _read(self) -> bool:
+        """To the end of the file at hand; False where it was emptied meanwhile: what comes next is another then."""
         assert self._stream is not None
         file, kept = self._stream.fileno(), self.kept
         while not self._stop() and (block := os.pread(file, BLOCK_BYTES, self._current.length)):
+            # Only now is it known that the block came behind what was read, and not behind an emptying.
+            if self._current.difference(self._stream) is not None or self._emptied():
+                return False
             self._current.take(block)
             self.read_bytes += len(block)
             self._unkept = True
@@ -250,6 +259,7 @@ class Follower:
             if len(kept.carry) > MAX_RECORD_BYTES:
                 reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a newline missing?"
                 raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{kept.line}", reason)])
+        return True
 
     def _evaluate(self, data: bytes) -> None:
         """The next whole lines."""
@@ -272,7 +282,7 @@ class Follower:
         self.again_bytes += count
 
     def _path_of(self, segment: Segment) -> Path:
-        path = rotation.locate(self._log, segment)
+        path = copies.locate(self._log, segment)
         if path is None:
             reason = f"{segment.path} is gone, and all of the log must be read again (to sort it, or to verify it)"
             raise InputChanged("a part of the log is missing", [(f"{self._name}:{segment.first_line}", reason)])
@@ -280,21 +290,3 @@ class Follower:
             where = f"{self._name}:{segment.first_line}"
             raise InputChanged("the log changed behind its reader", [(where, f"{path} grew after the next was begun")])
         return path
-
-    def _altered(self, byte: int) -> InputChanged:
-        current = self._current
-        where = f"{self._name}:{current.line_of(byte, self.kept.line)}"
-        size = os.fstat(self._stream.fileno()).st_size if self._stream else 0
-        if size < current.length:
-            return self._lost(
-                f"it was cut to {size:,} bytes, where {current.length:,} were read, and no copy is beside it"
-            )
-        reason = f"byte {byte:,} of {current.path} is not the one that was read, and no copy of what was is beside it"
-        return InputChanged(
-            "the log changed behind its reader", [(where, f"{reason}; begin anew in another --run-dir")]
-        )
-
-    def _lost(self, reason: str) -> InputChanged:
-        where = f"{self._name}:{self.kept.line}"
-        more = "whether lines came behind it that nobody read cannot be known: begin anew in another --run-dir"
-        return InputChanged("the log was replaced", [(where, f"{reason}; {more}")])

@@ -24,8 +24,8 @@ from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.folder.staging import remove_halves
 from evalq.producer.follow.checkpoint import Checkpoint
+from evalq.producer.follow.copies import stands
 from evalq.producer.follow.follower import SETTLING_SECONDS, Follower
-from evalq.producer.follow.rotation import find
 from evalq.producer.outputs import write_report
 
 __all__ = ["FollowRun", "Pass", "begin"]
@@ -123,7 +123,7 @@ class FollowRun:
         if kept.same_code(fresh):
             return kept, False
         log = Path(os.path.realpath(self._given))
-        if len(kept.segments) > 1 or (kept.segments and find(log, kept.segments[0]) != log):
+        if len(kept.segments) > 1 or (kept.segments and not stands(log, kept.segments[0])):
             raise ConfigError(
                 f"{self.folder.path}: the log was rotated since evalq code {kept.code_version} began to follow it, and "
                 f"this is {code_version()}; answers of different code are never mixed: begin anew in another --run-dir"

@@ -37,8 +37,8 @@ class Segment(msgspec.Struct):
     """``length`` bytes of a file were taken in; ``head`` and ``tail`` are the first and the last of them.
 
     ``device`` and ``inode`` are the file, ``path`` is where it was seen, ``first_line`` the line of the whole it
-    begins on. ``beside`` are the files that rotation had left before it was begun: kept while less than a line was
-    read, since any file may begin so.
+    begins on. ``beside`` are the files that rotation had left before it was begun: what came since may be its copy. It
+    is None for one that is done with, and where an older version of evalq did not keep it.
     """
 
     device: int
@@ -71,8 +71,6 @@ class Segment(msgspec.Struct):
         if len(self.head) < PRINT_BYTES:
             self.head += data[: PRINT_BYTES - len(self.head)]
         self.tail = (self.tail + data[-PRINT_BYTES:])[-PRINT_BYTES:]
-        if b"\n" in data:
-            self.beside = None
 
     def difference(self, stream: BinaryIO) -> int | None:
         """The first byte known to be another than was read: at the file's end, if it is too short; None for none."""

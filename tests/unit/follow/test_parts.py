@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.files import open_raw
 from evalq.producer.follow import digest as running_module
+from evalq.producer.follow.copies import find_copy
 from evalq.producer.follow.digest import RunningSha256
-from evalq.producer.follow.rotation import find, find_copy, rotated_later
+from evalq.producer.follow.rotation import find, rotated_later
 from evalq.producer.follow.segment import PRINT_BYTES, Segment
 from evalq.producer.follow.whole import Whole
 from tests.unit.follow.stage import Stage
