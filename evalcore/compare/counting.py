@@ -21,12 +21,13 @@ class CaseCounter:
     """Takes the lines of records.jsonl in their order, then gives the run's cases; memory grows with the cases."""
 
     def __init__(self, evaluator: Evaluator[Any, Any], place: str = "") -> None:
-        """Raises UsageError, which names ``place``, for an evaluator whose runs are not compared."""
+        """``place`` is where the records are, for what is raised: UsageError where runs of it are not compared."""
         if evaluator.measures is None:
             raise UsageError(
                 f"{place or evaluator.name}: runs of {evaluator.name} are not compared: it declares no measures"
             )
         self._evaluator = evaluator
+        self._place = place
         self._measures: Measures = evaluator.measures
         self._summing = Summing(self._measures.measures)
         self._decode = msgspec.json.Decoder().decode
@@ -64,4 +65,8 @@ class CaseCounter:
 
     def _wrong(self, error: Exception) -> InfrastructureError:
         what = f"{type(error).__name__}: {error}"
-        return InfrastructureError(f"{self._evaluator.name} cannot say how the cases of this run went ({what})")
+        where = f"{self._place}: " if self._place else ""
+        return InfrastructureError(
+            f"{where}{self._evaluator.name} cannot say how the cases of this run went ({what}); where another version "
+            "wrote it, or it was changed since, evaluate again"
+        )

@@ -13,7 +13,7 @@ from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of
-from evalq.producer.comparing.outputs import Deciding, errors_written
+from evalq.producer.comparing.outputs import Deciding, check_decision_outputs, errors_written
 from evalq.producer.comparing.planning import Asked, outlook, outlook_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
@@ -46,10 +46,12 @@ def _gate(
     cases: int,
     rate: float,
 ) -> int:
+    reads = (*candidates, policy, baseline)
     if invocation.start.dry_run:
+        check_decision_outputs(outputs, reads)
         asked = Asked(invocation.live.repeat, cases, rate)
         return _plan(invocation, load_policy(policy), candidates, baseline, asked, as_json)
-    with errors_written("gate", outputs, (*candidates, policy, baseline)), invocation.servers() as servers:
+    with errors_written("gate", outputs, reads), invocation.servers() as servers:
         if not candidates:
             raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
         wanted, runs = load_policy(policy), candidates_of(candidates, servers)

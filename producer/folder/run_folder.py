@@ -39,6 +39,7 @@ from evalq.producer.folder.names import (
     is_unfinished,
     remove_unfinished,
 )
+from evalq.producer.folder.report_file import read_report
 from evalq.producer.folder.staging import clean_up, make_locked, not_made, private_name, remove_empty, sync_folder
 
 __all__ = ["FolderTaken", "RunFolder"]
@@ -235,7 +236,7 @@ class RunFolder:
         return next_step(told, self.named("" if reported else info.server))
 
     def report(self) -> dict[str, Json]:
-        """report.json. Raises UsageError when the run has none (yet)."""
+        """report.json. Raises UsageError when the run has none (yet), WireError where this evalq reads none in it."""
         path = self.path / "report.json"
         if not self.reported:
             state = self.info().state
@@ -243,7 +244,7 @@ class RunFolder:
             if by := self.driver():
                 then = f"{by} drives it: wait for it with evalq watch {self.named()}"
             raise UsageError(f"{self.path}: this run has no report (it is {state}); {then}")
-        return read_facts(path)
+        return read_report(path)
 
     def note(self, **facts: Json) -> None:
         """Set keys of run.json (None removes one). Raises UsageError for a state that cannot follow, OSError."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evalq.evalcore.errors import EvalqError, Incomplete
 from evalq.evalcore.model.canonical import Json
+from evalq.producer.folder.report_file import report_of
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
@@ -125,13 +125,12 @@ class Ledger:
         return self.ask(of, [])
 
     def report(self, run: str) -> dict[str, Json] | None:
-        """The report.json of a run that workers finished, or whose command left it there."""
-        import msgspec
+        """The report.json of a run that workers finished, or whose command left it there.
 
+        Raises WireError where it is none that this evalq reads.
+        """
         data = self.ask(lambda servers: _reports(servers).report(run), None)
-        with contextlib.suppress(ValueError, RecursionError):
-            return None if data is None else msgspec.json.decode(data, type=dict)
-        return None
+        return None if data is None else report_of(data, f"what the ledger has of run {run}")
 
     def cases(self, run: str) -> bytes | None:
         """How the cases of a run went."""

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from evalq.evalcore.errors import EvalqError
+from evalq.producer.folder.report_file import form_told
 from evalq.producer.viewing.catalogue import Known
 from evalq.producer.viewing.compare_page import compare_page
 from evalq.producer.viewing.frame import Answer, refusal
@@ -64,15 +65,17 @@ class Site:
         return refusal(404, "No such page", "This address leads nowhere.")
 
     def _of_run(self, known: Known, rest: list[str], query: Query) -> Answer:
-        match rest:
-            case []:
-                return run_page(self._viewer, known)
-            case ["records"]:
-                return records_page(self._viewer, known, query)
-            case ["table"]:
-                return table_page(self._viewer, known)
-            case ["record"]:
-                return record_page(self._viewer, known, query)
+        place = known.folder.path if known.folder else f"what the ledger has of run {known.run}"
+        with form_told(place, known.evaluator or "its evaluator"):
+            match rest:
+                case []:
+                    return run_page(self._viewer, known)
+                case ["records"]:
+                    return records_page(self._viewer, known, query)
+                case ["table"]:
+                    return table_page(self._viewer, known)
+                case ["record"]:
+                    return record_page(self._viewer, known, query)
         return refusal(404, "No such page", "This address leads nowhere.")
 
     def _live(self, keys: list[str]) -> Answer:

@@ -4,6 +4,7 @@ from evalq.producer.comparing.outputs.outcome import Compared
 from evalq.producer.comparing.outputs.stale import Deciding, withdrawn
 from evalq.producer.comparing.outputs.write import (
     check_decision_output,
+    check_decision_outputs,
     errors_written,
     write_comparison,
     write_decision,
@@ -13,6 +14,7 @@ __all__ = [
     "Compared",
     "Deciding",
     "check_decision_output",
+    "check_decision_outputs",
     "errors_written",
     "withdrawn",
     "write_comparison",

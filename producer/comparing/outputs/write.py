@@ -24,7 +24,7 @@ from evalq.producer.outputs import refuse_read
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
 
-__all__ = ["check_decision_output", "errors_written", "write_comparison", "write_decision"]
+__all__ = ["check_decision_output", "check_decision_outputs", "errors_written", "write_comparison", "write_decision"]
 
 
 def _document(outcome: Outcome, name: str) -> bytes:
@@ -53,6 +53,14 @@ def check_decision_output(path: Path) -> None:
         raise UsageError(f"-o {str(path)!r}: no file's name has a zero byte; name another")
     if path.is_dir():
         raise UsageError(f"-o {path}: that is a folder; name a file in it")
+
+
+def check_decision_outputs(paths: Iterable[Path], reads: Iterable[str]) -> None:
+    """The same for each of ``paths``, and for one that is among what is read; nothing is written."""
+    read = list(reads)
+    for fault in (_fault(path, read) for path in paths):
+        if fault is not None:
+            raise fault
 
 
 def write_decision(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from string import ascii_letters, digits
@@ -51,6 +52,17 @@ def test_a_file_that_is_none_and_a_name_that_is_none_say_what_to_do(made: Made, 
         operand("lone/report.json", nobody)
     with pytest.raises(UsageError, match=r"'nothing' is no run folder, .* in \./evalq-runs"):
         operand("nothing", nobody)
+
+
+def test_a_pipe_in_place_of_a_run_is_told_as_one(here: Path, nobody: Servers) -> None:
+    """Also that of ``<(command)``: "no file" it was, of what its user sees is there. Nobody waits for its other end."""
+    os.mkfifo("pipe")
+    reading, writing = os.pipe()
+    for name in ("pipe", f"/dev/fd/{reading}"):
+        with pytest.raises(UsageError, match=f"{name}: not a plain file .* write it to a file, and name that"):
+            operand(name, nobody)
+    os.close(reading)
+    os.close(writing)
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", "-x", ".hidden", "x" * 65, "a\n"])

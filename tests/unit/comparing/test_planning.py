@@ -48,6 +48,19 @@ def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureF
     assert "NO-GO is decided at an error of 0.00417" in capsys.readouterr().out, "the second look's"
 
 
+@pytest.mark.parametrize("name", ["decision.foo", ".", "policy.yaml"])
+def test_a_plan_says_what_the_gate_could_not_write(
+    policy: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is paid: a name of no format, a folder, the policy itself. Nothing is written, also not there."""
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    plan = ["gate", "--policy", policy, "--dry-run", "--cases", "40", "--repeat", "5"]
+    assert main([*plan, "-o", "fine.json", "-o", name]) == 2
+    found = capsys.readouterr()
+    assert (found.out, f"-o {name}: " in found.err) == ("", True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_without_a_plan_it_says_what_to_name(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And a gate without a run says so, too."""
     assert main(["gate", "--policy", policy, "--dry-run"]) == 2

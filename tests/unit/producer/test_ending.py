@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.errors import BrokerUnreachable, InputError, UsageError
+from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import NEXT, RunState, may_follow, next_step
 from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
@@ -299,11 +300,55 @@ def test_a_report_of_another_form_is_no_error_of_evalq_itself(
     """As another version wrote it, or somebody else did: it was a traceback that asked to be reported."""
     assert main(["resume", "run", "--inline", "--format", "none"]) == 0
     path = half.path / "report.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "results": "as it was once"}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "results": {"as": "once"}}))
     capsys.readouterr()
     assert main(["report", "run"]) == 3
     said = capsys.readouterr().err
     assert said.startswith("evalq: evalq-runs/run: its report is not of the form that this version of planagent shows")
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "evalq.report/2"},
+        {"evaluator": None},
+        {"records": {"total": 12}},
+        {"records": []},
+        {"results": "as it was once"},
+        {"params": 7},
+        {"faults": ["once"]},
+    ],
+)
+def test_a_report_without_the_frame_of_one_is_named(
+    half: RunFolder, change: dict[str, Json], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the file and what to do, by each command that reads it: it was a traceback that asked to be reported."""
+    assert main(["resume", "run", "--inline", "--format", "none"]) == 0
+    path = half.path / "report.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    for command in (["report", "run"], ["compare", "run", "run"], ["watch", "run"]):
+        capsys.readouterr()
+        assert main(command) == 3, command
+        said = capsys.readouterr().err
+        assert said.startswith("evalq: evalq-runs/run/report.json ")
+        assert said.endswith("use the evalq that wrote it (evalq --version), or evaluate again\n")
+        assert "Traceback" not in said
+
+
+def test_numbers_that_have_another_form_are_no_error_of_evalq_itself(
+    half: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Words where numbers are to be written out: a ValueError was taken for a fault of evalq."""
+    assert main(["resume", "run", "--inline", "--format", "none"]) == 0
+    path = half.path / "report.json"
+    report = json.loads(path.read_text())
+    results = json.loads(json.dumps(report["results"]), parse_int=str, parse_float=str)
+    path.write_text(json.dumps({**report, "results": results}))
+    capsys.readouterr()
+    assert main(["report", "run"]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("evalq: evalq-runs/run: its report is not of the form")
     assert "Traceback" not in said
 
 

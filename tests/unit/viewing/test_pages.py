@@ -251,6 +251,30 @@ def test_names_that_are_no_text_or_no_part_of_an_address_have_their_pages(made: 
             assert not {".", ".."} & set(link.split("/"))
 
 
+def test_a_damaged_report_is_told_on_each_page_that_needs_it(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    """Cut off, without its frame, with numbers of another form, not UTF-8: with the file, and no traceback."""
+    path, other = made("one", CASES[:6]), made("two", CASES[:6])
+    key, base = RunFolder(path).info().run, RunFolder(other).info().run
+    whole = (path / "report.json").read_bytes()
+    told = json.loads(whole)
+    framed = json.dumps({**told, "results": dict.fromkeys(told["results"], "once")}).encode()
+    pages = [f"/run/{key}", f"/run/{key}/records", f"/run/{key}/table", f"/run/{key}/record?at=1"]
+    with viewing() as browser:
+        browser.enter()
+        for data in (whole[: len(whole) // 2], b"\xff" + whole, b"{}", b'{"schema":"evalq.report/1"}', b""):
+            (path / "report.json").write_bytes(data)
+            for page in pages:
+                found = browser.get(page)
+                assert (found.status, "evalq-runs/one/report.json " in found.text) == (404, True), (data[:9], page)
+                assert "evaluate again" in found.text
+            assert "evalq-runs/one/report.json " in browser.get(f"/compare?base={base}&cand={key}").text
+            assert browser.get("/").status == browser.get("/suites").status == 200
+        (path / "report.json").write_bytes(framed)
+        found = browser.get(pages[0])
+        assert (found.status, "evalq-runs/one: its report is not of the form" in found.text) == (404, True)
+    assert "Traceback" not in capsys.readouterr().err
+
+
 def test_damaged_records_are_shown_as_such(made: Made) -> None:
     """A line that is no JSON, one that is another evaluator's, and one that is longer than is held in memory."""
     path = made("one", CASES[:2])
