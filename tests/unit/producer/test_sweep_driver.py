@@ -17,6 +17,7 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
+from evalq.evalcore.fold.fold import REPORT_SCHEMA
 from evalq.evalcore.model.calls import Output
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import RunOptions
@@ -194,8 +195,11 @@ def test_twins_pay_once(stage: Stage) -> None:
 def test_a_folder_that_got_the_report_of_others_makes_no_call_any_more(stage: Stage) -> None:
     """Its run is done, and a retry finds nothing to call: it does not make the report's run one that goes on."""
     folder = stage.sweep("a", 20, once="k").folder
+    records = dict.fromkeys(("total", "scored", "unscored", "errors", "dead"), 0)
+    named = {"schema": REPORT_SCHEMA, "evaluator": "vs", "evaluator_version": "1", "params": {}}
+    report = {**named, "inputs": [], "records": records, "results": {}, "faults": []}
     with folder.driving():
-        folder.write("report.json", b'{"records": {"dead": 0}}')
+        folder.write("report.json", json.dumps(report).encode())
         (folder.path / "outputs.jsonl").write_text("of its own calls alone")
         _note_done(folder)
     assert folder.info().state == "done"
