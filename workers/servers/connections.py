@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 from typing import Any
 
 import redis
@@ -25,6 +26,23 @@ KEEPALIVE: dict[str, Any] = {
         getattr(socket, name): value for name, value in _PROBES.items() if hasattr(socket, name)
     },
 }
+
+
+class _Pool(redis.ConnectionPool):
+    """Connections of which none is used again that was left between a command and its answer.
+
+    Ctrl-C comes at any line of the client's code. What is sent on such a connection next would get the answer of the
+    command before: the pool asks whether unread data is there, and an answer may still be under way.
+    """
+
+    def release(self, connection: Any) -> None:
+        """Take a connection back; where an interrupt ends the command, as a closed one."""
+        # Called from a `finally`, in which what ends the block is the exception at hand. Errors of the server are
+        # answers that were read to their end, and those of the connection have closed it.
+        ending = sys.exc_info()[1]
+        if ending is not None and not isinstance(ending, Exception):
+            connection.disconnect()
+        super().release(connection)
 
 
 def _told_of_itself() -> dict[str, Any]:
@@ -95,7 +113,7 @@ def _client(url: str, settings: Settings, patience: float, *, again: bool) -> re
     if not again:
         options["retry"] = Retry(NoBackoff(), 0)
     try:
-        return redis.Redis.from_url(
+        pool = _Pool.from_url(
             plain,
             socket_timeout=patience,
             socket_connect_timeout=min(patience, settings.connect_seconds),
@@ -105,3 +123,4 @@ def _client(url: str, settings: Settings, patience: float, *, again: bool) -> re
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
+    return redis.Redis.from_pool(pool)
