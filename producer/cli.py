@@ -164,7 +164,7 @@ def _run(argv: list[str] | None) -> int:
         # The interpreter shall not try to write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return StorageError.exit_code
-    except Exception as error:
+    except BaseException as error:  # a plug-in's sys.exit() too: its 0 or 1 would be taken for an answer of evalq's
         return _failed(error)
     return result if isinstance(result, int) else 0
 
@@ -216,7 +216,7 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
             raise UsageError(f"{argument!a} is not text in UTF-8: rename the file, or set a locale that is UTF-8")
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: BaseException) -> int:
     """Say what no command has put into words; 3, since 1 is a policy's answer."""
     from evalq.workers.servers.errors import SERVER_ERRORS, explained
 
@@ -231,7 +231,10 @@ def _failed(error: Exception) -> int:
         _tell(lack)
     else:
         traceback.print_exception(error)
-        _tell("an error of evalq itself, or of a plug-in (above); please report it")
+        if isinstance(error, SystemExit):
+            _tell(f"a plug-in (above) ended the command by sys.exit({error.code!r}); nothing was finished")
+        else:
+            _tell("an error of evalq itself, or of a plug-in (above); please report it")
     return InfrastructureError.exit_code
 
 

@@ -34,8 +34,9 @@ def _here() -> Iterator[Finding]:
         try:
             evaluator = registry.get(name)
             yield "ok", f"evaluator {name} {evaluator.version}"
-        except Exception as error:  # whatever a plug-in's import raises is what the user has to see
-            yield "wrong", f"evaluator {name} cannot be loaded: {error}"
+        except (Exception, SystemExit) as error:  # whatever a plug-in's import raises is what the user has to see
+            told = f"{error}" if isinstance(error, EvalqError) else f"{type(error).__name__}: {error}"
+            yield "wrong", f"evaluator {name} cannot be loaded: {told}"
 
 
 def _embedded() -> Iterator[Finding]:

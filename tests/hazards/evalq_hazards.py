@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -77,6 +78,10 @@ def _leave() -> None:
     os._exit(7)
 
 
+def _exit() -> None:
+    sys.exit(0)
+
+
 def _raise() -> None:
     raise ValueError("a bug")
 
@@ -87,6 +92,7 @@ _DEEDS: dict[str, Callable[[], None]] = {
     "hang": _hang,
     "eat": _eat,
     "leave": _leave,
+    "exit": _exit,
     "raise": _raise,
 }
 

@@ -187,3 +187,13 @@ def test_a_bug_is_not_blamed_on_a_record(server: Server, fleet: Fleet, tmp_path:
     done = _evalq("hazards", "in.jsonl", "--broker", server.url, "--out", "run", cwd=tmp_path)
     assert done.returncode == 3
     assert "in.jsonl:1: ValueError: a bug (in evalq_hazards.py" in done.stderr
+
+
+@pytest.mark.parametrize("place", [("--inline",), (), ("--workers", "1")])
+def test_an_evaluator_that_exits_is_no_good_end(place: tuple[str, ...], tmp_path: Path) -> None:
+    """With 0, which the command ended with that computed by itself, and without a report. Wherever it computes."""
+    _write(tmp_path / "in.jsonl", {3: "exit"})
+    done = _evalq("hazards", "in.jsonl", *place, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 3
+    assert ("by sys.exit(0)" if place == ("--inline",) else "SystemExit: 0") in done.stderr
+    assert not (tmp_path / "run" / "report.json").exists()

@@ -260,6 +260,9 @@ def main(run: str, settings: Any) -> int:
     except (EvalqError, redis.RedisError, OSError) as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
         return error.exit_code if isinstance(error, EvalqError) else 1
+    except SystemExit as error:  # an evaluator's: its 0 would be taken for a report that is made
+        sys.stderr.write(f"the evaluator ended its process by sys.exit({error.code!r})\n")
+        return 1
     return 0
 
 

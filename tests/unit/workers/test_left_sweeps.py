@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +68,19 @@ def test_a_sweep_with_a_damaged_header_stops_the_tending_of_no_other(server: Ser
             left.evaluate("left", RunLedger(server.client, Settings()))
     assert not left.evaluate("left", RunLedger(server.client, Settings()))
     assert left.over() == []
+
+
+def test_an_evaluator_that_exits_has_made_no_report(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With 0: its process ended well, the report was begun again a few times, and nobody was told why there is none."""
+
+    def section(*_: object) -> None:
+        sys.exit(0)
+
+    monkeypatch.setattr(finaliser, "finalise", section)
+    assert finaliser.main("run", Settings(broker=server.url).model_dump(mode="json")) == 1
+    assert capfd.readouterr().err.splitlines()[-1] == "the evaluator ended its process by sys.exit(0)"
 
 
 class Killed(Exception):
