@@ -17,7 +17,7 @@ def _waits(client: redis.Redis) -> Any:
     return client.blpop(["nobody pushes here"], timeout=1)
 
 
-def _waits_in_a_transaction(client: redis.Redis) -> Any:
+def _waits_in_a_transaction(client: Any) -> Any:
     with client.pipeline() as pipe:
         pipe.set("a", "1")
         pipe.execute_command("DEBUG", "SLEEP", "0.3")
