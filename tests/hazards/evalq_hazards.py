@@ -82,6 +82,10 @@ def _exit() -> None:
     sys.exit(0)
 
 
+def _print() -> None:
+    print("for whoever mends me", flush=True)  # noqa: T201 - which is what it is for
+
+
 def _raise() -> None:
     raise ValueError("a bug")
 
@@ -93,6 +97,7 @@ _DEEDS: dict[str, Callable[[], None]] = {
     "eat": _eat,
     "leave": _leave,
     "exit": _exit,
+    "print": _print,
     "raise": _raise,
 }
 

@@ -197,3 +197,13 @@ def test_an_evaluator_that_exits_is_no_good_end(place: tuple[str, ...], tmp_path
     assert done.returncode == 3
     assert ("by sys.exit(0)" if place == ("--inline",) else "SystemExit: 0") in done.stderr
     assert not (tmp_path / "run" / "report.json").exists()
+
+
+@pytest.mark.parametrize("place", [("--inline",), (), ("--workers", "1")])
+def test_what_an_evaluator_prints_is_in_no_answer(place: tuple[str, ...], tmp_path: Path) -> None:
+    """Standard output is for a program that reads the report, wherever it was computed."""
+    _write(tmp_path / "in.jsonl", {3: "print"})
+    args = ("hazards", "in.jsonl", *place, "--out", "run", "--format", "json")
+    done = evalq(*args, cwd=tmp_path, PYTHONPATH=HAZARDS)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads((tmp_path / "run" / "report.json").read_bytes())
