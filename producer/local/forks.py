@@ -222,7 +222,8 @@ def _live(line: socket.socket, answer: Callable[[bytes], bytes], begin: Callable
         # Not before it has handlers of its own: the parent's would answer here as if this were the parent.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         # Standard output is for the command's answer: what a plug-in prints would stand in the middle of it.
-        os.dup2(2, 1)
+        with contextlib.suppress(OSError):  # whoever calls from Python may have closed either
+            os.dup2(2, 1)
         own = line.fileno()
         # A lock of the parent's would last as long as a child has its file open.
         os.closerange(3, own)
