@@ -144,6 +144,7 @@ def get(name: str) -> Evaluator[Any, Any]:
     """
     from evalq.evalcore.contract.evaluator import Evaluator  # not at import: the list of names must come at once
     from evalq.evalcore.contract.former import former_members
+    from evalq.evalcore.contract.plug_in import load
 
     point = entries().get(name)
     if point is None:
@@ -152,10 +153,7 @@ def get(name: str) -> Evaluator[Any, Any]:
     if len(rivals) > 1:
         which = ", ".join(_shown(rival) for rival in rivals)
         raise ConfigError(f"several packages register an evaluator {name!r}: {which}; uninstall all but one")
-    try:
-        evaluator = point.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"the entry point {name!r} ({point.value}) cannot be loaded: {error}") from error
+    evaluator = load(point, "entry point")
     if not isinstance(evaluator, Evaluator) or evaluator.name != name:
         raise ConfigError(f"the entry point {name!r} ({point.value}) is not an Evaluator of that name")
     if former := list(former_members(evaluator)):

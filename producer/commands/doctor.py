@@ -56,6 +56,9 @@ def _deployment(servers: Servers) -> Iterator[Finding]:
     except (BrokerUnreachable, ServerRefused) as error:
         yield "wrong", str(error)
     else:
+        if missing := servers.watch.missing():
+            how = "take what renames or disables them out of its configuration, or use another server"
+            yield "wrong", f"the server does not know {', '.join(missing).upper()}, which runs need: {how}"
         yield from diagnose(snapshot, code_version(), time.time(), servers.watch.codes(snapshot))
 
 

@@ -142,7 +142,7 @@ def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]
         yield f"driver    {left}"
     for key, value in (facts.get("progress") or {}).items():
         if value != "" and (key, value) != ("state", facts["state"]):
-            yield f"{_WORDS.get(key, key):<9} {_PLAIN.get(value, value) if isinstance(value, bool) else value}"
+            yield f"{_WORDS.get(key, key):<9} {_plain(key, value)}"
     for key, value in (facts.get("calls") or {}).items():
         if value != "":
             yield f"calls {key:<9} {value}"
@@ -151,6 +151,12 @@ def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]
             yield f"{_WORDS.get(key, key):<9} {facts[key]}"
     for line in facts.get("trouble", ()):
         yield f"trouble   {line}"
+
+
+def _plain(key: str, value: Json) -> Json:
+    if key == "epoch":
+        return max(0, value - 1)  # each driver has one of its own, and the first has resumed nothing
+    return _PLAIN[value] if isinstance(value, bool) else value
 
 
 COMMAND = command(_status, run_argument(), as_json(), *server_options())

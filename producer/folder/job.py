@@ -16,6 +16,7 @@ import msgspec
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params, Request
 from evalq.evalcore.contract.params import validate
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json, digest
@@ -79,6 +80,7 @@ class Job:
         return [Path(root) for root in self.folder.info().roots]
 
     @classmethod
+    @unprinted()
     def start(
         cls, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions, folder: RunFolder | None = None
     ) -> Job:

@@ -14,6 +14,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params, State
 from evalq.evalcore.contract.partial import decode, encode
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
 from evalq.producer.follow import copies, refusals, rotation
@@ -261,6 +262,7 @@ class Follower:
                 raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{kept.line}", reason)])
         return True
 
+    @unprinted()
     def _evaluate(self, data: bytes) -> None:
         """The next whole lines."""
         kept = self.kept

@@ -74,7 +74,7 @@ def _clocks(snapshot: Snapshot, here: float) -> Iterator[Finding]:
     wrong = [(name, ahead) for name, ahead in off if abs(ahead) > CLOCK_SECONDS]
     for name, ahead in wrong:
         side = "ahead of" if ahead > 0 else "behind"
-        yield "note", f"the clock of {name} is {abs(ahead):.0f} s {side} the server's: times do not compare; use NTP"
+        yield "note", f"the clock of {name} is {spell(abs(ahead))} {side} the server's: times do not compare; use NTP"
     if not wrong:
         yield "ok", "clocks agree"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.producer.folder.names import is_unfinished
 from evalq.producer.folder.run_folder import RunFolder
@@ -82,6 +83,7 @@ def _is_same(path: Path, given: str) -> bool:
     return any(Path(each).exists() and path.samefile(each) for each in found)
 
 
+@unprinted()
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
     """One file asked for with -o, made from the run folder. Raises StorageError when it cannot be written."""
     check_outputs([path], folder)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.job import Job
@@ -45,6 +46,7 @@ def drop_left(folder: RunFolder) -> None:
             folder.drop_working_files()
 
 
+@unprinted()
 def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
     document = evaluator.views.document(report, folder.info().started)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
@@ -17,6 +18,7 @@ from evalq.producer.outputs.yaml_text import yaml_text
 __all__ = ["plain", "render", "writer"]
 
 
+@unprinted()
 def render(
     fmt: str,
     evaluator: Evaluator[Any, Any],

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from evalq.evalcore.contract.partial import Partial, opened
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_new
 from evalq.evalcore.fold.fold import Fold, InputSummary
@@ -69,6 +70,7 @@ class Collector:
         """Make all answers so far safe against a crash of this machine."""
         self._journal.sync()
 
+    @unprinted()
     def finish(self, seal: Seal) -> dict[str, Json]:
         """The report's content; records.jsonl is in its place after this.
 

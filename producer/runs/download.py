@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
@@ -71,6 +72,7 @@ def _made(path: Path, facts: dict[str, Json], write: Callable[[RunFolder], None]
     return folder
 
 
+@unprinted()
 def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes, cases: bytes | None) -> None:
     evaluator, info = registry.get(header.evaluator), folder.info()
     document = evaluator.views.document(report, info.started)

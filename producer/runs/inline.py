@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from itertools import chain
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import Partial, encode
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.model.manifest import Chunk
 from evalq.evalcore.model.span import place
@@ -29,18 +28,12 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
         # Those that an earlier process planned are in the manifest already.
         if chunk.seq == len(job.manifest.chunks):
             job.manifest.extend([chunk])
-        collector.add(chunk, collector.kept(chunk.seq) or _unprinted(job, chunk, read(job, chunk)))
+        collector.add(chunk, collector.kept(chunk.seq) or evaluate(job, chunk, read(job, chunk)))
         done, records = done + chunk.end - chunk.start, records + chunk.records
         watch(RunStatus(records, done, total))
     assert planner.seal is not None  # the planner sets it when its chunks are exhausted
     if job.manifest.seal is None:
         job.manifest.close(planner.seal)
-
-
-def _unprinted(job: Job, chunk: Chunk, data: bytes) -> Partial:
-    """`evaluate`, with what a plug-in prints on standard error: the answer of the command stands on standard output."""
-    with contextlib.redirect_stdout(sys.stderr):
-        return evaluate(job, chunk, data)
 
 
 def read(job: Job, chunk: Chunk) -> bytes:
@@ -54,6 +47,7 @@ def read(job: Job, chunk: Chunk) -> bytes:
     return data
 
 
+@unprinted()
 def evaluate(job: Job, chunk: Chunk, data: bytes) -> Partial:
     """A chunk's answer, computed in this process."""
     planned = job.header.inputs[chunk.input]

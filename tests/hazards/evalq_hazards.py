@@ -3,11 +3,13 @@
 A record is a JSON line {"id": ..., "do": ..., "value": ..., "waits": ...}. ``do`` names what its evaluation does to its
 process; one that ``waits`` stays until a gate is opened.
 `patient` is a check of answers that waits so.
-Where the variable HAZARDS_IMPORT is set, importing this module fails with that text.
+Where the variable HAZARDS_IMPORT is set, importing this module fails with that text, as an error of the type that
+HAZARDS_ERROR names (ImportError). Where HAZARDS_LOUD is set, it prints at its import and for each report.
 """
 
 from __future__ import annotations
 
+import builtins
 import os
 import signal
 import sys
@@ -21,7 +23,12 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Out
 from evalq.evalcore.model.canonical import Json, canonical_json
 
 if "HAZARDS_IMPORT" in os.environ:
-    raise ImportError(os.environ["HAZARDS_IMPORT"])
+    raise getattr(builtins, os.environ.get("HAZARDS_ERROR", "ImportError"))(os.environ["HAZARDS_IMPORT"])
+
+
+LOUD = "HAZARDS_LOUD" in os.environ
+if LOUD:
+    print("hello from hazards")  # noqa: T201 - as libraries greet
 
 
 class HazardParams(Params):
@@ -129,6 +136,8 @@ class Hazards(Evaluator[HazardParams, HazardState]):
 
     def section(self, results: Sequence[InputResult[HazardState]], params: HazardParams) -> dict[str, Json]:
         """Count and sum over all inputs."""
+        if LOUD:
+            print("a section of hazards")  # noqa: T201 - as somebody looks for a fault
         return {"count": sum(r.state.count for r in results), "sum": sum(r.state.sum for r in results)}
 
 

@@ -204,6 +204,8 @@ def test_what_an_evaluator_prints_is_in_no_answer(place: tuple[str, ...], tmp_pa
     """Standard output is for a program that reads the report, wherever it was computed."""
     _write(tmp_path / "in.jsonl", {3: "print"})
     args = ("hazards", "in.jsonl", *place, "--out", "run", "--format", "json")
-    done = evalq(*args, cwd=tmp_path, PYTHONPATH=HAZARDS)
+    done = evalq(*args, cwd=tmp_path, PYTHONPATH=HAZARDS, HAZARDS_LOUD="1")
     assert done.returncode == 0, done.stderr
+    assert "hello from hazards" in done.stderr
+    assert "a section of hazards" in done.stderr
     assert json.loads(done.stdout) == json.loads((tmp_path / "run" / "report.json").read_bytes())

@@ -122,6 +122,7 @@ def test_status_speaks_plainly(server: Server, rows: Path) -> None:
     words = {line.partition("  ")[0].split(" ")[0] for line in shown.stdout.splitlines()}
     assert not words & {"sealed", "epoch", "stale", "reconciled", "suspect", "leases", "divergent"}
     assert "all cut   yes" in shown.stdout
+    assert "resumed   0" in shown.stdout
 
 
 def test_a_table_for_excel_is_marked(rows: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import redis
+
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
@@ -13,7 +15,15 @@ from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
-__all__ = ["Watch"]
+__all__ = ["COMMANDS", "Watch"]
+
+COMMANDS = (
+    "brpop del discard eval_ro evalsha exec exists expire get hdel hexists hget hgetall hincrby hincrbyfloat hlen hmget "
+    "hset hsetnx hstrlen hvals info lindex llen lpop lpush lrange ltrim multi pexpire ping pttl rpop rpush sadd scard "
+    "script|exists script|load set sismember smembers srem time unwatch watch zadd zcard zrange zrangebyscore zrem "
+    "zrevrangebyscore zscore"
+).split()
+"""What producers and workers ask of the ledger's server, whose rights deploy/redis/users.acl gives them."""
 
 
 class Watch:
@@ -47,6 +57,18 @@ class Watch:
         codes = {worker.code for worker in snapshot.workers} | {caller.code for caller in snapshot.callers}
         codes |= {queue.rpartition(".")[2] for queue in snapshot.queues}
         return Heartbeats(self._connected()).parts(sorted(codes))
+
+    def missing(self) -> list[str]:
+        """Those of `COMMANDS` that the ledger's server does not know, since its configuration renames them.
+
+        Empty where this user may not ask. Raises BrokerUnreachable or redis.RedisError.
+        """
+        # With "INFO" in the name: redis-py reads the answer of COMMAND as a list of commands that are all there.
+        try:
+            known = self._connected().execute_command("COMMAND INFO", *COMMANDS)
+        except redis.ResponseError:
+            return []
+        return [name for name, found in zip(COMMANDS, known, strict=True) if found is None]
 
     def ping(self) -> None:
         """Raises BrokerUnreachable or redis.RedisError, when the ledger does not answer."""

@@ -19,6 +19,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import Partial, encode
+from evalq.evalcore.contract.plug_in import brief
 from evalq.evalcore.errors import UnknownEvaluator, WireError
 from evalq.evalcore.model.manifest import Chunk, Header
 from evalq.evalcore.version import code_version
@@ -27,7 +28,7 @@ from evalq.workers import tracing
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import Lease, RunLedger
-from evalq.workers.pool.faults import Failed, brief, kind_of, raise_if_told_to_stop
+from evalq.workers.pool.faults import Failed, kind_of, raise_if_told_to_stop
 from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
 from evalq.workers.processes import forking, identity
 from evalq.workers.processes.own_code import OwnCode

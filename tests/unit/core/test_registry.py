@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -141,6 +142,39 @@ def test_a_broken_package_is_named(name: str, value: str, said: str, packages: l
     packages.append(point(name, value))
     with pytest.raises(ConfigError, match=said):
         registry.get(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("1 / 0\n", r"ZeroDivisionError: division by zero \(in raising\.py:1, <module>\)$"),
+        ("\nraise TimeoutError('no model')\n", r"TimeoutError: no model \(in raising\.py:2, <module>\)$"),
+        ("def f(:\n", r"SyntaxError: .* \(raising\.py, line 1\)$"),
+    ],
+)
+def test_what_an_import_raises_is_told_with_its_line(
+    source: str, said: str, tmp_path: Path, packages: list[EntryPoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is: no traceback of evalq's, and no server that is said to be away."""
+    (tmp_path / "raising.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    packages.append(point("away", "raising:evaluator"))
+    with pytest.raises(ConfigError, match=rf"'away' \(raising:evaluator\) cannot be loaded: {said}"):
+        registry.get("away")
+
+
+def test_what_an_import_prints_is_no_answer(
+    tmp_path: Path,
+    packages: list[EntryPoint],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Standard output is for the answer of a command, which a program may read."""
+    (tmp_path / "greeting.py").write_text("print('hello')\nfrom good import evaluator\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    packages.append(point("summing", "greeting:evaluator"))
+    registry.get("summing")
+    assert capsys.readouterr() == ("", "hello\n")
 
 
 def test_the_installed_package_registers_its_evaluators() -> None:

@@ -13,6 +13,7 @@ from evalq.evalcore.model.life import LEDGER_STATES
 from evalq.workers.ledger.answers import Claimed, Committed, Standing, answer_of
 from evalq.workers.ledger.keys import PREFIX, SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.ledger.scripts import HISTORY, LOOKS, MONITOR, RATE_LIMIT, RUNS, SWEEPS, Family, script_text
+from evalq.workers.monitor.watcher import COMMANDS
 from tests.integration.harness import running_server
 
 FAMILIES = (RUNS, SWEEPS, HISTORY, LOOKS, MONITOR, RATE_LIMIT)
@@ -71,6 +72,14 @@ def test_no_two_things_have_one_key() -> None:
     keys += RateLimitKeys.of("x")
     assert len(keys) == len(set(keys))
     assert all(key.startswith(PREFIX) for key in keys)
+
+
+def test_what_doctor_looks_for_is_what_the_rights_name() -> None:
+    """Producers and workers have the commands that doctor asks a server for, and no others but for connections."""
+    lines = [line for line in USERS.read_text().splitlines() if line.startswith(("user evalq-p", "user evalq-w"))]
+    assert len(lines) == 2
+    granted = {word for line in lines for word in line.split() if re.fullmatch(r"\+[a-z_|]+", word)}
+    assert {word.removeprefix("+") for word in granted} == set(COMMANDS)
 
 
 def test_the_exporters_user_may_read_what_its_script_reads_and_nothing_else() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.contract.plug_in import load
 from evalq.evalcore.contract.registry import CHECKS, plug_ins
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
@@ -43,10 +44,7 @@ def team_kinds(taken: Mapping[str, object]) -> Iterator[Kind]:
 
 
 def _kind(point: EntryPoint) -> Kind:
-    try:
-        found = point.load()
-    except Exception as error:  # whatever a package's import raises
-        raise ConfigError(f"the check {point.name!r} ({point.value}) cannot be loaded: {error}") from error
+    found = load(point, "check")
     if callable(found) and not isinstance(found, Kind):
         summary = (inspect.getdoc(found) or f"{point.value}.").partition("\n\n")[0]
         found = Kind(

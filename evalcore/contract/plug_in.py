@@ -1,0 +1,53 @@
+"""Code that other packages bring: how it is loaded, kept from answering for a command, and told of when it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from evalq.evalcore.errors import ConfigError, EvalqError
+
+__all__ = ["brief", "load", "unprinted"]
+
+
+def load(point: EntryPoint, kind: str) -> Any:
+    """What an entry point names. Raises ConfigError, with the ``kind`` of thing it is, where that cannot be had."""
+    try:
+        with unprinted():  # libraries greet whoever imports them
+            return point.load()
+    except Exception as error:  # whatever a package's import raises
+        raise ConfigError(f"the {kind} {point.name!r} ({point.value}) cannot be loaded: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    # Its own file and line are the ones to look at, not those of the import.
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, ImportError) else brief(error)
+
+
+def brief(error: BaseException) -> str:
+    """An error in a line: of what evalq does not raise itself, with its type and the line of code that raised it."""
+    told, trace = str(error), traceback.extract_tb(error.__traceback__)
+    # What evalq raises says where the trouble is.
+    if trace and not isinstance(error, EvalqError):
+        at = trace[-1]
+        told = f"{type(error).__name__}: {told} (in {Path(at.filename).name}:{at.lineno}, {at.name})"
+    return told.encode(errors="backslashreplace").decode()  # no server can be told half of a surrogate pair
+
+
+@contextlib.contextmanager
+def unprinted() -> Iterator[None]:
+    """A block whose prints go to standard error: on standard output stands the answer of a command."""
+    # Of the main thread alone: two threads that change the same stream at once could leave it changed.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
