@@ -18,11 +18,12 @@ from evalq.workers.settings import Settings
 __all__ = ["COMMANDS", "Watch"]
 
 COMMANDS = (
-    "brpop del discard eval_ro evalsha exec exists expire get hdel hexists hget hgetall hincrby hincrbyfloat hlen hmget "
-    "hset hsetnx hstrlen hvals info lindex llen lpop lpush lrange ltrim multi pexpire ping pttl rpop rpush sadd scard "
-    "script|exists script|load set sismember smembers srem time unwatch watch zadd zcard zrange zrangebyscore zrem "
-    "zrevrangebyscore zscore"
-).split()
+    "brpop", "del", "discard", "eval_ro", "evalsha", "exec", "exists", "expire", "get", "hdel", "hexists", "hget",
+    "hgetall", "hincrby", "hincrbyfloat", "hlen", "hmget", "hset", "hsetnx", "hstrlen", "hvals", "info", "lindex",
+    "llen", "lpop", "lpush", "lrange", "ltrim", "multi", "pexpire", "ping", "pttl", "rpop", "rpush", "sadd",
+    "scard", "script|exists", "script|load", "set", "sismember", "smembers", "srem", "time", "unwatch", "watch",
+    "zadd", "zcard", "zrange", "zrangebyscore", "zrem", "zrevrangebyscore", "zscore",
+)  # fmt: skip
 """What producers and workers ask of the ledger's server, whose rights deploy/redis/users.acl gives them."""
 
 

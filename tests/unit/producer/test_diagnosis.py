@@ -73,7 +73,7 @@ def test_a_server_that_may_lose_answers_is_found(changed: dict[str, Any], kind: 
 FLEETS = [
     ({"state": "stuck", "idle": 90.0}, "wrong", "w1 took nothing for 1 min 30 s beside a queue with work"),
     ({"sick": {"vs": "no module named x"}}, "wrong", "cannot load vs: no module named x: it serves no run of it"),
-    ({"clock_ahead": 61.0}, "note", "clock of w1 is 61 s ahead of the server's"),
+    ({"clock_ahead": 61.0}, "note", "clock of w1 is 1 min 1 s ahead of the server's"),
     ({"clock_ahead": -5.0}, "note", "clock of w1 is 5 s behind the server's"),
     ({"roots": f"/nowhere{os.pathsep}/neither"}, "note", "w1 reads /nowhere, /neither"),
 ]
