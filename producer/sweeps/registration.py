@@ -52,7 +52,10 @@ class SweepRegistration:
         sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
         answered = (recorded.spending.told, recorded.spending.untold)
         known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
-        self._calls.open(sweep.header, *budgets, known, before=sweep.last_driver.token(), place=place, how=how)
+        last = sweep.last_driver.token()
+        # Seen by this process itself: those that the folder knows of may be gone since.
+        working = self.seen.under_way if how == "keep" else ()
+        self._calls.open(sweep.header, *budgets, known, before=last, place=place, how=how, working=working)
         sweep.last_driver.note(self._calls.token)
         # From here on workers leave its evaluation to this process.
         UnattendedSweeps(self._calls, self._calls.settings).take_back(sweep.run)

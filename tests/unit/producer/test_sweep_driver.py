@@ -7,9 +7,11 @@ import contextlib
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,6 +36,7 @@ from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.callers import main as calling
 from evalq.workers.ledger import sweeps
+from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.runs import RunLedger
@@ -341,26 +344,70 @@ def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> No
     keys = [key.encode() for key in SweepKeys.of(sweep.run)]
     with stage.calling(2):
         one = Drive(stage.driver(sweep, "host 1 a"))
-        # One whom the moment does not know has the pause to be heard of, and a busy machine may let it wait for longer.
-        wait_until(lambda: client.zcard(SweepKeys.of(sweep.run).holders) == 2, "both are known")
+        # One that the driver has not seen at work either has the pause alone to be heard of.
+        wait_until(lambda: len(one.driver.registration.seen.under_way) == 2, "both are known")
         for least in (30, 90, 150):
             _until(sweep, least)
-            pipe = client.pipeline()
-            for key in keys:
-                pipe.dump(key)
-            moment = dict(zip(keys, pipe.execute(), strict=True))
+            moment = _moment(client, keys)
             _until(sweep, least + 20)
-            pipe = client.pipeline()
-            pipe.delete(*keys)
-            for key, dump in moment.items():
-                if dump is not None:
-                    pipe.restore(key, 60_000, dump)
-            pipe.hset(keys[0], "server", "the one that died")
-            pipe.execute()
+            _promote(client, keys, moment)
         one.end()
     assert one.error is None
     assert sweep.recorded.count == stage.agent.calls.total() == 60 * CASES, "nothing is called again"
     _told_truly(one, stage.agent)
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_came_after_the_servers_moment_has_its_calls_left(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However late it is heard of: the driver saw it at work, so nobody is given its calls before it has told them."""
+    sweep = stage.sweep("a", 60)
+    keys = [key.encode() for key in SweepKeys.of(sweep.run)]
+    stage.agent.latency = 0.02
+    client, late, newer = stage.server.client, threading.Event(), set[str]()
+
+    def slow(step: Callable[..., Any]) -> Callable[..., Any]:
+        def taken(self: CallLedger, run: str, holder: str, *args: Any) -> Any:
+            if holder in newer and late.is_set():
+                time.sleep(3 * sweeps._PAUSE_SECONDS)
+            return step(self, run, holder, *args)
+
+        return taken
+
+    for name in ("claim", "commit"):
+        monkeypatch.setattr(CallLedger, name, slow(getattr(CallLedger, name)))
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        _until(sweep, 10)
+        moment = _moment(client, keys)
+        first = set(one.driver.registration.seen.under_way)
+        with stage.calling():
+            wait_until(lambda: len(one.driver.registration.seen.under_way) == 2, "the driver sees both")
+            newer |= set(one.driver.registration.seen.under_way) - first
+            _until(sweep, 60)
+            late.set()
+            _promote(client, keys, moment)
+            one.end()
+    assert one.error is None
+    assert sweep.recorded.count == stage.agent.calls.total() == 60 * CASES, "nothing is called again"
+    _told_truly(one, stage.agent)
+
+
+def _moment(client: Any, keys: list[bytes]) -> dict[bytes, bytes | None]:
+    pipe = client.pipeline()
+    for key in keys:
+        pipe.dump(key)
+    return dict(zip(keys, pipe.execute(), strict=True))
+
+
+def _promote(client: Any, keys: list[bytes], moment: dict[bytes, bytes | None]) -> None:
+    """Another server answers now, which has the sweep as it was at a ``moment``."""
+    pipe = client.pipeline()
+    pipe.delete(*keys)
+    for key, dump in moment.items():
+        if dump is not None:
+            pipe.restore(key, 60_000, dump)
+    pipe.hset(keys[0], "server", "the one that died")
+    pipe.execute()
 
 
 @pytest.mark.usefixtures("patient")

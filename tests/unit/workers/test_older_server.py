@@ -121,6 +121,52 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
     assert look.spent == COST * HEADER.total
 
 
+def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(server: Server) -> None:
+    """For longer than the pause: a busy machine may let it wait. Who died by what the server knows is not."""
+    fleet = _fleet(server)
+    fleet.q.claim(RUN, "q", 0, LEASE, [])
+    fleet.p.claim(RUN, "dead", 1, 0.1, [])
+
+    def given_up() -> bool:
+        fleet.q.claim(RUN, "q", 0, LEASE)
+        return fleet.look().lost == 1
+
+    wait_until(given_up, "its lease has ended")
+    moment = _moment(server)
+    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
+    seen = fleet.look()
+    assert set(seen.under_way) == {"p", "dead"}
+    _record(fleet.p, "p", mine[:4])
+    _promote(server, moment)
+    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself, and the first has told"
+    known = Known(1, 0, 0.0, 0, 0, seen.tallies, seen.under_way)
+    fleet.driver.open(HEADER, known=known, how="keep", working=seen.under_way)
+    fleet.look()
+    _fell(server, 9)
+    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "the other one is awaited"
+    assert server.client.smembers(KEYS.awaited) == {b"p"}
+    _, _, untold = fleet.p.claim(RUN, "p", 0, LEASE, mine[4:], mine[:4])
+    assert set(untold) == set(mine[:4])
+    _record(fleet.p, "p", untold, retold=True)
+    rest = fleet.q.claim(RUN, "q", 30, LEASE)[1]
+    assert set(rest) == set(range(HEADER.total)) - set(mine)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) -> None:
+    """One that the driver saw and nobody heard of since: also by a server that has forgotten everybody."""
+    fleet = _fleet(server)
+    fleet.p.claim(RUN, "p", 6, LEASE, [])
+    seen = fleet.look()
+    server.client.delete(*KEYS)
+    fleet.driver.open(HEADER, known=Known(under_way=seen.under_way), how="keep", working=seen.under_way)
+    fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
+    fleet.look()
+    _fell(server, 9 if waits else 11)
+    assert fleet.look().unsettled == waits
+    assert bool(fleet.q.claim(RUN, "q", 30, LEASE, [])[1]) != waits
+
+
 def test_what_was_paid_twice_is_told(server: Server) -> None:
     """A process is cut off for longer than it is waited for: its answers are paid again, and the sums say so."""
     fleet = _fleet(server)

@@ -5,9 +5,10 @@
 -- a silent driver loses the sweep, 'keep' its state, go 'on' from one that is not over, or make one that is done go on
 -- 'anew', where its outputs go, ms for which no calls are offered when the server lost some, and what the run folder
 -- knows of: attempts that ended, outputs, cost, lost calls, outputs that nobody paid, answers whose cost is known, and
--- those whose is not, how many processes had attempts under way, (process, attempts)..., (name, tally)...
+-- those whose is not, processes that the driver saw at work (by spaces), how many had attempts under way, (process,
+-- attempts)..., (name, tally)...
 local run, sweep, cases, total, max_calls, max_cost, unattended_ms, before, driver_ms, how, place, pause = unpack(ARGV, 3, 14)
-local lost_calls, free, told_from = ARGV[18], ARGV[19], 23 + 2 * ARGV[22]
+local lost_calls, free, working, told_from = ARGV[18], ARGV[19], ARGV[22], 24 + 2 * ARGV[23]
 local now, known = now_ms(), redis.call('HGET', keys.meta, 'sweep')
 if known and known ~= sweep then return {'differs', known}, true end
 local driver = redis.call('HGET', keys.meta, 'driver') or ARGV[2]
@@ -16,7 +17,7 @@ local state = redis.call('HGET', keys.meta, 'state')
 if not known then
   redis.call('HSET', keys.meta, 'sweep', sweep, 'cases', cases, 'total', total, 'cursor', 0, 'lost', lost_calls,
     'told', ARGV[20], 'untold', ARGV[21])
-  for i = 23, told_from - 1, 2 do under_way(ARGV[i], ARGV[i + 1]) end
+  for i = 24, told_from - 1, 2 do under_way(ARGV[i], ARGV[i + 1]) end
 end
 local ended = state == 'cancelled' or (state == 'done' and how ~= 'anew') or (state and how == 'keep')
 if not state or (not ended and state ~= 'open') then
@@ -36,5 +37,10 @@ for i, sum in ipairs(SUMS) do
 end
 notice()
 if less and number('fallen') == 0 then fall() end
+-- Once more where it has noticed by itself: whoever came since is to name its calls to a server that waits for all.
+if working ~= '' and number('fallen') > 0 then
+  fall()
+  await(working)
+end
 unsettled()
 return {state, number('generation')}

@@ -143,6 +143,15 @@ local function fall()
   local driver = redis.call('HGET', keys.meta, 'driver')
   if driver then redis.call('SADD', keys.awaited, driver) end
 end
+-- Wait for processes that this server may never have met, too: what they have only they can tell. Those of which it knows
+-- that they died have nothing to tell.
+local function await(holders)
+  local dead = {}
+  for _, one in ipairs(redis.call('SMEMBERS', keys.lost)) do dead[string.match(one, '^%S+')] = true end
+  for holder in string.gmatch(holders, '%S+') do
+    if not dead[holder] or redis.call('ZSCORE', keys.holders, holder) then redis.call('SADD', keys.awaited, holder) end
+  end
+end
 -- Another server than the one that the sweep was on, a replica that was promoted or a restart, may have fallen behind it.
 local function notice()
   local facts = redis.pcall('INFO', 'replication')
@@ -153,12 +162,13 @@ local function notice()
   if before then fall() end
 end
 -- Whether somebody is still waited for: no longer than processes are taken for living, and always for the pause that those
--- need whom the server does not know.
+-- need whom neither the server nor the driver knows.
 local function unsettled()
   local at = heard('fallen')
   if at == 0 then return false end
   local since, pause = now_ms() - at, number('pause')
-  local most = math.max(pause, math.min(number('lease'), 10000))
+  local lease = number('lease')
+  local most = math.max(pause, lease > 0 and math.min(lease, 10000) or 10000) -- without one nobody has claimed here yet
   if since < pause or (since < most and redis.call('SCARD', keys.awaited) > 0) then return true end
   for _, sum in ipairs(SUMS) do
     -- What is missing now was of processes that are no more.
