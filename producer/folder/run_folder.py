@@ -249,7 +249,7 @@ class RunFolder:
     def note(self, **facts: Json) -> None:
         """Set keys of run.json (None removes one). Raises UsageError for a state that cannot follow, OSError."""
         path = self.path / INFO
-        if not self.path.is_dir():  # moved away under its run: what is missing there is no damage
+        if not path.is_file() and "started" not in facts:  # moved away under its run, and no damage
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         known: dict[str, Json] = self.facts() if path.is_file() else {"schema": SCHEMA}
         before: RunState | None = known.get("state")

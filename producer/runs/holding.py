@@ -47,9 +47,14 @@ def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
 def unwritten(error: OSError, folder: RunFolder, then: str) -> StorageError:
     """Why a run cannot go on in its folder, and what to do ``then``."""
     if not folder.path.is_dir():
-        gone = "the run folder was moved or removed while the run was under way"
-        return StorageError(f"{folder.path}: {gone}; put it back, then {then}")
-    return StorageError.of(error, folder.path, then)
+        gone = "the run folder"
+    elif isinstance(error, FileNotFoundError) and not folder.begun:
+        gone = "its run.json"
+    else:
+        return StorageError.of(error, folder.path, then)
+    return StorageError(
+        f"{folder.path}: {gone} was moved or removed while the run was under way; put it back, then {then}"
+    )
 
 
 def refuse_over(folder: RunFolder) -> None:

@@ -339,6 +339,19 @@ def test_a_folder_that_is_moved_away_is_not_told_as_damaged() -> None:
 
 
 @pytest.mark.usefixtures("no_server")
+def test_a_run_json_that_is_removed_is_not_told_as_damaged() -> None:
+    """What is there to be put back is named."""
+    begun = job("run")
+    Path("run/run.json").rename("elsewhere")
+    with pytest.raises(StorageError, match=r"^run: its run\.json was moved or removed .*put it back, then resume"):
+        carry_out(begun, NOWHERE, QUIET)
+    assert not Path("run/run.json").exists()
+    Path("elsewhere").rename("run/run.json")
+    resume(RunFolder(Path("run")), NOWHERE, QUIET)
+    same_answer(Path("run"), Path("inline"))
+
+
+@pytest.mark.usefixtures("no_server")
 def test_faulty_input_leaves_no_folder() -> None:
     """As inline: the fault is told with its line."""
     with Path("rows.csv").open("a") as out:
