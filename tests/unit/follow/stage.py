@@ -22,6 +22,8 @@ from evalq.producer.follow.run import FollowRun, Pass, begin
 from evalq.producer.outputs import render
 
 LOG = "events.jsonl"
+KEPT = 40
+"""Rotated logs that are kept: more than any test makes, for what is gone no follower can read again."""
 
 
 class Stage:
@@ -133,6 +135,6 @@ class Stage:
         assert RunFolder(self.out).info().progress["bytes"] == self.whole.rfind(b"\n") + 1
 
     def _shift(self) -> None:
-        for number in range(9, 0, -1):
+        for number in range(KEPT, 0, -1):
             if self.rotated(number).exists():
                 self.rotated(number).rename(self.rotated(number + 1))
