@@ -136,11 +136,12 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
     _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
     seen = fleet.look()
     assert set(seen.under_way) == {"p", "dead"}
+    assert seen.working == ("p",)
     _record(fleet.p, "p", mine[:4])
     _promote(server, moment)
     assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself, and the first has told"
     known = Known(1, 0, 0.0, 0, 0, seen.tallies, seen.under_way)
-    fleet.driver.open(HEADER, known=known, how="keep", working=seen.under_way)
+    fleet.driver.open(HEADER, known=known, how="keep", working=seen.working)
     fleet.look()
     _fell(server, 9)
     assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "the other one is awaited"
@@ -159,7 +160,7 @@ def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) 
     fleet.p.claim(RUN, "p", 6, LEASE, [])
     seen = fleet.look()
     server.client.delete(*KEYS)
-    fleet.driver.open(HEADER, known=Known(under_way=seen.under_way), how="keep", working=seen.under_way)
+    fleet.driver.open(HEADER, known=Known(under_way=seen.under_way), how="keep", working=seen.working)
     fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     fleet.look()
     _fell(server, 9 if waits else 11)
