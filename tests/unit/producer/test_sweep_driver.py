@@ -400,6 +400,24 @@ def test_who_came_after_the_servers_moment_has_its_calls_left(
 
 
 @pytest.mark.usefixtures("patient")
+def test_a_server_that_knows_an_earlier_driver_is_told_who_drives(stage: Stage) -> None:
+    """That one is dead: whoever drives now holds its folder, and is not sent away for its sake."""
+    sweep, client = stage.sweep("a", 60), stage.server.client
+    stage.agent.latency = 0.02
+    keys = [key.encode() for key in SweepKeys.of(sweep.run)]
+    stage.driver(sweep, "host 1 a").establish()
+    moment = _moment(client, keys)
+    with stage.calling():
+        two = Drive(stage.driver(stage.reloaded(sweep), "host 2 b"))
+        wait_until(lambda: stage.agent.calls.total() > 20, "the second one drives")
+        _promote(client, keys, moment)
+        two.end()
+    assert two.error is None
+    assert stage.agent.calls.total() == 60 * CASES, "nothing is called again"
+    _told_truly(two, stage.agent)
+
+
+@pytest.mark.usefixtures("patient")
 def test_who_died_long_ago_is_not_waited_for_by_a_server_that_forgot_it(stage: Stage) -> None:
     """What it had is lost already; ten seconds without calls would bring nothing of it back."""
     sweep, client = stage.sweep("a", 60), stage.server.client

@@ -153,6 +153,21 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
     assert set(rest) == set(range(HEADER.total)) - set(mine)
 
 
+def test_a_driver_that_is_no_more_is_not_waited_for(server: Server) -> None:
+    """It died with the old server; whoever follows it in its folder tells what that has, and calls go on."""
+    fleet = _fleet(server)
+    fleet.q.claim(RUN, "q", 0, LEASE, [])
+    _promote(server, _moment(server))
+    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself"
+    assert server.client.smembers(KEYS.awaited) == {DRIVER.encode()}
+    follower = SweepLedger(server.client, fleet.driver.settings, "b 2 y")
+    follower.open(HEADER, before=DRIVER)
+    assert server.client.smembers(KEYS.awaited) == {b"b 2 y"}, "until it has told"
+    follower.look(RUN, attending=True)
+    _fell(server, 1)
+    assert len(fleet.q.claim(RUN, "q", 30, LEASE, [])[1]) == HEADER.total
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) -> None:
     """One that the driver saw and nobody heard of since: also by a server that has forgotten everybody."""
