@@ -11,25 +11,33 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.errors import ConfigError, EvalqError
+from evalq.evalcore.errors import ConfigError, EvalqError, InfrastructureError
+from evalq.evalcore.shortage import lacking
 
 __all__ = ["brief", "load", "unprinted"]
 
 
 def load(point: EntryPoint, kind: str) -> Any:
-    """What an entry point names. Raises ConfigError, with the ``kind`` of thing it is, where that cannot be had."""
+    """What an entry point names.
+
+    Raises ConfigError, with the ``kind`` of thing it is, where that cannot be had; InfrastructureError where this
+    machine has too little for it.
+    """
     try:
         with unprinted():  # libraries greet whoever imports them
             return point.load()
     except Exception as error:  # whatever a package's import raises
-        raise ConfigError(f"the {kind} {point.name!r} ({point.value}) cannot be loaded: {_why(error)}") from error
+        failed = f"the {kind} {point.name!r} ({point.value}) cannot be loaded"
+        if lack := lacking(error):  # nothing is wrong with the package, nor with what was asked
+            raise InfrastructureError(f"{failed}: {lack}") from error
+        raise ConfigError(f"{failed}: {_why(error)}") from error
 
 
 def _why(error: Exception) -> str:
     # Its own file and line are the ones to look at, not those of the import.
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"
-    return str(error) if isinstance(error, ImportError) else brief(error)
+    return (str(error) if isinstance(error, ImportError) else "") or brief(error)
 
 
 def brief(error: BaseException) -> str:

@@ -140,7 +140,7 @@ def own() -> list[str]:
 def get(name: str) -> Evaluator[Any, Any]:
     """The evaluator registered as ``name``.
 
-    Raises UnknownEvaluator that lists the known names, or ConfigError that says why it fails.
+    Raises UnknownEvaluator that lists the known names, or ConfigError or InfrastructureError that say why it fails.
     """
     from evalq.evalcore.contract.evaluator import Evaluator  # not at import: the list of names must come at once
     from evalq.evalcore.contract.former import former_members

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import visible
@@ -62,6 +63,7 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
 
+@unprinted()
 def tell(folder: RunFolder, report: dict[str, Json], output: Output) -> None:
     """The evaluator's notices on standard error, and whose outputs the run has besides its own."""
     if output.quiet:

@@ -9,6 +9,7 @@ import click
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_recorded
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError
 from evalq.producer.invocation import options
 from evalq.producer.invocation.declare import command
@@ -46,7 +47,9 @@ def extra_command(extra: Command) -> click.Command:
     """A further command of an evaluator, which needs no run."""
 
     def call(invocation: Invocation) -> None:
-        click.echo(extra.call(invocation.own))
+        with unprinted():
+            answer = extra.call(invocation.own)
+        click.echo(answer)
 
     return command(call, *map(options.own_option, extra.options), name=extra.name, text=extra.help)
 

@@ -51,6 +51,9 @@ def _server(server: ServerFacts) -> Iterator[Finding]:
         yield "wrong", f"{server.name} {server.version} is too old: evalq needs Redis 7.0 or any Valkey"
     else:
         yield "ok", f"{server.name} {server.version}"
+    if server.primary:
+        how = "name the primary, or promote this one"
+        yield "wrong", f"the server is a replica of {server.primary}, and no run can be written there: {how}"
     if server.may_evict:
         yield "wrong", f"maxmemory-policy is {server.policy}: the server may drop answers; set it to noeviction"
     if server.evicted:

@@ -16,6 +16,7 @@ from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.compare.wholeness import fault_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
@@ -55,6 +56,7 @@ def decoded(data: bytes, origin: str) -> RunCases:
     return found
 
 
+@unprinted()
 def computed_cases(
     evaluator: Evaluator[Any, Any], report: dict[str, Json], lines: Iterable[bytes], *, suite: str, tags: dict[str, str]
 ) -> RunCases:
@@ -97,6 +99,7 @@ def _keep(folder: RunFolder, found: RunCases) -> RunCases:
     return found
 
 
+@unprinted()
 def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], name: str) -> RunCases:
     counter = CaseCounter(evaluator, str(folder.path))
     if not folder.records.is_file():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from evalq.evalcore.contract.evaluator import live_calls
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.fold.named import named_cases
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.suites.suite_file import PlannedRun, Suite
@@ -16,6 +17,7 @@ from evalq.producer.sweeps.wording import prompts_of
 __all__ = ["PlannedCalls", "listed_cases", "planned_calls", "planned_text"]
 
 
+@unprinted()
 def listed_cases(run: PlannedRun) -> list[str] | None:
     """The cases that ``run`` is about, sorted: of its input, or those that a target is asked; None where none can tell.
 
@@ -44,6 +46,7 @@ class PlannedCalls(msgspec.Struct, frozen=True):
     about: int = 0
 
 
+@unprinted()
 def planned_calls(suite: Suite) -> list[PlannedCalls]:
     """What the runs of ``suite`` would ask; nobody is called. Raises what reading their cases raises."""
     found = []

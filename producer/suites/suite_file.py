@@ -43,6 +43,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
+from evalq.evalcore.contract.plug_in import unprinted
 from evalq.producer.suites.faults import At, Key, beside, checked, place_of, wrong
 from evalq.producer.suites.live import live_options
 from evalq.producer.suites.matrix import Fault, combinations
@@ -85,6 +86,7 @@ class Suite(msgspec.Struct):
     outputs: list[Path] = []
 
 
+@unprinted()
 def load_suite(path: str | Path) -> Suite:
     """What a suite file says. Raises ConfigError with file, line and key path for anything not as above."""
     data = load_mapping(path)

@@ -34,6 +34,8 @@ class SweepRegistration:
         self._stops = stops
         self.offered = self.taken_over = False
         self.seen = SweepLook("open")
+        self._working: set[str] = set()
+        self._before = ""
         self.server = ""
         """The options that name the server to other commands."""
 
@@ -52,10 +54,11 @@ class SweepRegistration:
         sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
         answered = (recorded.spending.told, recorded.spending.untold)
         known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
-        last = sweep.last_driver.token()
+        if (last := sweep.last_driver.token()) != self._calls.token:
+            self._before = last  # also for a server that comes back as it was under that one
         # Seen by this process itself: those that the folder knows of may be gone since.
-        working = self.seen.under_way if how == "keep" else ()
-        self._calls.open(sweep.header, *budgets, known, before=last, place=place, how=how, working=working)
+        working = self._working if how == "keep" else ()
+        self._calls.open(sweep.header, *budgets, known, before=self._before, place=place, how=how, working=working)
         sweep.last_driver.note(self._calls.token)
         # From here on workers leave its evaluation to this process.
         UnattendedSweeps(self._calls, self._calls.settings).take_back(sweep.run)
@@ -86,6 +89,8 @@ class SweepRegistration:
             self.establish("keep")  # the server lost the sweep or a part of it, or came back with an older state
             return None
         self.seen = look
+        # Those who are still to tell an unsettled server what they have would be unknown to the next one, too.
+        self._working = self._working.union(look.working) if look.unsettled else set(look.working)
         recorded.note_begun(look.started, look.tallies, look.under_way)
         return look
 

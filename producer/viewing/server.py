@@ -126,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _page(self, path: str, query: str) -> Answer:
         try:
             return self.server.site.answer(path, query)
-        except Exception as error:  # a plug-in's views, say: other pages go on
+        except (Exception, SystemExit) as error:  # a plug-in's views, say: other pages go on
             sys.stderr.write(visible("".join(traceback.format_exception(error)[-6:])))
             return bare(
                 500, "This page could not be made", f"{type(error).__name__}; more where evalq view was started."

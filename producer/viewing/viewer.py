@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Summary, derived_summary
 from evalq.producer.servers import Servers
@@ -85,7 +85,7 @@ class Viewer:
             if kept is None and found.st_size <= _LARGEST:
                 report = known.folder.report()
                 kept = self._heads.put(key, summary_of(registry.get(report["evaluator"]), report))
-        except (EvalqError, OSError, KeyError, TypeError):
+        except (Exception, SystemExit):  # the run's own page says what: a plug-in takes no other's run along
             return None
         return kept
 

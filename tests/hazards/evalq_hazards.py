@@ -4,7 +4,8 @@ A record is a JSON line {"id": ..., "do": ..., "value": ..., "waits": ...}. ``do
 process; one that ``waits`` stays until a gate is opened.
 `patient` is a check of answers that waits so.
 Where the variable HAZARDS_IMPORT is set, importing this module fails with that text, as an error of the type that
-HAZARDS_ERROR names (ImportError). Where HAZARDS_LOUD is set, it prints at its import and for each report.
+HAZARDS_ERROR names (ImportError). Where HAZARDS_LOUD is set, it prints at its import and wherever it is asked
+for anything, and has a measure, and the command `hazards-echo`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,28 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Batch, Evaluator, InputResult, Outcome, Params, State, Tally
+from evalq.evalcore.contract.evaluator import (
+    Batch,
+    Command,
+    CommandLine,
+    Evaluator,
+    InputResult,
+    Measure,
+    Measures,
+    Outcome,
+    Params,
+    Request,
+    Sighting,
+    State,
+    Tally,
+    Views,
+)
 from evalq.evalcore.model.canonical import Json, canonical_json
 
 if "HAZARDS_IMPORT" in os.environ:
@@ -109,6 +126,23 @@ _DEEDS: dict[str, Callable[[], None]] = {
 }
 
 
+def _loud(said: Any) -> Any:
+    print("loud hazards")  # noqa: T201 - as somebody looks for a fault
+    return said
+
+
+def _echo(_options: Mapping[str, Any]) -> str:
+    return str(_loud("an answer"))
+
+
+def _asked(request: Request) -> Request:
+    return request if not LOUD else Request(*_loud((request.inputs, request.params, request.options)))
+
+
+def _see(line: Mapping[str, Any]) -> Sighting:
+    return Sighting(str(line["id"]), _loud((float(line["value"]),)))
+
+
 class Hazards(Evaluator[HazardParams, HazardState]):
     """Adds up values, unless a record does something worse."""
 
@@ -117,6 +151,11 @@ class Hazards(Evaluator[HazardParams, HazardState]):
     summary = "Adds up values, unless a record does something worse."
     Params = HazardParams
     State = HazardState
+    command = CommandLine(
+        request=_asked, commands=(Command("hazards-echo", "Say something.", (), _echo),) if LOUD else ()
+    )
+    measures = Measures((Measure("value", "score", 0.0, 1000.0),), _see) if LOUD else None
+    views = Views(notices=lambda report: _loud(["a note"]) if LOUD else [])
 
     def evaluate(self, batch: Batch, params: HazardParams) -> Outcome[HazardState]:
         """The sum, and a line a record."""

@@ -209,3 +209,29 @@ def test_what_an_evaluator_prints_is_in_no_answer(place: tuple[str, ...], tmp_pa
     assert "hello from hazards" in done.stderr
     assert "a section of hazards" in done.stderr
     assert json.loads(done.stdout) == json.loads((tmp_path / "run" / "report.json").read_bytes())
+
+
+def test_what_an_evaluator_prints_is_in_no_decision(tmp_path: Path) -> None:
+    """Nor in a comparison, a plan, an event, or what a command of its own says."""
+    _write(tmp_path / "in.jsonl", {}, records=3)
+    gates = [{"metric": "hazards.value", "min": 0}]
+    suite = {"runs": [{"evaluator": "hazards", "inputs": ["in.jsonl"]}], "policy": {"gates": gates}}
+    (tmp_path / "evalq.yaml").write_text(json.dumps(suite))
+
+    def said(*args: str) -> str:
+        done = evalq(*args, cwd=tmp_path, PYTHONPATH=HAZARDS, HAZARDS_LOUD="1")
+        assert done.returncode == 0, done.stderr
+        assert "loud hazards" in done.stderr
+        return done.stdout
+
+    decided = said("run", "evalq.yaml", "--inline", "--out", "one", "--format", "json")
+    assert json.loads(decided)["decision"]["decided"] == "GO"
+    events = said("run", "evalq.yaml", "--inline", "--out", "two", "--json")
+    assert json.loads(events.splitlines()[-1])["event"] == "decision"
+    assert all(json.loads(line) for line in events.splitlines())
+    for kept in tmp_path.glob("*/*/cases.json"):
+        kept.unlink()
+    one, two = (str(path.parent) for path in sorted(tmp_path.glob("*/*/report.json")))
+    assert json.loads(said("compare", one, two, "--json"))["measures"]
+    assert json.loads(said("run", "evalq.yaml", "--dry-run", "--format", "json"))["runs"]
+    assert said("hazards-echo") == "an answer\n"

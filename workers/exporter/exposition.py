@@ -13,7 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import ConfigError, EvalqError
+from evalq.evalcore.errors import EvalqError
 from evalq.workers.exporter.collector import About, Live, Quality
 from evalq.workers.monitor.snapshot import Newest, Snapshot
 
@@ -97,7 +97,7 @@ class Page:
     def _part(self, evaluator: str, histories: list[Newest], encode: _Encoder) -> _Part:
         try:
             shown = Quality(evaluator, histories, self._most)
-        except ConfigError as error:  # a plug-in that cannot be loaded takes no other's metrics along
+        except EvalqError as error:  # a plug-in that cannot be loaded takes no other's metrics along
             log.warning("no metrics of %s: %s", evaluator, error)
             return _Part(histories, b"", 0)
         return _Part(histories, encode(shown), shown.folded)

@@ -71,7 +71,7 @@ class SweepLook(msgspec.Struct, frozen=True):
     paid. ``place`` is the folder that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
     ``driver_silent`` seconds ago; empty for nobody. ``generation`` counts how often its server was found to have
     forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``: what each process made.
-    ``under_way``: {process: attempts of its own that have not ended, lost ones too}.
+    ``under_way``: {process: attempts of its own that have not ended, lost ones too}; ``working`` processes have calls.
     """
 
     state: str
@@ -97,11 +97,12 @@ class SweepLook(msgspec.Struct, frozen=True):
     unsettled: bool = False
     tallies: dict[str, str] = {}
     under_way: dict[str, int] = {}
+    working: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, meta: Sequence[bytes], *found: Any) -> SweepLook:
         """What the script ``look`` answers of a sweep that is known. Raises ValueError or KeyError for others."""
-        waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held = found
+        waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held, working = found
         started, paid, spent = sums
         if not math.isfinite(float(spent)):  # no JSON could tell it, and no budget holds against it
             raise ValueError(f"what it has cost is {spent.decode()}")
@@ -131,6 +132,7 @@ class SweepLook(msgspec.Struct, frozen=True):
             unsettled=bool(unsettled),
             tallies=by,
             under_way={name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)},
+            working=tuple(working.decode().split()),
             **counts,
         )
 

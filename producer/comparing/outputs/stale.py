@@ -47,7 +47,7 @@ def withdrawn(what: str, paths: Iterable[Path]) -> Iterator[None]:
     """
     try:
         yield
-    except (Exception, KeyboardInterrupt):
+    except BaseException:  # a plug-in's sys.exit() is no Exception either
         with errors_written(what, [path for path in paths if _is_ours(path)]):
             raise
 

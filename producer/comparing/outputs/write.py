@@ -92,7 +92,7 @@ def errors_written(what: str, paths: Iterable[Path], reads: Iterable[str] = ()) 
     in all others.
 
     Otherwise a file of an earlier attempt would go on saying what is no longer known. So it is also where nobody reads
-    standard output any more, or it is full, and where the user ends the command.
+    standard output any more, or it is full, and where the user ends the command, or a plug-in does.
     """
     checked, read = list(paths), list(reads)
     faults = {path: fault for path in checked if (fault := _fault(path, read)) is not None}
@@ -100,7 +100,7 @@ def errors_written(what: str, paths: Iterable[Path], reads: Iterable[str] = ()) 
         if faults:
             raise next(iter(faults.values()))
         yield
-    except (Exception, KeyboardInterrupt) as error:
+    except BaseException as error:
         with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
             _write_each([path for path in checked if path not in faults], of_error(what, _as_ours(error)))
         raise

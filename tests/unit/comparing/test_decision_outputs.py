@@ -7,9 +7,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -22,7 +23,7 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
 from evalq.producer.comparing.html import decision_html
-from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, withdrawn, write_decision
 from evalq.producer.suites.summary import Found, MatrixRow
 from tests.deploy.programs import CHECKERS, program
 from tests.unit.comparing.conftest import BAD, GOOD, Command
@@ -280,15 +281,21 @@ def test_a_suite_that_nobody_can_be_shown_leaves_no_decision_of_an_earlier_attem
 
 
 @pytest.mark.parametrize(
-    ("ending", "kind", "code"), [(KeyboardInterrupt, "Interrupted", 130), (RuntimeError, "InfrastructureError", 3)]
+    ("ending", "kind", "code"),
+    [
+        (KeyboardInterrupt, "Interrupted", 130),
+        (RuntimeError, "InfrastructureError", 3),
+        (SystemExit, "InfrastructureError", 3),
+    ],
 )
+@pytest.mark.parametrize("ended", [errors_written, withdrawn])
 def test_whatever_ends_a_decision_stands_in_place_of_an_earlier_one(
-    tmp_path: Path, ending: type[BaseException], kind: str, code: int
+    tmp_path: Path, ending: type[BaseException], kind: str, code: int, ended: Callable[..., Any]
 ) -> None:
-    """Ctrl-C, and an error that nobody thought of; it goes on to whoever called."""
+    """Ctrl-C, a plug-in's sys.exit(), and an error that nobody thought of; it goes on to whoever called."""
     path = tmp_path / "gate.json"
-    path.write_text('{"decided": "GO"}')
-    with pytest.raises(ending), errors_written("gate", [path]):
+    path.write_text('{"decided":"GO"}')
+    with pytest.raises(ending), ended("gate", [path]):
         raise ending
     found = json.loads(path.read_text())
     assert (found["decided"], found["kind"], found["exit_code"]) == ("ERROR", kind, code)

@@ -14,7 +14,7 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import WholeInput
 from evalq.evalcore.contract.former import former_members
-from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.errors import ConfigError, InfrastructureError
 from tests.contract.specimens import Summing
 
 
@@ -147,6 +147,7 @@ def test_a_broken_package_is_named(name: str, value: str, said: str, packages: l
 @pytest.mark.parametrize(
     ("source", "said"),
     [
+        ("raise ImportError\n", r"ImportError:  \(in raising\.py:1, <module>\)$"),
         ("1 / 0\n", r"ZeroDivisionError: division by zero \(in raising\.py:1, <module>\)$"),
         ("\nraise TimeoutError('no model')\n", r"TimeoutError: no model \(in raising\.py:2, <module>\)$"),
         ("def f(:\n", r"SyntaxError: .* \(raising\.py, line 1\)$"),
@@ -161,6 +162,19 @@ def test_what_an_import_raises_is_told_with_its_line(
     packages.append(point("away", "raising:evaluator"))
     with pytest.raises(ConfigError, match=rf"'away' \(raising:evaluator\) cannot be loaded: {said}"):
         registry.get("away")
+
+
+def test_a_machine_with_too_little_for_an_import_is_no_broken_package(
+    tmp_path: Path, packages: list[EntryPoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is wrong with what was asked, so the exit code is not that of a configuration."""
+    (tmp_path / "hungry.py").write_text("raise MemoryError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    packages.append(point("hungry", "hungry:evaluator"))
+    with pytest.raises(
+        InfrastructureError, match=r"'hungry' \(hungry:evaluator\) cannot be loaded: there is no memory"
+    ):
+        registry.get("hungry")
 
 
 def test_what_an_import_prints_is_no_answer(

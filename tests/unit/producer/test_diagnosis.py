@@ -52,6 +52,7 @@ def test_a_healthy_deployment_has_no_finding() -> None:
 
 SERVERS = [
     ({"version": "6.2.6"}, "wrong", "is too old"),
+    ({"primary": "10.0.0.1:6379"}, "wrong", "is a replica of 10.0.0.1:6379, and no run can be written there"),
     ({"policy": "allkeys-lru"}, "wrong", "set it to noeviction"),
     ({"evicted": 3}, "wrong", "dropped 3 keys"),
     ({"memory": 950}, "wrong", "95% full"),

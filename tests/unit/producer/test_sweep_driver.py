@@ -358,8 +358,13 @@ def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> No
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_came_after_the_servers_moment_has_its_calls_left(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However late it is heard of: the driver saw it at work, so nobody is given its calls before it has told them."""
+@pytest.mark.parametrize("promotions", [1, 2])
+def test_who_came_after_the_servers_moment_has_its_calls_left(
+    stage: Stage, promotions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late it is heard of: the driver saw it at work, so nobody is given its calls before it has told them; nor
+    where the next server falls behind before it was heard of.
+    """
     sweep = stage.sweep("a", 60)
     keys = [key.encode() for key in SweepKeys.of(sweep.run)]
     stage.agent.latency = 0.02
@@ -385,11 +390,50 @@ def test_who_came_after_the_servers_moment_has_its_calls_left(stage: Stage, monk
             newer |= set(one.driver.registration.seen.under_way) - first
             _until(sweep, 60)
             late.set()
-            _promote(client, keys, moment)
+            for _ in range(promotions):
+                _promote(client, keys, moment)
+                wait_until(lambda: one.driver.registration.seen.unsettled, "the driver has told the server")
             one.end()
     assert one.error is None
     assert sweep.recorded.count == stage.agent.calls.total() == 60 * CASES, "nothing is called again"
     _told_truly(one, stage.agent)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_server_that_knows_an_earlier_driver_is_told_who_drives(stage: Stage) -> None:
+    """That one is dead: whoever drives now holds its folder, and is not sent away for its sake."""
+    sweep, client = stage.sweep("a", 60), stage.server.client
+    stage.agent.latency = 0.02
+    keys = [key.encode() for key in SweepKeys.of(sweep.run)]
+    stage.driver(sweep, "host 1 a").establish()
+    moment = _moment(client, keys)
+    with stage.calling():
+        two = Drive(stage.driver(stage.reloaded(sweep), "host 2 b"))
+        wait_until(lambda: stage.agent.calls.total() > 20, "the second one drives")
+        _promote(client, keys, moment)
+        two.end()
+    assert two.error is None
+    assert stage.agent.calls.total() == 60 * CASES, "nothing is called again"
+    _told_truly(two, stage.agent)
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_died_long_ago_is_not_waited_for_by_a_server_that_forgot_it(stage: Stage) -> None:
+    """What it had is lost already; ten seconds without calls would bring nothing of it back."""
+    sweep, client = stage.sweep("a", 60), stage.server.client
+    stage.agent.latency = 0.02
+    keys = SweepKeys.of(sweep.run)
+    with stage.calling():
+        one = Drive(stage.driver(sweep, "host 1 a"))
+        _until(sweep, 10)
+        stage.calls.claim(sweep.run, "dead", 3, 0.2, [])
+        wait_until(lambda: one.driver.registration.seen.lost == 3, "it is taken for dead")
+        client.flushdb()
+        wait_until(lambda: client.hget(keys.meta, "generation"), "the server is told")
+        assert b"dead" not in client.smembers(keys.awaited)
+        one.end()
+    assert one.error is None
+    assert (one.facts["repaid"], one.facts["lost"]) == (0, 3)
 
 
 def _moment(client: Any, keys: list[bytes]) -> dict[bytes, bytes | None]:

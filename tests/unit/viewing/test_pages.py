@@ -7,11 +7,13 @@ import hashlib
 import json
 import os
 import shutil
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.producer.folder.run_folder import RunFolder
@@ -273,6 +275,46 @@ def test_a_damaged_report_is_told_on_each_page_that_needs_it(made: Made, capsys:
         found = browser.get(pages[0])
         assert (found.status, "evalq-runs/one: its report is not of the form" in found.text) == (404, True)
     assert "Traceback" not in capsys.readouterr().err
+
+
+_ODD = """
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Views
+class Odd(type(registry.get("verification"))):
+    name = "odd"
+    views = Views(summary=lambda report: 1 / 0)
+evaluator = Odd()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import sys; sys.exit(0)", (500, "This page could not be made")),
+        (_ODD, (404, "its report is not of the form")),
+    ],
+)
+def test_a_plug_in_takes_its_own_pages_along_and_no_others(
+    source: str, said: tuple[int, str], made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that ends the process when it is imported, and one that cannot say what its report begins with."""
+    path = made("one", CASES[:6])
+    made("two", CASES[:4])
+    told = json.loads((path / "report.json").read_bytes())
+    (path / "report.json").write_bytes(canonical_json({**told, "evaluator": "odd"}))
+    module = f"odd_{len(source)}"
+    (tmp_path / f"{module}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    points = {**registry.entries(), "odd": EntryPoint("odd", f"{module}:evaluator", "g")}
+    monkeypatch.setattr(registry, "entries", lambda: points)
+    monkeypatch.setattr(registry, "_registered", lambda: {name: [each] for name, each in points.items()})
+    registry.get.cache_clear()
+    with viewing() as browser:
+        found = browser.enter().get("/")
+        assert (found.status, "2 runs, the latest first." in found.text) == (200, True)
+        found = browser.get(f"/run/{RunFolder(path).info().run}")
+        assert (found.status, said[1] in found.text) == (said[0], True)
+    registry.get.cache_clear()
 
 
 def test_damaged_records_are_shown_as_such(made: Made) -> None:

@@ -136,11 +136,12 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
     _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
     seen = fleet.look()
     assert set(seen.under_way) == {"p", "dead"}
+    assert seen.working == ("p",)
     _record(fleet.p, "p", mine[:4])
     _promote(server, moment)
     assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself, and the first has told"
     known = Known(1, 0, 0.0, 0, 0, seen.tallies, seen.under_way)
-    fleet.driver.open(HEADER, known=known, how="keep", working=seen.under_way)
+    fleet.driver.open(HEADER, known=known, how="keep", working=seen.working)
     fleet.look()
     _fell(server, 9)
     assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "the other one is awaited"
@@ -152,6 +153,21 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
     assert set(rest) == set(range(HEADER.total)) - set(mine)
 
 
+def test_a_driver_that_is_no_more_is_not_waited_for(server: Server) -> None:
+    """It died with the old server; whoever follows it in its folder tells what that has, and calls go on."""
+    fleet = _fleet(server)
+    fleet.q.claim(RUN, "q", 0, LEASE, [])
+    _promote(server, _moment(server))
+    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself"
+    assert server.client.smembers(KEYS.awaited) == {DRIVER.encode()}
+    follower = SweepLedger(server.client, fleet.driver.settings, "b 2 y")
+    follower.open(HEADER, before=DRIVER)
+    assert server.client.smembers(KEYS.awaited) == {b"b 2 y"}, "until it has told"
+    follower.look(RUN, attending=True)
+    _fell(server, 1)
+    assert len(fleet.q.claim(RUN, "q", 30, LEASE, [])[1]) == HEADER.total
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) -> None:
     """One that the driver saw and nobody heard of since: also by a server that has forgotten everybody."""
@@ -159,7 +175,7 @@ def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) 
     fleet.p.claim(RUN, "p", 6, LEASE, [])
     seen = fleet.look()
     server.client.delete(*KEYS)
-    fleet.driver.open(HEADER, known=Known(under_way=seen.under_way), how="keep", working=seen.under_way)
+    fleet.driver.open(HEADER, known=Known(under_way=seen.under_way), how="keep", working=seen.working)
     fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     fleet.look()
     _fell(server, 9 if waits else 11)

@@ -26,7 +26,11 @@ if not state or (not ended and state ~= 'open') then
 end
 redis.call('HSET', keys.meta, 'max_calls', max_calls, 'max_cost', max_cost, 'unattended_ms', unattended_ms, 'attended', now,
   'driver_ms', driver_ms, 'place', place, 'pause', pause, 'free', free)
-if ARGV[2] ~= '' then redis.call('HSET', keys.meta, 'driver', ARGV[2], 'driver_at', now) end
+if ARGV[2] ~= '' then
+  redis.call('HSET', keys.meta, 'driver', ARGV[2], 'driver_at', now)
+  -- Whoever is followed tells nothing any more: what it had is its follower's to tell.
+  if driver ~= ARGV[2] and redis.call('SREM', keys.awaited, driver) == 1 then redis.call('SADD', keys.awaited, ARGV[2]) end
+end
 if state == 'open' then redis.call('HSET', shared.sweeps, run, sweep) end
 for i = told_from, #ARGV, 2 do tell(ARGV[i], ARGV[i + 1]) end
 local less = not known and (how == 'keep' or tonumber(ARGV[15]) + lost() > 0)

@@ -143,14 +143,9 @@ local function fall()
   local driver = redis.call('HGET', keys.meta, 'driver')
   if driver then redis.call('SADD', keys.awaited, driver) end
 end
--- Wait for processes that this server may never have met, too: what they have only they can tell. Those of which it knows
--- that they died have nothing to tell.
+-- Wait for processes that this server may never have met, too: what they have only they can tell.
 local function await(holders)
-  local dead = {}
-  for _, one in ipairs(redis.call('SMEMBERS', keys.lost)) do dead[string.match(one, '^%S+')] = true end
-  for holder in string.gmatch(holders, '%S+') do
-    if not dead[holder] or redis.call('ZSCORE', keys.holders, holder) then redis.call('SADD', keys.awaited, holder) end
-  end
+  for holder in string.gmatch(holders, '%S+') do redis.call('SADD', keys.awaited, holder) end
 end
 -- Another server than the one that the sweep was on, a replica that was promoted or a restart, may have fallen behind it.
 local function notice()
