@@ -64,12 +64,14 @@ class Watch:
 
         Empty where this user may not ask. Raises BrokerUnreachable or redis.RedisError.
         """
+        # Only whoever takes messages out asks for BRPOP, which is no matter of this server's where they lie elsewhere.
+        asked = [name for name in COMMANDS if name != "brpop" or not self._settings.ledger_apart]
         # With "INFO" in the name: redis-py reads the answer of COMMAND as a list of commands that are all there.
         try:
-            known = self._connected().execute_command("COMMAND INFO", *COMMANDS)
+            known = self._connected().execute_command("COMMAND INFO", *asked)
         except redis.ResponseError:
             return []
-        return [name for name, found in zip(COMMANDS, known, strict=True) if found is None]
+        return [name for name, found in zip(asked, known, strict=True) if found is None]
 
     def ping(self) -> None:
         """Raises BrokerUnreachable or redis.RedisError, when the ledger does not answer."""
