@@ -54,8 +54,9 @@ def decide(
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
     held_back = tuple(quarantined(policy, candidates, past, today))
     fell: set[tuple[str, str]] = set()
-    for run in candidates:
-        for check in on_trust(fallen(run, held_back, errors.no_go), _PASSES, policy, run, partners.get(run.called)):
+    for run, known in zip(candidates, past, strict=True):
+        fell_here = fallen(run, held_back, errors.no_go, known.stopped)
+        for check in on_trust(fell_here, _PASSES, policy, run, partners.get(run.called)):
             checks.append(check)
             fell |= {(run.called, case) for case in check.cases}
         if run.called in partners:
