@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from evalq.evalcore.compare.collapse_checks import collapse_checks
 from evalq.evalcore.compare.comparison import Estimate, estimate
-from evalq.evalcore.compare.decision import Check, Decided, Decision, overall
+from evalq.evalcore.compare.decision import Check, Decision, overall
 from evalq.evalcore.compare.demands import compared, held, plain
-from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.judged import nothing_decides, on_trust
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
@@ -22,11 +22,10 @@ from evalq.evalcore.compare.stopping import asked_alike
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["collapses", "decide", "run_meant"]
+__all__ = ["decide", "run_meant"]
 
 _PASSES = "pass_rate"
 """By what a case in quarantine falls."""
-_NONE_NEW = "no newly collapsed case"
 Partners = Mapping[str, RunCases]
 """{what a candidate is called: the approved run that it is compared with}."""
 
@@ -63,7 +62,7 @@ def decide(
             checks += _of_run(policy, run, partners[run.called])
         # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _nameless(policy, run, partners.get(run.called))
-        checks += _collapse(policy, run, partners.get(run.called), lacking, errors)
+        checks += collapse_checks(policy, run, partners.get(run.called), lacking, errors)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
         partner = partners.get(run.called)
@@ -83,11 +82,6 @@ def decide(
     )
     notes = (*_notes(candidates), *_idle(policy, candidates), *_flaky(candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
-
-
-def collapses(decision: Decision) -> list[Check]:
-    """The newly collapsed cases that stop it. Where answers are confirmed nobody asks for these afresh."""
-    return [check for check in decision.checks if check.demand == _NONE_NEW and check.decided == "NO-GO"]
 
 
 def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, Past]) -> Past:
@@ -146,45 +140,6 @@ def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterat
         demand = f"at most {allowed} records without a case"
         reason = f"{run.cases.unattributed} record(s) name no case, so that nobody knows which answers they are"
         yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, value=run.cases.unattributed)
-
-
-def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors) -> Iterator[Check]:
-    """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
-    if policy.collapse == "allowed" or not run.cases.labels:
-        return
-    metric = f"{run.called}.collapse"
-    if policy.collapse == "none":
-        # Without a p-value: the run's own verdict is by an interval already, so that Holm has nothing to weigh.
-        yield _collapsed(metric, "no collapsed case", run, list(run.cases.collapsed), "NO-GO")
-    elif partner is not None:
-        yield _newly_collapsed(metric, run, partner, errors)
-    elif lacking:
-        yield Check(metric, _NONE_NEW, "critical", "INCONCLUSIVE", lacking)
-    else:
-        raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
-
-
-def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Errors) -> Check:
-    """NO-GO at the error that this look may spend; what surprises at that of a first one only is INCONCLUSIVE."""
-    from evalq.evalcore.compare.collapse import collapse_surprises
-
-    alpha = errors.no_go if errors.collapse is None else errors.collapse
-    surprises = collapse_surprises(partner.cases, run.cases, alpha)
-    sure = sorted(case for p, case in surprises if p <= alpha)
-    check = _collapsed(metric, _NONE_NEW, run, sure, "NO-GO")
-    if not sure and (suspects := sorted(case for p, case in surprises if p <= ALPHA)):
-        check = _collapsed(metric, _NONE_NEW, run, suspects, "INCONCLUSIVE")
-        check = msgspec.structs.replace(check, reason=f"{check.reason}, not surprising enough for this look")
-    # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm with the gates.
-    if errors.collapse is not None:
-        return check
-    return msgspec.structs.replace(check, p_worse=surprises[0][0] if surprises else 1.0)
-
-
-def _collapsed(metric: str, demand: str, run: RunCases, cases: list[str], decided: Decided) -> Check:
-    reason = f"{len(cases)} of {len(run.cases.ids)} case(s)" + (f": {', '.join(cases[:5])}" if cases else "")
-    decided = decided if cases else "GO"
-    return Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases[:20]))
 
 
 def _of_gate(

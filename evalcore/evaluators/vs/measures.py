@@ -29,6 +29,10 @@ def _collapsed(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in report["results"]["mode_collapse"] if entry["verdict"] == "collapsed"]
 
 
+def _collapse_p(report: Mapping[str, Any]) -> dict[str, float]:
+    return {each["case"]: each["p"] for each in report["results"]["collapse_nowhere"]["collapsed"]}
+
+
 def _stopped(report: Mapping[str, Any]) -> list[str]:
     entries = report["results"]["mode_collapse"]
     return [each["case"] for each in entries if "stop" in each and each["runs"]["total"] < each["stop"]["of"]]
@@ -39,4 +43,4 @@ def _named(batch: Batch, params: VsParams) -> Iterator[str]:
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
 
-MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed, _stopped, _named)
+MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed, _stopped, _named, collapse_p=_collapse_p)
