@@ -86,7 +86,9 @@ _KEYS: dict[str, dict[str, Key]] = {
     },
     "Gate": {
         "metric": Key(
-            "-", "the number: an evaluator's name (or that of a suite's run), a dot, its path in the results"
+            "-",
+            "the number: an evaluator's name (or that of a suite's run), a dot, its path in the results; a measure of "
+            "single cases counts as the mean over them, all alike, though the report may weigh them",
         ),
         "min": Key("the number's", "GO where the interval is not below it, NO-GO where it is", _LEVEL),
         "max": Key("the number's", "GO where the interval is not above it, NO-GO where it is", _LEVEL),

@@ -20,7 +20,7 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["compared", "held", "level_in", "margin_of", "plain", "signed"]
+__all__ = ["compared", "held", "level_in", "margin_of", "plain", "reported", "signed"]
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
@@ -218,6 +218,15 @@ def _found(path: str, run: RunCases) -> Json:
             raise UsageError(f"{run.called}.{path}: the results have no {part!r} there; there are: {known}")
         place = place[part]
     return place
+
+
+def reported(path: str, run: RunCases) -> float | None:
+    """The number at ``path`` in the results of ``run``; None where there is none."""
+    try:
+        value = _found(path, run)
+    except UsageError:
+        return None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _between(errors: Errors) -> str:

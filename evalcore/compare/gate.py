@@ -9,7 +9,7 @@ import msgspec
 from evalq.evalcore.compare.collapse_checks import collapse_checks
 from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import Check, Decision, overall
-from evalq.evalcore.compare.demands import compared, held, plain
+from evalq.evalcore.compare.demands import compared, held, level_in, plain, reported
 from evalq.evalcore.compare.judged import nothing_decides, on_trust
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
@@ -26,6 +26,8 @@ __all__ = ["decide", "run_meant"]
 
 _PASSES = "pass_rate"
 """By what a case in quarantine falls."""
+_TOLD = 5e-5
+"""By how much of its scale a mean may differ from the report's, which has it in four digits where people read it."""
 Partners = Mapping[str, RunCases]
 """{what a candidate is called: the approved run that it is compared with}."""
 
@@ -80,7 +82,12 @@ def decide(
         msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
         for each in held_back
     )
-    notes = (*_notes(candidates), *_idle(policy, candidates), *_flaky(candidates, past))
+    notes = (
+        *_notes(candidates),
+        *_otherwise(policy, candidates),
+        *_idle(policy, candidates),
+        *_flaky(candidates, past),
+    )
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
 
 
@@ -203,6 +210,21 @@ def _notes(candidates: Sequence[RunCases]) -> Iterator[str]:
         lacking = sum(run.cases.missing)
         if lacking:
             yield f"{run.called}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"
+
+
+def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
+    """Measures that a report tells otherwise: GATE counts all cases alike, and a report may weigh them, or answers."""
+    for metric in dict.fromkeys(gate.metric for gate in policy.gates):
+        gate = next(each for each in policy.gates if each.metric == metric)
+        run = _run_of(gate, candidates)
+        measure = next((each for each in run.cases.measures if each.name == gate.path), None)
+        level = level_in(run.cases, measure) if measure is not None else None
+        told = reported(gate.path, run)
+        if level is not None and told is not None and abs(level.mean - told) > _TOLD * level.width:
+            yield (
+                f"{metric}: decided by {level.mean:.4g}, the mean over cases that count alike; the report has "
+                f"{told:.4g}, by the weights of cases or by answers"
+            )
 
 
 def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:

@@ -194,3 +194,19 @@ def test_what_is_missing_might_have_changed_a_number_of_the_results(
     assert decision.decided == wanted
     if wanted == "INCONCLUSIVE":
         assert "90 answer(s) are missing" in decision.checks[0].reason
+
+
+def test_a_mean_that_the_report_tells_otherwise_is_said_to_be_another() -> None:
+    """One case of forty-one fails, and has nearly all the weight: GO at .98, where the report says .04."""
+    run = run_of(passes([(0, 10)] + [(10, 10)] * 40), {"pass_rate": 0.04})
+    gate = {"metric": "vs.pass_rate", "min": 0.9}
+    policy = Policy.model_validate({"gates": [gate, gate | {"tier": "advisory"}]})
+    decision = decide(policy, [run], {})
+    assert decision.decided == "GO"
+    (note,) = (note for note in decision.notes if "report" in note)
+    assert note.startswith(
+        "vs.pass_rate: decided by 0.9756, the mean over cases that count alike; the report has 0.04, by"
+    )
+    for told in (40 / 41, 0.97561, None):
+        alike = run_of(run.cases, {} if told is None else {"pass_rate": told})
+        assert not any("report" in note for note in decide(policy, [alike], {}).notes)
