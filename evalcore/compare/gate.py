@@ -10,6 +10,7 @@ from evalq.evalcore.compare.collapse_checks import collapse_checks
 from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import Check, Decision, overall
 from evalq.evalcore.compare.demands import compared, held, level_in, plain, reported
+from evalq.evalcore.compare.intersection import in_common, told_in_common
 from evalq.evalcore.compare.judged import nothing_decides, on_trust
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
@@ -53,6 +54,7 @@ def decide(
     """
     checks: list[Check] = []
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
+    whole, partners = partners, in_common(candidates, partners)
     held_back = tuple(quarantined(policy, candidates, past, today))
     fell: set[tuple[str, str]] = set()
     for run, known in zip(candidates, past, strict=True):
@@ -82,12 +84,7 @@ def decide(
         msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
         for each in held_back
     )
-    notes = (
-        *_notes(candidates),
-        *_otherwise(policy, candidates),
-        *_idle(policy, candidates),
-        *_flaky(candidates, past),
-    )
+    notes = (*told_in_common(candidates, whole), *_notes(policy, candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
 
 
@@ -203,7 +200,14 @@ def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:
     return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
 
 
-def _notes(candidates: Sequence[RunCases]) -> Iterator[str]:
+def _notes(policy: Policy, candidates: Sequence[RunCases], past: Sequence[Past]) -> Iterator[str]:
+    yield from _uncounted(candidates)
+    yield from _otherwise(policy, candidates)
+    yield from _idle(policy, candidates)
+    yield from _flaky(candidates, past)
+
+
+def _uncounted(candidates: Sequence[RunCases]) -> Iterator[str]:
     for run in candidates:
         if run.cases.unattributed:
             yield f"{run.called}: {run.cases.unattributed} record(s) name no case and count nowhere"
