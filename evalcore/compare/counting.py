@@ -49,6 +49,7 @@ class CaseCounter:
         told = self._measures
         try:
             found = told.collapsed(report), told.stopped(report), told.judged(report), told.collapse_p(report)
+            unrecorded = sorted(told.unrecorded(report))
         except Exception as error:
             raise self._wrong(error) from error
         # Labels that people gave afterwards ask nothing else of an agent: a labelled run stays comparable.
@@ -61,7 +62,7 @@ class CaseCounter:
             report=digest_of_report,
             records=dict(report["records"]),
             results=report["results"],
-            cases=self._summing.summary(*found),
+            cases=msgspec.structs.replace(self._summing.summary(*found), unrecorded=unrecorded),
         )
 
     def _wrong(self, error: Exception) -> InfrastructureError:

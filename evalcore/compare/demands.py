@@ -16,6 +16,7 @@ from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.compare.unrecorded import with_unrecorded
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
@@ -174,7 +175,7 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
 
 def _missing(gate: Gate, run: RunCases) -> int:
     # What calls took is known, whether they were answered or not.
-    return 0 if gate.path.partition(".")[0] == "usage" else sum(run.cases.missing)
+    return 0 if gate.path.partition(".")[0] == "usage" else sum(with_unrecorded(run.cases).missing)
 
 
 def _known(check: Check, missing: int) -> Check:

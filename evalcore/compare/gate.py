@@ -20,6 +20,7 @@ from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.sharing import shared
 from evalq.evalcore.compare.stopping import asked_alike
+from evalq.evalcore.compare.unrecorded import with_unrecorded
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
@@ -154,9 +155,11 @@ def _of_gate(
         yield from plain(gate, run, partner)
         return
     least = policy.minimum_repeats
-    for check in held(gate, run.cases, measure, errors):
-        yield _unselected(enough_repeats(check, run.cases, measure, least), errors, run)
-    for check in held_by_cases(gate, run.cases, measure, errors, least, aside):
+    # By every case that there should be: with a baseline that is told by the cases that it has.
+    every = with_unrecorded(run.cases)
+    for check in held(gate, every, measure, errors):
+        yield _unselected(enough_repeats(check, every, measure, least), errors, run)
+    for check in held_by_cases(gate, every, measure, errors, least, aside):
         yield _unselected(check, errors, run)
     if partner is not None and gate.compares and measure.name not in partner.cases.columns:
         reason = "no record of the baseline has this number"
@@ -211,6 +214,8 @@ def _uncounted(candidates: Sequence[RunCases]) -> Iterator[str]:
     for run in candidates:
         if run.cases.unattributed:
             yield f"{run.called}: {run.cases.unattributed} record(s) name no case and count nowhere"
+        if run.cases.unrecorded:
+            yield f"{run.called}: {len(run.cases.unrecorded)} case(s) have no record: all of their answers are missing"
         lacking = sum(run.cases.missing)
         if lacking:
             yield f"{run.called}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"

@@ -25,18 +25,23 @@ def told_in_common(candidates: Sequence[RunCases], partners: Mapping[str, RunCas
         partner = partners.get(run.called)
         if partner is None or run.specification == partner.specification:
             continue
-        both = len(set(run.cases.ids) & set(partner.cases.ids))
+        ours, theirs = _asked(run), _asked(partner)
         yield (
-            f"{run.called}: another golden set or other parameters than the baseline's; {both} case(s) are in both, of "
-            f"{len(partner.cases.ids)} of the baseline and {len(run.cases.ids)} of the candidate"
+            f"{run.called}: another golden set or other parameters than the baseline's; {len(ours & theirs)} case(s) "
+            f"are in both, of {len(theirs)} of the baseline and {len(ours)} of the candidate"
         )
+
+
+def _asked(run: RunCases) -> set[str]:
+    # Its golden set has also those that nobody recorded.
+    return {*run.cases.ids, *run.cases.unrecorded}
 
 
 def _held(run: RunCases, partner: RunCases) -> RunCases:
     if run.specification == partner.specification:
         return partner
     # GATE, The question: of another golden set the intersection counts, if any does.
-    there = set(run.cases.ids)
+    there = _asked(run)
     places = [at for at, case in enumerate(partner.cases.ids) if case in there]
     return msgspec.structs.replace(partner, cases=_at(partner.cases, places))
 

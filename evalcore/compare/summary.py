@@ -36,7 +36,8 @@ class CaseSummary(msgspec.Struct):
     case's answers by a digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the
     run itself found so: ``collapse_p`` has the p-values of those that are surely so among all cases, None where nobody
     knows. ``stopped`` are those that got fewer answers than planned since they were decided. ``judged``
-    says what rests on verdicts that may be wrong.
+    says what rests on verdicts that may be wrong. ``unrecorded`` are cases that should be there, and that no record is
+    about.
     """
 
     measures: list[Measure]
@@ -49,6 +50,7 @@ class CaseSummary(msgspec.Struct):
     stopped: list[str] = []
     judged: Judged | None = None
     collapse_p: dict[str, float] | None = None
+    unrecorded: list[str] = []
 
 
 def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:

@@ -43,6 +43,10 @@ def _stopped(report: Mapping[str, Any]) -> list[str]:
     return [each["case"] for each in entries if "stop" in each and sum(each["outputs"].values()) < each["stop"]["of"]]
 
 
+def _unrecorded(report: Mapping[str, Any]) -> list[str]:
+    return [entry["case"] for entry in report["results"]["by_case"] if not sum(entry["outputs"].values())]
+
+
 def _named(batch: Batch, params: ChecksParams) -> Iterator[str]:
     judge = judge_for(params)
     return filter(None, (judge.case(data) for _, data in batch.lines()))
@@ -67,4 +71,5 @@ MEASURES = Measures(
     _judged,
     beside=("labels", "judges_decide"),
     collapse_p=_collapse_p,
+    unrecorded=_unrecorded,
 )

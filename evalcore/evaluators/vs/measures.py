@@ -38,9 +38,15 @@ def _stopped(report: Mapping[str, Any]) -> list[str]:
     return [each["case"] for each in entries if "stop" in each and each["runs"]["total"] < each["stop"]["of"]]
 
 
+def _unrecorded(report: Mapping[str, Any]) -> list[str]:
+    return [entry["case"] for entry in report["results"]["mode_collapse"] if not entry["runs"]["total"]]
+
+
 def _named(batch: Batch, params: VsParams) -> Iterator[str]:
     judge = judge_for(params)
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
 
-MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed, _stopped, _named, collapse_p=_collapse_p)
+MEASURES = Measures(
+    (Measure("pass_rate"),), _see, _collapsed, _stopped, _named, collapse_p=_collapse_p, unrecorded=_unrecorded
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from evalq.evalcore.compare.decision import Decision
@@ -12,10 +14,13 @@ from tests.unit.compare.made import passes, run_of
 IDS = [f"c{number:02}" for number in range(60)]
 
 
-def gated(first: int, last: int, *, allowed: bool, specification: str = "new") -> Decision:
+def gated(
+    first: int, last: int, *, allowed: bool, specification: str = "new", unrecorded: Sequence[str] = ()
+) -> Decision:
     """A candidate of the cases from ``first`` to ``last`` beside a baseline of the first fifty, all of them well."""
     base, cand = (passes([(20, 20)] * len(ids), ids=ids) for ids in (IDS[:50], IDS[first:last]))
     base.labels, base.collapsed, base.stopped = [{"a": 1}] * 50, IDS[:2], []
+    cand.unrecorded = list(unrecorded)
     wanted = {"specification": "intersection" if allowed else "same"}
     policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "max_drop": 0.05}], **wanted})
     runs = run_of(base, specification="old"), run_of(cand, specification=specification)
@@ -32,7 +37,8 @@ def test_cases_that_the_other_golden_set_has_not_are_not_missing(first: int, las
 
 
 def test_cases_of_one_golden_set_that_have_no_record_are_missing() -> None:
-    """Whatever the policy allows of others."""
+    """Whatever the policy allows of others, and of another one where that has them, too."""
+    assert gated(0, 40, allowed=True, unrecorded=IDS[40:41]).decided == "NO-GO"
     for allowed in (True, False):
         decision = gated(0, 40, allowed=allowed, specification="old")
         assert decision.decided == "NO-GO"
