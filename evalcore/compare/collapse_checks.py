@@ -27,9 +27,15 @@ def collapse_checks(
     policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors
 ) -> Iterator[Check]:
     """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
-    if policy.collapse == "allowed" or not run.cases.labels:
-        return
     metric = f"{run.called}.collapse"
+    if policy.collapse == "allowed" or not run.cases.labels:
+        # Where the baseline's answers could collapse the candidate's could, had any of them been readable.
+        if policy.collapse != "allowed" and partner is not None and partner.cases.labels:
+            demand = _NONE if policy.collapse == "none" else _NONE_NEW
+            yield Check(
+                metric, demand, "critical", "INCONCLUSIVE", "no answer has what the baseline's are told apart by"
+            )
+        return
     if policy.collapse == "none":
         yield _any_collapsed(metric, run, errors)
     elif partner is not None:

@@ -140,6 +140,17 @@ def test_what_equal_answers_cannot_tell_is_open() -> None:
     assert decide(POLICY, [run(alike, collapsed=True)], {"vs": run(DIVERSE, collapsed=True)}).decided == "GO"
 
 
+@pytest.mark.parametrize("policy", [NONE, POLICY])
+def test_answers_that_nothing_tells_apart_are_open_beside_those_that_something_does(policy: Policy) -> None:
+    """They were told apart before; an evaluator that never does has no such demand."""
+    cand, before = run({}, collapsed=False), run(DIVERSE, collapsed=False)
+    cand.cases.labels = []
+    (check,) = (each for each in decide(policy, [cand], {"vs": before}).checks if each.metric == "vs.collapse")
+    assert check.decided == "INCONCLUSIVE"
+    before.cases.labels = []
+    assert not any(each.metric == "vs.collapse" for each in decide(policy, [cand], {"vs": before}).checks)
+
+
 def test_what_stands_in_place_of_draws_is_no_smaller_than_they_say() -> None:
     """Beside a hundred thousand draws of each (seed 5); where all answers agree it is just as large."""
     rng = np.random.default_rng(5)
