@@ -24,7 +24,7 @@ gates:
       of: 10
       pass_at_k: {k: 3, min: 0.9}
       pass_hat_k: {k: 3, min: 0.3}
-  - {metric: vs.collapse_nowhere, equals: true, tier: advisory}
+  - {metric: vs.collapse_nowhere.verdict, equals: holds, tier: advisory}
 minimum_pairs: 10
 minimum_repeats: 5
 missing: 0
@@ -63,8 +63,10 @@ _KEYS: dict[str, dict[str, Key]] = {
         ),
         "collapse": Key(
             "-",
-            "NO-GO for a case whose answers collapsed; `none-new`: that the baseline does not have",
-            "permutation test of the chance that two answers agree, Holm 1979",
+            "NO-GO for a case whose answers collapsed, as surely as all cases together ask, and INCONCLUSIVE for one "
+            "that did by its own verdict alone; `none-new`: NO-GO for one that the baseline does not have, and "
+            "INCONCLUSIVE where answers cannot tell",
+            "Holm 1979; `none-new`: permutation test of the chance that two answers agree",
         ),
         "specification": Key(
             "-",
@@ -84,7 +86,9 @@ _KEYS: dict[str, dict[str, Key]] = {
     },
     "Gate": {
         "metric": Key(
-            "-", "the number: an evaluator's name (or that of a suite's run), a dot, its path in the results"
+            "-",
+            "the number: an evaluator's name (or that of a suite's run), a dot, its path in the results; a measure of "
+            "single cases counts as the mean over them, all alike, though the report may weigh them",
         ),
         "min": Key("the number's", "GO where the interval is not below it, NO-GO where it is", _LEVEL),
         "max": Key("the number's", "GO where the interval is not above it, NO-GO where it is", _LEVEL),
@@ -136,7 +140,8 @@ written without quotes. How to use it: [gate a pull request](../how-to/gate-a-pu
 
 A demand is GO or NO-GO only where the interval of its number decides, at 95 % (NO-GO at an error of .025, which several
 critical demands share); else it is INCONCLUSIVE. What is missing is held against the candidate before it may go. A
-number that is no measure of single cases (a cost, a count) is taken as it stands. All keys at once:
+number that is no measure of single cases (a cost, a count) is taken as it stands, if anything was answered. All
+keys at once:
 
 """
 
@@ -152,8 +157,8 @@ changes behind a URL: where another version of an agent answers there, its answe
 
 The case decides no `per_case`, and still counts in means, bounds, drops, collapse and missing answers. Where it passes
 less often than its history has it (Fisher's exact test, one-sided, over all cases in quarantine by Holm), a critical
-check is NO-GO; of a case that `--stop` asked no more, INCONCLUSIVE. Each entry stands in the decision as text, Markdown
-and JSON (`quarantined`), in JUnit as skipped, and as a notice.
+check is NO-GO; of a case that `--stop` asked no more, now or in its history, INCONCLUSIVE. Each entry stands in the
+decision as text, Markdown and JSON (`quarantined`), in JUnit as skipped, and as a notice.
 """
 
 

@@ -11,7 +11,7 @@ from evalq.evalcore.compare.drawn import EXACT, between, ways
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.summary import CaseSummary
 
-__all__ = ["collapse_surprises", "newly_collapsed"]
+__all__ = ["collapse_surprises", "newly_collapsed", "untold"]
 
 _DRAWS = 20_000
 _MOST_DRAWS = 400_000
@@ -47,6 +47,18 @@ def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPH
         highest = max(highest, min(1.0, p * (len(both) - rank)))
         found.append((highest, case))
     return found
+
+
+def untold(base: CaseSummary, cand: CaseSummary) -> list[str]:
+    """Cases that the candidate calls collapsed and the baseline does not, of which no label tells whether that is new.
+
+    The baseline has no two labelled answers; or the candidate's all have labels of their own, as texts have that are
+    alike by their words, or by what they mean, and not by their letters.
+    """
+    before = dict(zip(base.ids, base.labels or [{}] * len(base.ids), strict=True))
+    now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
+    suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & before.keys() & now.keys())
+    return [case for case in suspects if sum(before[case].values()) < 2 or max(now[case].values(), default=0) < 2]
 
 
 def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draws: int) -> float:

@@ -63,7 +63,7 @@ class Comparison(msgspec.Struct, frozen=True):
     answers the candidate lacks that the base has. ``repeats`` is by how much the repeats would have to be multiplied to
     decide, were the change as it looks: None where no such number is known. ``losses`` and ``wins`` are the cases that
     changed most, at most 50 of each; ``lost`` and ``won`` count all of them. ``named`` are the
-    cases that got worse by more than chance, among all of them, and ``collapsed`` those that newly collapsed.
+    cases that got worse by more than chance, among all that did not stop, and ``collapsed`` those that newly collapsed.
     ``stopped`` is how many cases of either run were asked no more once they were decided.
     """
 
@@ -125,7 +125,9 @@ def compare(
         lost=len(losses),
         won=len(wins),
         # Fisher's test counts passes: of a single case's scores there is no exact one.
-        named=named_cases(pairs, turned=measure.better == "lower") if measure.kind == "pass" else [],
+        named=named_cases(pairs, turned=measure.better == "lower", stopped={*base.stopped, *cand.stopped})
+        if measure.kind == "pass"
+        else [],
         collapsed=newly_collapsed(base, cand),
         by_cases=by_cases,
         stopped=stopped,

@@ -46,8 +46,10 @@ class CaseCounter:
 
     def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str) -> RunCases:
         """What was counted, as a run called ``run`` that has this report. Raises InfrastructureError as `add` does."""
+        told = self._measures
         try:
-            found = self._measures.collapsed(report), self._measures.stopped(report), self._measures.judged(report)
+            found = told.collapsed(report), told.stopped(report), told.judged(report), told.collapse_p(report)
+            unrecorded = sorted(told.unrecorded(report))
         except Exception as error:
             raise self._wrong(error) from error
         # Labels that people gave afterwards ask nothing else of an agent: a labelled run stays comparable.
@@ -60,7 +62,7 @@ class CaseCounter:
             report=digest_of_report,
             records=dict(report["records"]),
             results=report["results"],
-            cases=self._summing.summary(*found),
+            cases=msgspec.structs.replace(self._summing.summary(*found), unrecorded=unrecorded),
         )
 
     def _wrong(self, error: Exception) -> InfrastructureError:

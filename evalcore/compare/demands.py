@@ -16,11 +16,12 @@ from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.compare.unrecorded import with_unrecorded
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["compared", "held", "level_in", "margin_of", "plain", "signed"]
+__all__ = ["compared", "held", "level_in", "margin_of", "plain", "reported", "signed"]
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
@@ -133,16 +134,20 @@ def _agreed(check: Check, at_worst: Decided) -> Check:
 def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
     """A number of the results that is no measure: taken as it is, since nothing says how far chance moved it.
 
-    Raises UsageError for a path that leads to no number, and where only a measure will do.
+    Nor does anything say how far missing answers would: no GO for a value that is demanded exactly where any is
+    missing, nor for a bound where all are. Raises UsageError for a path that leads to no number, and where only a
+    measure will do.
     """
     value = _found(gate.path, run)
+    missing = _missing(gate, run)
     if gate.per_case is not None:
         measures = ", ".join(f"{run.called}.{each.name}" for each in run.cases.measures)
         raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
     if gate.equals is not None:
         check = _equal(gate, value)
         # As for bounds: where nothing was answered nobody knows what the number would have been.
-        yield check if value is not None else msgspec.structs.replace(check, decided="INCONCLUSIVE")
+        check = check if value is not None else msgspec.structs.replace(check, decided="INCONCLUSIVE")
+        yield _known(check, missing)
     # A bool is an int to Python, and no number to whoever wrote the bound.
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     limits: list[tuple[str, float, bool]] = []
@@ -163,7 +168,22 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
             continue
         kept = _same(number, bound) or (number >= bound if least else number <= bound)
         reason = f"{_number(number)}, as it stands: nothing is known of its chance variation"
-        yield Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, number)
+        check = Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, number)
+        answered = any(any(column.count) for column in run.cases.columns.values())
+        yield _known(check, 0 if answered else missing)
+
+
+def _missing(gate: Gate, run: RunCases) -> int:
+    # What calls took is known, whether they were answered or not.
+    return 0 if gate.path.partition(".")[0] == "usage" else sum(with_unrecorded(run.cases).missing)
+
+
+def _known(check: Check, missing: int) -> Check:
+    """The check, where it is not met by what may have been ``missing``."""
+    if check.decided != "GO" or not missing:
+        return check
+    reason = f"{check.reason}; {missing} answer(s) are missing, and nobody knows what it would be with them"
+    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
 
 
 def _equal(gate: Gate, value: Json) -> Check:
@@ -199,6 +219,15 @@ def _found(path: str, run: RunCases) -> Json:
             raise UsageError(f"{run.called}.{path}: the results have no {part!r} there; there are: {known}")
         place = place[part]
     return place
+
+
+def reported(path: str, run: RunCases) -> float | None:
+    """The number at ``path`` in the results of ``run``; None where there is none."""
+    try:
+        value = _found(path, run)
+    except UsageError:
+        return None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _between(errors: Errors) -> str:

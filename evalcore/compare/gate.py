@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from evalq.evalcore.compare.collapse_checks import collapse_checks
 from evalq.evalcore.compare.comparison import Estimate, estimate
-from evalq.evalcore.compare.decision import Check, Decided, Decision, overall
-from evalq.evalcore.compare.demands import compared, held, plain
-from evalq.evalcore.compare.intervals import ALPHA
+from evalq.evalcore.compare.decision import Check, Decision, overall
+from evalq.evalcore.compare.demands import compared, held, level_in, plain, reported
+from evalq.evalcore.compare.intersection import in_common, told_in_common
 from evalq.evalcore.compare.judged import nothing_decides, on_trust
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
@@ -19,14 +20,16 @@ from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.sharing import shared
 from evalq.evalcore.compare.stopping import asked_alike
+from evalq.evalcore.compare.unrecorded import with_unrecorded
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["collapses", "decide", "run_meant"]
+__all__ = ["decide", "run_meant"]
 
 _PASSES = "pass_rate"
 """By what a case in quarantine falls."""
-_NONE_NEW = "no newly collapsed case"
+_TOLD = 5e-5
+"""By how much of its scale a mean may differ from the report's, which has it in four digits where people read it."""
 Partners = Mapping[str, RunCases]
 """{what a candidate is called: the approved run that it is compared with}."""
 
@@ -52,17 +55,19 @@ def decide(
     """
     checks: list[Check] = []
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
+    whole, partners = partners, in_common(candidates, partners)
     held_back = tuple(quarantined(policy, candidates, past, today))
     fell: set[tuple[str, str]] = set()
-    for run in candidates:
-        for check in on_trust(fallen(run, held_back, errors.no_go), _PASSES, policy, run, partners.get(run.called)):
+    for run, known in zip(candidates, past, strict=True):
+        fell_here = fallen(run, held_back, errors.no_go, known.stopped)
+        for check in on_trust(fell_here, _PASSES, policy, run, partners.get(run.called)):
             checks.append(check)
             fell |= {(run.called, case) for case in check.cases}
         if run.called in partners:
             checks += _of_run(policy, run, partners[run.called])
         # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _nameless(policy, run, partners.get(run.called))
-        checks += _collapse(policy, run, partners.get(run.called), lacking, errors)
+        checks += collapse_checks(policy, run, partners.get(run.called), lacking, errors)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
         partner = partners.get(run.called)
@@ -80,13 +85,8 @@ def decide(
         msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
         for each in held_back
     )
-    notes = (*_notes(candidates), *_idle(policy, candidates), *_flaky(candidates, past))
+    notes = (*told_in_common(candidates, whole), *_notes(policy, candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
-
-
-def collapses(decision: Decision) -> list[Check]:
-    """The newly collapsed cases that stop it. Where answers are confirmed nobody asks for these afresh."""
-    return [check for check in decision.checks if check.demand == _NONE_NEW and check.decided == "NO-GO"]
 
 
 def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, Past]) -> Past:
@@ -147,45 +147,6 @@ def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterat
         yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, value=run.cases.unattributed)
 
 
-def _collapse(policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors) -> Iterator[Check]:
-    """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
-    if policy.collapse == "allowed" or not run.cases.labels:
-        return
-    metric = f"{run.called}.collapse"
-    if policy.collapse == "none":
-        # Without a p-value: the run's own verdict is by an interval already, so that Holm has nothing to weigh.
-        yield _collapsed(metric, "no collapsed case", run, list(run.cases.collapsed), "NO-GO")
-    elif partner is not None:
-        yield _newly_collapsed(metric, run, partner, errors)
-    elif lacking:
-        yield Check(metric, _NONE_NEW, "critical", "INCONCLUSIVE", lacking)
-    else:
-        raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
-
-
-def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Errors) -> Check:
-    """NO-GO at the error that this look may spend; what surprises at that of a first one only is INCONCLUSIVE."""
-    from evalq.evalcore.compare.collapse import collapse_surprises
-
-    alpha = errors.no_go if errors.collapse is None else errors.collapse
-    surprises = collapse_surprises(partner.cases, run.cases, alpha)
-    sure = sorted(case for p, case in surprises if p <= alpha)
-    check = _collapsed(metric, _NONE_NEW, run, sure, "NO-GO")
-    if not sure and (suspects := sorted(case for p, case in surprises if p <= ALPHA)):
-        check = _collapsed(metric, _NONE_NEW, run, suspects, "INCONCLUSIVE")
-        check = msgspec.structs.replace(check, reason=f"{check.reason}, not surprising enough for this look")
-    # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm with the gates.
-    if errors.collapse is not None:
-        return check
-    return msgspec.structs.replace(check, p_worse=surprises[0][0] if surprises else 1.0)
-
-
-def _collapsed(metric: str, demand: str, run: RunCases, cases: list[str], decided: Decided) -> Check:
-    reason = f"{len(cases)} of {len(run.cases.ids)} case(s)" + (f": {', '.join(cases[:5])}" if cases else "")
-    decided = decided if cases else "GO"
-    return Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases[:20]))
-
-
 def _of_gate(
     gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, errors: Errors, aside: frozenset[str]
 ) -> Iterator[Check]:
@@ -194,9 +155,11 @@ def _of_gate(
         yield from plain(gate, run, partner)
         return
     least = policy.minimum_repeats
-    for check in held(gate, run.cases, measure, errors):
-        yield _unselected(enough_repeats(check, run.cases, measure, least), errors, run)
-    for check in held_by_cases(gate, run.cases, measure, errors, least, aside):
+    # By every case that there should be: with a baseline that is told by the cases that it has.
+    every = with_unrecorded(run.cases)
+    for check in held(gate, every, measure, errors):
+        yield _unselected(enough_repeats(check, every, measure, least), errors, run)
+    for check in held_by_cases(gate, every, measure, errors, least, aside):
         yield _unselected(check, errors, run)
     if partner is not None and gate.compares and measure.name not in partner.cases.columns:
         reason = "no record of the baseline has this number"
@@ -240,13 +203,37 @@ def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:
     return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
 
 
-def _notes(candidates: Sequence[RunCases]) -> Iterator[str]:
+def _notes(policy: Policy, candidates: Sequence[RunCases], past: Sequence[Past]) -> Iterator[str]:
+    yield from _uncounted(candidates)
+    yield from _otherwise(policy, candidates)
+    yield from _idle(policy, candidates)
+    yield from _flaky(candidates, past)
+
+
+def _uncounted(candidates: Sequence[RunCases]) -> Iterator[str]:
     for run in candidates:
         if run.cases.unattributed:
             yield f"{run.called}: {run.cases.unattributed} record(s) name no case and count nowhere"
+        if run.cases.unrecorded:
+            yield f"{run.called}: {len(run.cases.unrecorded)} case(s) have no record: all of their answers are missing"
         lacking = sum(run.cases.missing)
         if lacking:
             yield f"{run.called}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"
+
+
+def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
+    """Measures that a report tells otherwise: GATE counts all cases alike, and a report may weigh them, or answers."""
+    for metric in dict.fromkeys(gate.metric for gate in policy.gates):
+        gate = next(each for each in policy.gates if each.metric == metric)
+        run = _run_of(gate, candidates)
+        measure = next((each for each in run.cases.measures if each.name == gate.path), None)
+        level = level_in(run.cases, measure) if measure is not None else None
+        told = reported(gate.path, run)
+        if level is not None and told is not None and abs(level.mean - told) > _TOLD * level.width:
+            yield (
+                f"{metric}: decided by {level.mean:.4g}, the mean over cases that count alike; the report has "
+                f"{told:.4g}, by the weights of cases or by answers"
+            )
 
 
 def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 
 from evalq.evalcore.compare.drawn import between
@@ -14,11 +15,14 @@ _Row = tuple[float, float, str]
 """(its p-value, the smallest that its counts allow, its name)."""
 
 
-def named_cases(pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA) -> list[str]:
+def named_cases(
+    pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA, stopped: Collection[str] = ()
+) -> list[str]:
     """Cases whose passes fell, by Fisher's exact test of each, the most surprising first; any false name in ``alpha``.
 
     Cases that could not be surprising whatever their answers cost the others nothing (Tarone 1990), and the correction
-    is Holm's. With one answer a side nobody can be named. ``turned``: where a pass is what is not wanted.
+    is Holm's. With one answer a side nobody can be named. ``turned``: where a pass is what is not wanted. Nor is any of
+    the ``stopped``: the test is for numbers of answers that do not go by what these are.
     """
     rows: list[_Row] = []
     # Where a pass is not wanted getting worse is a rise: from candidate to base that is a fall.
@@ -29,6 +33,8 @@ def named_cases(pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA) -> 
         strict=True,
     )
     for case, n_b, m_b, n_c, m_c in counts:
+        if case in stopped:
+            continue
         p, least = fisher(n_b, round(m_b), n_c, round(m_c))
         rows.append((p, least, case))
     named: list[str] = []

@@ -26,10 +26,14 @@ Flakiness = Literal["flaky", "stable", "unknown"]
 
 
 class Past(NamedTuple):
-    """What is known of cases from before: {case: (passes, answers)} over so many ``runs`` of one target."""
+    """What is known of cases from before: {case: (passes, answers)} over so many ``runs`` of one target.
+
+    ``stopped`` are those that any of these runs asked no more once they were decided.
+    """
 
     cases: dict[str, tuple[int, int]]
     runs: int
+    stopped: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=65536)
@@ -70,7 +74,7 @@ def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases]
         for row in rows_of(each.cases, measure) if measure is not None else ():
             passed, answers = cases.get(row.case, (0, 0))
             cases[row.case] = passed + row.passed, answers + row.answers
-    return Past(cases, len(counted))
+    return Past(cases, len(counted), frozenset(case for each in counted for case in each.cases.stopped))
 
 
 def _of_one_kind(run: RunCases, other: RunCases) -> bool:
@@ -145,16 +149,19 @@ def aside_in(run: RunCases, entries: Sequence[Quarantined]) -> frozenset[str]:
     return frozenset(entry.case for entry in entries if entry.aside and entry.run == run.called)
 
 
-def fallen(run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA) -> Iterator[Check]:
+def fallen(
+    run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA, stopped_before: frozenset[str] = frozenset()
+) -> Iterator[Check]:
     """Whether any case that is set aside passes less often than its history has it: that is no flakiness any more.
 
     By Fisher's exact test of each, one-sided, and Holm's procedure over them. The test is for numbers of answers that
-    do not go by what these are: of cases that were asked no more once they were decided a fall is INCONCLUSIVE.
+    do not go by what these are: of cases that were asked no more once they were decided, now or before, a fall is
+    INCONCLUSIVE.
     """
     aside = [entry for entry in entries if entry.aside and entry.run == run.called]
     if not aside:
         return
-    stops = frozenset(run.cases.stopped)
+    stops = stopped_before.union(run.cases.stopped)
     firm = _tested([entry for entry in aside if entry.case not in stops])
     stopped = _tested([entry for entry in aside if entry.case in stops])
     fell, unsure = ([entry for p, entry in tested if p <= alpha] for tested in (firm, stopped))

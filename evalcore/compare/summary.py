@@ -34,8 +34,10 @@ class CaseSummary(msgspec.Struct):
     ``missing`` counts the records of a case that have no answer (errors, dead ones, unanswered calls); ``unattributed``
     those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a
     case's answers by a digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the
-    run itself found so. ``stopped`` are those that got fewer answers than planned since they were decided. ``judged``
-    says what rests on verdicts that may be wrong.
+    run itself found so: ``collapse_p`` has the p-values of those that are surely so among all cases, None where nobody
+    knows. ``stopped`` are those that got fewer answers than planned since they were decided. ``judged``
+    says what rests on verdicts that may be wrong. ``unrecorded`` are cases that should be there, and that no record is
+    about.
     """
 
     measures: list[Measure]
@@ -47,6 +49,8 @@ class CaseSummary(msgspec.Struct):
     collapsed: list[str] = []
     stopped: list[str] = []
     judged: Judged | None = None
+    collapse_p: dict[str, float] | None = None
+    unrecorded: list[str] = []
 
 
 def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
@@ -137,7 +141,11 @@ class Summing:
             case.labels[_short(sighting.label)] += 1
 
     def summary(
-        self, collapsed: Sequence[str] = (), stopped: Sequence[str] = (), judged: Judged | None = None
+        self,
+        collapsed: Sequence[str] = (),
+        stopped: Sequence[str] = (),
+        judged: Judged | None = None,
+        collapse_p: dict[str, float] | None = None,
     ) -> CaseSummary:
         """What was added, sorted by case."""
         ids = sorted(self._cases)
@@ -164,6 +172,7 @@ class Summing:
             sorted(collapsed),
             sorted(stopped),
             judged,
+            collapse_p,
         )
 
 

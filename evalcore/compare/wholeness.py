@@ -37,6 +37,8 @@ def _faults(run: RunCases) -> Iterator[str]:
         yield "cases.labels: not one for each case"
     if any(min(each.values(), default=1) < 1 or sum(each.values()) > _MOST_ANSWERS for each in cases.labels):
         yield "cases.labels: no answers add up to these numbers"
+    if not all(0 <= p <= 1 for p in (cases.collapse_p or {}).values()):
+        yield "cases.collapse_p: not all are probabilities"
     for measure in cases.measures:
         yield from _of_measure(measure, cases)
 

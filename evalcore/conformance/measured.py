@@ -40,6 +40,9 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
         wrong = [case for case in found if not isinstance(case, str)]
         if wrong:
             yield f"{wrong[:3]!r} is said to be a collapsed case, which is no case's id"
+        for case, p in (declared.collapse_p(report) or {}).items():
+            if case not in found or not 0 <= p <= 1:
+                yield f"{case!r} is said to be collapsed by a p-value of {p!r}, which is no such case or no probability"
 
 
 def paths(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:

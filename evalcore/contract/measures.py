@@ -76,6 +76,10 @@ def _nobody(report: Mapping[str, Any]) -> Judged | None:
     return None
 
 
+def _unknown(report: Mapping[str, Any]) -> dict[str, float] | None:
+    return None
+
+
 class Measures(msgspec.Struct, frozen=True):
     """The measures of an evaluator; its cases are what two runs have in common.
 
@@ -86,6 +90,12 @@ class Measures(msgspec.Struct, frozen=True):
 
     ``named`` gives the cases that a chunk's records are about without evaluating them, so that they can be listed
     before a run; it is given the chunk and the parameters, and may repeat a case. Without it nobody can tell.
+
+    ``unrecorded`` gives the cases that a report says should have been answered, and that no record is about.
+
+    ``collapse_p`` gives how surprising each of the collapsed cases is where none is, {case: p-value}, adjusted for all
+    cases that were tested: of many cases some look collapsed by chance. A case that is not in it is not surprising
+    among all; None: nobody knows, and a verdict counts by itself.
 
     ``judged`` says what of a report rests on verdicts that may be wrong. ``beside`` are parameters that ask nothing
     else of an agent, such as labels that people gave afterwards: runs that differ by them alone are still comparable.
@@ -98,3 +108,5 @@ class Measures(msgspec.Struct, frozen=True):
     named: Callable[[Batch, Any], Iterable[str]] | None = None
     judged: Callable[[Mapping[str, Any]], Judged | None] = _nobody
     beside: tuple[str, ...] = ()
+    collapse_p: Callable[[Mapping[str, Any]], dict[str, float] | None] = _unknown
+    unrecorded: Callable[[Mapping[str, Any]], list[str]] = _none

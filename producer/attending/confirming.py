@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from evalq.evalcore.compare.collapse_checks import collapses
 from evalq.evalcore.compare.decision import Check, Decided, Decision, surprising
-from evalq.evalcore.compare.gate import collapses, run_meant
+from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.looks import SCREEN, Errors, confirming
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases

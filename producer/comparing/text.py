@@ -109,7 +109,8 @@ def comparison_notes(found: Comparison, seen: Estimate, shown: Shown, said: Call
     if found.stopped:
         notes.append(
             f"{found.stopped:,} cases stopped when they were decided: their means lean to what they mostly answer, and "
-            "show no sameness, nor a change unless both runs stopped alike, of as many calls at most."
+            "show no sameness, nor a change unless both runs stopped alike, of as many calls at most; none of them is "
+            "named as worse."
         )
     if found.repeats is not None:
         notes.append(f"{found.repeats:,.0f} times as many repeats would decide it, were the change as it looks.")

@@ -34,9 +34,17 @@ def _collapsed(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in entries if entry["verdict"] == "collapsed"]
 
 
+def _collapse_p(report: Mapping[str, Any]) -> dict[str, float]:
+    return {each["case"]: each["p"] for each in report["results"].get("diversity", {}).get("collapsed", ())}
+
+
 def _stopped(report: Mapping[str, Any]) -> list[str]:
     entries = report["results"]["by_case"]
     return [each["case"] for each in entries if "stop" in each and sum(each["outputs"].values()) < each["stop"]["of"]]
+
+
+def _unrecorded(report: Mapping[str, Any]) -> list[str]:
+    return [entry["case"] for entry in report["results"]["by_case"] if not sum(entry["outputs"].values())]
 
 
 def _named(batch: Batch, params: ChecksParams) -> Iterator[str]:
@@ -62,4 +70,6 @@ MEASURES = Measures(
     _named,
     _judged,
     beside=("labels", "judges_decide"),
+    collapse_p=_collapse_p,
+    unrecorded=_unrecorded,
 )

@@ -29,9 +29,17 @@ def _collapsed(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in report["results"]["mode_collapse"] if entry["verdict"] == "collapsed"]
 
 
+def _collapse_p(report: Mapping[str, Any]) -> dict[str, float]:
+    return {each["case"]: each["p"] for each in report["results"]["collapse_nowhere"]["collapsed"]}
+
+
 def _stopped(report: Mapping[str, Any]) -> list[str]:
     entries = report["results"]["mode_collapse"]
     return [each["case"] for each in entries if "stop" in each and each["runs"]["total"] < each["stop"]["of"]]
+
+
+def _unrecorded(report: Mapping[str, Any]) -> list[str]:
+    return [entry["case"] for entry in report["results"]["mode_collapse"] if not entry["runs"]["total"]]
 
 
 def _named(batch: Batch, params: VsParams) -> Iterator[str]:
@@ -39,4 +47,6 @@ def _named(batch: Batch, params: VsParams) -> Iterator[str]:
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
 
-MEASURES = Measures((Measure("pass_rate"),), _see, _collapsed, _stopped, _named)
+MEASURES = Measures(
+    (Measure("pass_rate"),), _see, _collapsed, _stopped, _named, collapse_p=_collapse_p, unrecorded=_unrecorded
+)

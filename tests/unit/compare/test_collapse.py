@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.looks import SINGLE, Errors, Look
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.wholeness import fault_of
+from evalq.evalcore.modes import FIXED_RUNS
+from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from tests.unit.compare.made import passes, run_of
 
 SOME = {"mode": 13} | {f"other {n}": 1 for n in range(7)}
@@ -72,6 +77,78 @@ def test_however_many_cases_and_looks_a_plain_collapse_is_seen(cases: int, look:
     base.labels, cand.labels = [DIVERSE, *rest], [{"mode": 20}, *rest]
     cand.collapsed = cand.ids[:1]
     assert newly_collapsed(base, cand, Look(look).errors.no_go) == cand.ids[:1]
+
+
+NONE = POLICY.model_copy(update={"collapse": "none"})
+
+
+def named(known: dict[str, float] | None, errors: Errors = SINGLE, cases: int = 3) -> Check:
+    """On a run whose cases are all collapsed by their own verdicts, ``known`` being what all of them together show."""
+    cases_of_it = passes([(20, 20)] * cases, ids=("a", "b", "c")[:cases])
+    cases_of_it.labels, cases_of_it.collapsed = [{"mode": 20}] * cases, list(cases_of_it.ids)
+    cases_of_it.collapse_p = known
+    (found,) = (
+        each for each in decide(NONE, [run_of(cases_of_it)], {}, errors=errors).checks if ".collapse" in each.metric
+    )
+    return found
+
+
+def test_a_collapse_is_seen_among_all_cases_and_looks() -> None:
+    """By what Holm leaves of a case's surprise: less is open, and of it as much as any other demand's counts."""
+    found = named({"b": 0.004})
+    assert (found.decided, found.cases, found.p_worse) == ("NO-GO", ("b",), 0.004)
+    assert named({}).decided == "INCONCLUSIVE"
+    assert named({}).cases == ("a", "b", "c")
+    assert named({"b": 0.004}, Look(3).errors).decided == "INCONCLUSIVE"
+    screened = named({"b": 0.004}, Errors(0.05, 0.025, Look(1).errors.no_go))
+    assert (screened.decided, screened.p_worse) == ("NO-GO", None)
+    assert named(None).decided == "NO-GO", "each by its verdict, where its evaluator tells no more"
+    whole = passes([(20, 20)])
+    whole.collapse_p = {"a": math.nan}
+    assert "collapse_p" in fault_of(run_of(whole))
+
+
+def test_many_cases_below_the_threshold_block_no_run() -> None:
+    """Of a hundred whose commonest answer has .69, some look collapsed in half of all runs."""
+    rng, blocked, looked = random.Random(3), 0, 0
+    for _ in range(100):
+        counts = [Counter("m" if rng.random() < 0.69 else rng.choice("abcdef") for _ in range(30)) for _ in range(100)]
+        cases = passes([(30, 30)] * 100)
+        said = [FIXED_RUNS.verdict(max(each.values()), 30, 0.7) for each in counts]
+        told = [
+            CaseCounts(case, max(each.values()), 30, verdict, 0.7)
+            for case, each, verdict in zip(cases.ids, counts, said, strict=True)
+        ]
+        cases.labels = [dict(each) for each in counts]
+        cases.collapsed = [case for case, verdict in zip(cases.ids, said, strict=True) if verdict == "collapsed"]
+        cases.collapse_p = {each["case"]: each["p"] for each in collapse_nowhere(told)["collapsed"]}
+        looked += bool(cases.collapsed)
+        blocked += decide(NONE, [run_of(cases)], {}).decided == "NO-GO"
+    assert looked > 25
+    assert blocked <= 5
+
+
+def test_what_equal_answers_cannot_tell_is_open() -> None:
+    """Kinds of texts that are alike have no equal ones; a baseline that was asked once repeats nothing."""
+    alike = {f"text {n}": 1 for n in range(20)}
+    for now, before in ((alike, DIVERSE), ({"mode": 20}, {"mode": 1}), ({"mode": 20}, {})):
+        decision = decide(POLICY, [run(now, collapsed=True)], {"vs": run(before, collapsed=False)})
+        (found,) = (each for each in decision.checks if each.metric == "vs.collapse")
+        assert (found.decided, found.p_worse) == ("INCONCLUSIVE", 1.0)
+        assert "too few to tell" in found.reason
+    assert decide(POLICY, [run(alike, collapsed=False)], {"vs": run({"mode": 1}, collapsed=False)}).decided == "GO"
+    assert decide(POLICY, [run(alike, collapsed=True)], {"vs": run(DIVERSE, collapsed=True)}).decided == "GO"
+
+
+@pytest.mark.parametrize("policy", [NONE, POLICY])
+def test_answers_that_nothing_tells_apart_are_open_beside_those_that_something_does(policy: Policy) -> None:
+    """They were told apart before; an evaluator that never does has no such demand."""
+    cand, before = run({}, collapsed=False), run(DIVERSE, collapsed=False)
+    cand.cases.labels = []
+    (check,) = (each for each in decide(policy, [cand], {"vs": before}).checks if each.metric == "vs.collapse")
+    assert check.decided == "INCONCLUSIVE"
+    before.cases.labels = []
+    assert not any(each.metric == "vs.collapse" for each in decide(policy, [cand], {"vs": before}).checks)
 
 
 def test_what_stands_in_place_of_draws_is_no_smaller_than_they_say() -> None:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.run import Usage
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from tests.unit.compare.made import passes, run_of
@@ -165,3 +166,47 @@ def test_what_nothing_was_answered_to_equals_nothing_for_all_that_is_known(wante
     """A number that is null, since all records are errors, was NO-GO where its bounds were undecided."""
     assert _decided(None, equals=wanted) == ["INCONCLUSIVE"]
     assert _decided("other", equals=wanted) == ["NO-GO"]
+
+
+@pytest.mark.parametrize(
+    ("answered", "missing", "demand", "wanted"),
+    [
+        (1, 9, {"metric": "vs.failed", "equals": 0}, "INCONCLUSIVE"),
+        (1, 9, {"metric": "vs.verdict", "equals": "holds"}, "INCONCLUSIVE"),
+        (1, 9, {"metric": "vs.verdict", "equals": "fails"}, "NO-GO"),
+        (1, 0, {"metric": "vs.verdict", "equals": "holds"}, "GO"),
+        (1, 9, {"metric": "vs.failed", "max": 0}, "GO"),
+        (0, 9, {"metric": "vs.failed", "max": 0}, "INCONCLUSIVE"),
+        (0, 9, {"metric": "vs.failed", "min": 1}, "NO-GO"),
+        (0, 9, {"metric": "vs.usage.cost", "max": 1}, "GO"),
+        (1, 9, {"metric": "vs.usage.errors", "equals": 0}, "GO"),
+    ],
+)
+def test_what_is_missing_might_have_changed_a_number_of_the_results(
+    answered: int, missing: int, demand: dict[str, Any], wanted: str
+) -> None:
+    """No failure was counted, and nine of ten answers did not come: exit 0, as if all had passed. Of a bound that is
+    taken as it stands something has to be answered; what calls took is known in any case.
+    """
+    run = run_of(passes([(answered, answered)] * 10, [missing] * 10), {"failed": 0, "verdict": "holds"})
+    run.usage = Usage()
+    decision = decide(Policy.model_validate({"gates": [demand]}), [run], {})
+    assert decision.decided == wanted
+    if wanted == "INCONCLUSIVE":
+        assert "90 answer(s) are missing" in decision.checks[0].reason
+
+
+def test_a_mean_that_the_report_tells_otherwise_is_said_to_be_another() -> None:
+    """One case of forty-one fails, and has nearly all the weight: GO at .98, where the report says .04."""
+    run = run_of(passes([(0, 10)] + [(10, 10)] * 40), {"pass_rate": 0.04})
+    gate = {"metric": "vs.pass_rate", "min": 0.9}
+    policy = Policy.model_validate({"gates": [gate, gate | {"tier": "advisory"}]})
+    decision = decide(policy, [run], {})
+    assert decision.decided == "GO"
+    (note,) = (note for note in decision.notes if "report" in note)
+    assert note.startswith(
+        "vs.pass_rate: decided by 0.9756, the mean over cases that count alike; the report has 0.04, by"
+    )
+    for told in (40 / 41, 0.97561, None):
+        alike = run_of(run.cases, {} if told is None else {"pass_rate": told})
+        assert not any("report" in note for note in decide(policy, [alike], {}).notes)

@@ -97,6 +97,16 @@ def test_the_fall_of_a_case_that_stopped_decides_nothing() -> None:
     assert decide(policy(ENTRY), [run], {"vs": run_of(passes(BEFORE, ids=IDS))}).decided == "NO-GO"
 
 
+def test_a_fall_below_a_history_that_stopped_decides_nothing() -> None:
+    """It is the same with the numbers the other way round: of a baseline that stopped the mean leans, too."""
+    run, base = run_of(passes([(40, 40), (5, 40)], ids=IDS)), run_of(passes(BEFORE, ids=IDS))
+    assert decide(policy(ENTRY), [run], {"vs": base}).decided == "NO-GO"
+    base.cases.stopped.append("flaky")
+    assert past_of(run, base).stopped == {"flaky"}
+    (check,) = [each for each in decide(policy(ENTRY), [run], {"vs": base}).checks if each.metric == "vs.quarantine"]
+    assert (check.decided, check.cases, check.p_worse) == ("INCONCLUSIVE", ("flaky",), None)
+
+
 def test_cases_that_stop_fall_more_often_than_the_test_has_it() -> None:
     """Why: of 4,000 cases that pass 7 of 10 times, held to 8 and asked 100 times at most, more than .025 fall."""
     rng, limits = np.random.default_rng(5), rate_limits(0.8, 100)

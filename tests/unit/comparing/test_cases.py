@@ -109,6 +109,7 @@ def test_cases_that_a_sweep_stopped_are_told(here: Path) -> None:
     assert run.path is not None
     found = cases_of(RunFolder.existing(run.path)).cases
     assert set(found.stopped) == {case.id for case in cases} == set(found.ids)
+    assert set(found.unrecorded) == {case.id for case in sample_cases()} - set(found.ids)
     with Path("outputs.jsonl").open("wb") as stream:
         write_outputs(stream, cases, repeats=20, seed=1, planned=20)
     whole = evalq.evaluate("vs", str(GOLDEN), options={"outputs": ["outputs.jsonl"]}, folder="whole")

@@ -1,0 +1,45 @@
+"""Runs by two golden sets: what a gate compares of them, and what it takes for missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.policy import Policy
+from tests.unit.compare.made import passes, run_of
+
+IDS = [f"c{number:02}" for number in range(60)]
+
+
+def gated(
+    first: int, last: int, *, allowed: bool, specification: str = "new", unrecorded: Sequence[str] = ()
+) -> Decision:
+    """A candidate of the cases from ``first`` to ``last`` beside a baseline of the first fifty, all of them well."""
+    base, cand = (passes([(20, 20)] * len(ids), ids=ids) for ids in (IDS[:50], IDS[first:last]))
+    base.labels, base.collapsed, base.stopped = [{"a": 1}] * 50, IDS[:2], []
+    cand.unrecorded = list(unrecorded)
+    wanted = {"specification": "intersection" if allowed else "same"}
+    policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "max_drop": 0.05}], **wanted})
+    runs = run_of(base, specification="old"), run_of(cand, specification=specification)
+    return decide(policy, runs[1:], {"vs": runs[0]})
+
+
+@pytest.mark.parametrize(("first", "last", "both"), [(0, 40, 40), (0, 60, 50), (10, 60, 40)])
+def test_cases_that_the_other_golden_set_has_not_are_not_missing(first: int, last: int, both: int) -> None:
+    """Where the policy allows another one they were NO-GO; both counts are said."""
+    decision = gated(first, last, allowed=True)
+    assert decision.decided == "GO"
+    assert f"{both} case(s) are in both, of 50 of the baseline and {last - first} of the candidate" in decision.notes[0]
+    assert gated(first, last, allowed=False).decided == "INCONCLUSIVE"
+
+
+def test_cases_of_one_golden_set_that_have_no_record_are_missing() -> None:
+    """Whatever the policy allows of others, and of another one where that has them, too."""
+    assert gated(0, 40, allowed=True, unrecorded=IDS[40:41]).decided == "NO-GO"
+    for allowed in (True, False):
+        decision = gated(0, 40, allowed=allowed, specification="old")
+        assert decision.decided == "NO-GO"
+        assert not any("golden set" in note for note in decision.notes)
