@@ -34,7 +34,7 @@ def told_in_common(candidates: Sequence[RunCases], partners: Mapping[str, RunCas
 
 def _asked(run: RunCases) -> set[str]:
     # Its golden set has also those that nobody recorded.
-    return {*run.cases.ids, *run.cases.unrecorded}
+    return {*run.cases.ids, *(run.cases.unrecorded or ())}
 
 
 def _held(run: RunCases, partner: RunCases) -> RunCases:

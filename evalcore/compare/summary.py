@@ -37,7 +37,7 @@ class CaseSummary(msgspec.Struct):
     run itself found so: ``collapse_p`` has the p-values of those that are surely so among all cases, None where nobody
     knows. ``stopped`` are those that got fewer answers than planned since they were decided. ``judged``
     says what rests on verdicts that may be wrong. ``unrecorded`` are cases that should be there, and that no record is
-    about.
+    about; None where an earlier version wrote it down, which did not tell.
     """
 
     measures: list[Measure]
@@ -50,7 +50,7 @@ class CaseSummary(msgspec.Struct):
     stopped: list[str] = []
     judged: Judged | None = None
     collapse_p: dict[str, float] | None = None
-    unrecorded: list[str] = []
+    unrecorded: list[str] | None = None
 
 
 def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSummary:

@@ -14,7 +14,7 @@ def with_unrecorded(cases: CaseSummary) -> CaseSummary:
 
     What is compared with a baseline needs none of this: cases that the baseline has are missing anyway.
     """
-    added = sorted(set(cases.unrecorded).difference(cases.ids))
+    added = sorted(set(cases.unrecorded or ()).difference(cases.ids))
     if not added:
         return cases
     counts = [each.count for each in cases.columns.values()]
