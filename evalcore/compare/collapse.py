@@ -52,13 +52,21 @@ def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPH
 def untold(base: CaseSummary, cand: CaseSummary) -> list[str]:
     """Cases that the candidate calls collapsed and the baseline does not, of which no label tells whether that is new.
 
-    The baseline has no two labelled answers; or the candidate's all have labels of their own, as texts have that are
-    alike by their words, or by what they mean, and not by their letters.
+    The baseline has no two labelled answers; or the candidate's would be no surprise behind any baseline of so many,
+    since they have labels of their own, as texts have that are alike by their words, or by what they mean, and not by
+    their letters.
     """
     before = dict(zip(base.ids, base.labels or [{}] * len(base.ids), strict=True))
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
     suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & before.keys() & now.keys())
-    return [case for case in suspects if sum(before[case].values()) < 2 or max(now[case].values(), default=0) < 2]
+    return [case for case in suspects if not _tells(case, sum(before[case].values()), now[case])]
+
+
+def _tells(case: str, before: int, now: Mapping[str, int]) -> bool:
+    """Whether the candidate would surprise behind the baseline of ``before`` answers that makes it most surprising."""
+    # No two of those agree, with each other or with any of the candidate's: a label of no digest is nobody else's.
+    apart = {f" {number}": 1 for number in range(before)}
+    return before > 1 and sum(now.values()) > 1 and _surprise(case, apart, now, _DRAWS) <= ALPHA
 
 
 def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draws: int) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from evalq.evalcore.compare.collapse_checks import collapse_checks
 from evalq.evalcore.compare.comparison import Estimate, estimate
-from evalq.evalcore.compare.decision import Check, Decision, overall
+from evalq.evalcore.compare.decision import Check, Decision, Quarantined, overall
 from evalq.evalcore.compare.demands import compared, held, level_in, plain, reported
 from evalq.evalcore.compare.intersection import in_common, told_in_common
 from evalq.evalcore.compare.judged import nothing_decides, on_trust
@@ -81,12 +81,14 @@ def decide(
     checks += nothing_decides(policy, checks)
     # All of them together, since they share one error.
     decided, counted = overall(checks, errors.no_go)
-    held_back = tuple(
-        msgspec.structs.replace(each, fell=True) if each.aside and (each.run, each.case) in fell else each
-        for each in held_back
-    )
+    held_back = tuple(_marked(each, fell) for each in held_back)
     notes = (*told_in_common(candidates, whole), *_notes(policy, candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
+
+
+def _marked(entry: Quarantined, fell: Collection[tuple[str, str]]) -> Quarantined:
+    """The entry, with whether its case is among those that ``fell``, each (what its run is called, its id)."""
+    return msgspec.structs.replace(entry, fell=True) if entry.aside and (entry.run, entry.case) in fell else entry
 
 
 def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, Past]) -> Past:
@@ -223,8 +225,9 @@ def _uncounted(candidates: Sequence[RunCases]) -> Iterator[str]:
 
 def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
     """Measures that a report tells otherwise: GATE counts all cases alike, and a report may weigh them, or answers."""
-    for metric in dict.fromkeys(gate.metric for gate in policy.gates):
-        gate = next(each for each in policy.gates if each.metric == metric)
+    # What is demanded of single cases alone is decided by no mean.
+    by_mean = {gate.metric: gate for gate in policy.gates if gate.about_mean}
+    for metric, gate in by_mean.items():
         run = _run_of(gate, candidates)
         measure = next((each for each in run.cases.measures if each.name == gate.path), None)
         level = level_in(run.cases, measure) if measure is not None else None

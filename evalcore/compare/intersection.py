@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import of_cases
 
 __all__ = ["in_common", "told_in_common"]
 
@@ -34,7 +34,7 @@ def told_in_common(candidates: Sequence[RunCases], partners: Mapping[str, RunCas
 
 def _asked(run: RunCases) -> set[str]:
     # Its golden set has also those that nobody recorded.
-    return {*run.cases.ids, *run.cases.unrecorded}
+    return {*run.cases.ids, *(run.cases.unrecorded or ())}
 
 
 def _held(run: RunCases, partner: RunCases) -> RunCases:
@@ -42,25 +42,5 @@ def _held(run: RunCases, partner: RunCases) -> RunCases:
         return partner
     # GATE, The question: of another golden set the intersection counts, if any does.
     there = _asked(run)
-    places = [at for at, case in enumerate(partner.cases.ids) if case in there]
-    return msgspec.structs.replace(partner, cases=_at(partner.cases, places))
-
-
-def _at(cases: CaseSummary, places: Sequence[int]) -> CaseSummary:
-    ids = [cases.ids[at] for at in places]
-    return msgspec.structs.replace(
-        cases,
-        ids=ids,
-        missing=[cases.missing[at] for at in places],
-        columns={
-            name: Column(
-                [each.count[at] for at in places],
-                [each.total[at] for at in places],
-                [each.squares[at] for at in places],
-            )
-            for name, each in cases.columns.items()
-        },
-        labels=[cases.labels[at] for at in places] if cases.labels else [],
-        collapsed=sorted(set(cases.collapsed).intersection(ids)),
-        stopped=sorted(set(cases.stopped).intersection(ids)),
-    )
+    both = [case for case in partner.cases.ids if case in there]
+    return msgspec.structs.replace(partner, cases=of_cases(partner.cases, both))

@@ -148,6 +148,11 @@ class Gate(Params):
         """Whether it needs a baseline."""
         return self.max_drop is not None or self.max_relative_drop is not None
 
+    @property
+    def about_mean(self) -> bool:
+        """Whether it demands anything of a measure's mean over cases, and not of single ones alone."""
+        return self.compares or any(each is not None for each in (self.min, self.max, self.equals))
+
 
 class Quarantine(Params):
     """A flaky case that no demand on single cases is to fail on, for a ``reason`` and ``until`` a day, that included.

@@ -13,6 +13,7 @@ from evalq.evalcore.compare.policy import Policy, Quarantine
 from evalq.evalcore.compare.repeats import Answered, rows_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.sharing import shares
+from evalq.evalcore.compare.unrecorded import with_unrecorded
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.modes import holm
 from evalq.evalcore.share_sequence import surely_above, surely_below
@@ -106,7 +107,7 @@ def quarantined(policy: Policy, runs: Sequence[RunCases], pasts: Sequence[Past],
         return
     measures = [_measure(run) for run in runs]
     tables = [
-        {row.case: row for row in rows_of(run.cases, measure)} if measure is not None else {}
+        {row.case: row for row in rows_of(with_unrecorded(run.cases), measure)} if measure is not None else {}
         for run, measure in zip(runs, measures, strict=True)
     ]
     for entry in policy.quarantine:

@@ -10,7 +10,7 @@ import msgspec
 
 from evalq.evalcore.contract.measures import Judged, Measure, Sighting
 
-__all__ = ["CaseSummary", "Column", "Summing", "pooled"]
+__all__ = ["CaseSummary", "Column", "Summing", "of_cases", "pooled"]
 
 _BLOCK = 1 << 12
 """Repeats whose bits are kept in one number: so many take a few hundred bytes, wherever in a run they are."""
@@ -37,7 +37,7 @@ class CaseSummary(msgspec.Struct):
     run itself found so: ``collapse_p`` has the p-values of those that are surely so among all cases, None where nobody
     knows. ``stopped`` are those that got fewer answers than planned since they were decided. ``judged``
     says what rests on verdicts that may be wrong. ``unrecorded`` are cases that should be there, and that no record is
-    about.
+    about; None where an earlier version wrote it down, which did not tell.
     """
 
     measures: list[Measure]
@@ -50,7 +50,29 @@ class CaseSummary(msgspec.Struct):
     stopped: list[str] = []
     judged: Judged | None = None
     collapse_p: dict[str, float] | None = None
-    unrecorded: list[str] = []
+    unrecorded: list[str] | None = None
+
+
+def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSummary:
+    """``cases`` with these ``ids`` and no others, in their order: each that it does not have lacks so many answers."""
+    place = {case: at for at, case in enumerate(cases.ids)}
+    found = [place.get(case) for case in ids]
+    return msgspec.structs.replace(
+        cases,
+        ids=list(ids),
+        missing=[lacking if at is None else cases.missing[at] for at in found],
+        columns={
+            name: Column(
+                [0 if at is None else each.count[at] for at in found],
+                [0.0 if at is None else each.total[at] for at in found],
+                [0.0 if at is None else each.squares[at] for at in found],
+            )
+            for name, each in cases.columns.items()
+        },
+        labels=[{} if at is None else cases.labels[at] for at in found] if cases.labels else [],
+        collapsed=sorted(set(cases.collapsed).intersection(ids)),
+        stopped=sorted(set(cases.stopped).intersection(ids)),
+    )
 
 
 def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:

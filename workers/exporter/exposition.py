@@ -97,7 +97,8 @@ class Page:
     def _part(self, evaluator: str, histories: list[Newest], encode: _Encoder) -> _Part:
         try:
             shown = Quality(evaluator, histories, self._most)
-        except EvalqError as error:  # a plug-in that cannot be loaded takes no other's metrics along
+        # A plug-in that cannot be loaded, or that ends its process, takes no other's metrics along.
+        except (EvalqError, SystemExit) as error:
             log.warning("no metrics of %s: %s", evaluator, error)
             return _Part(histories, b"", 0)
         return _Part(histories, encode(shown), shown.folded)

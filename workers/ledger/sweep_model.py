@@ -69,9 +69,10 @@ class SweepLook(msgspec.Struct, frozen=True):
     ``waiting`` outputs lie in the ledger, ``busy`` calls are being made by ``holders`` processes, ``left``: more are to
     be handed out; ``halted`` cases get no more. ``lost`` calls were begun by a process that died: they may have been
     paid. ``place`` is the folder that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
-    ``driver_silent`` seconds ago; empty for nobody. ``generation`` counts how often its server was found to have
-    forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``: what each process made.
-    ``under_way``: {process: attempts of its own that have not ended, lost ones too}; ``working`` processes have calls.
+    ``driver_silent`` seconds ago; empty for nobody. ``generation`` is another, higher number each time that its
+    server was found to have forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``:
+    what each process made. ``under_way``: {process: attempts of its own that have not ended, lost ones too};
+    ``working`` processes have calls.
     """
 
     state: str

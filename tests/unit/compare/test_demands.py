@@ -207,6 +207,9 @@ def test_a_mean_that_the_report_tells_otherwise_is_said_to_be_another() -> None:
     assert note.startswith(
         "vs.pass_rate: decided by 0.9756, the mean over cases that count alike; the report has 0.04, by"
     )
+    single = {"metric": "vs.pass_rate", "per_case": {"min_passes": 6, "of": 10}}
+    assert not decide(Policy.model_validate({"gates": [single]}), [run], {}).notes, "no mean decides it"
+    assert decide(Policy.model_validate({"gates": [gate, single]}), [run], {}).notes == decision.notes
     for told in (40 / 41, 0.97561, None):
         alike = run_of(run.cases, {} if told is None else {"pass_rate": told})
         assert not any("report" in note for note in decide(policy, [alike], {}).notes)

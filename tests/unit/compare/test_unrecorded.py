@@ -40,6 +40,20 @@ def test_cases_without_a_record_are_missing(demand: dict[str, Any], unrecorded: 
     assert decide(verdict, [run], {}).decided == ("INCONCLUSIVE" if unrecorded else "GO")
 
 
+def test_one_in_quarantine_is_missing_and_not_unknown() -> None:
+    """The golden set has it, so nobody is to look for a misspelled name."""
+    run = run_of(passes([(10, 10)] * 3))
+    run.cases.unrecorded = ["u"]
+    gate = {"metric": "vs.pass_rate", "per_case": {"min_passes": 6, "of": 10}}
+    quarantine = [{"case": case, "reason": "flaky"} for case in ("u", "w")]
+    decision = decide(Policy.model_validate({"gates": [gate], "quarantine": quarantine}), [run], {})
+    assert [each.why.partition(",")[0] for each in decision.quarantined] == [
+        "10 of its answers are missing",
+        "no run has such a case",
+    ]
+    assert not any(each.aside for each in decision.quarantined)
+
+
 def test_they_lack_as_many_answers_as_another_case_was_asked_for() -> None:
     """And stand among the others by their names."""
     cases = passes([(3, 3), (0, 0)], [4, 5], ids=["b", "d"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
+from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.exporter.exposition import Page
@@ -177,3 +180,17 @@ def test_an_accept_header_that_makes_no_sense_gets_the_plain_format(full: Server
     kind, text = page.render(accept)
     assert kind.startswith("text/plain")
     assert b"evalq_ledger_up 1.0" in text
+
+
+@pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "1 / 0", "raise MemoryError"])
+def test_a_plug_in_takes_no_other_metrics_along(
+    source: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends its import: a page that stays away at each scrape would hide the whole deployment."""
+    module = f"odd_{len(source)}"
+    (tmp_path / f"{module}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    points = {**registry.entries(), "odd": EntryPoint("odd", f"{module}:evaluator", "g")}
+    monkeypatch.setattr(registry, "entries", lambda: points)
+    monkeypatch.setattr(registry, "_registered", lambda: {name: [each] for name, each in points.items()})
+    assert _scrape(server)["evalq_ledger_up"][0].value == 1

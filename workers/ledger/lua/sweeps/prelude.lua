@@ -131,7 +131,9 @@ end
 -- This server has forgotten some of what it answered. Until the processes that it knows, and the driver, have told it
 -- what they have, it offers no calls: those may be made, or paid, already.
 local function fall()
-  redis.call('HINCRBY', keys.meta, 'generation', 1)
+  -- A number that no other server of this sweep gave: a second one that is as old as the first would count alike, and
+  -- what was told to that one would seem to have been told to this.
+  redis.call('HSET', keys.meta, 'generation', string.format('%d', math.max(number('generation') + 1, now_ms())))
   redis.call('HSET', keys.meta, 'fallen', now_ms())
   local awaited = redis.call('ZRANGE', keys.holders, 0, -1)
   redis.call('DEL', keys.awaited)
