@@ -36,6 +36,8 @@ _WORDS = {
     "leases": "in work",
 }
 """What people are told where the ledger has a word of its own; JSON keeps the ledger's."""
+_BY_PROCESS = ("generation", "tallies", "under_way", "working")
+"""What processes and their server tell each other of a sweep's calls: in JSON only."""
 _PLAIN = {True: "yes", False: "no"}
 
 
@@ -144,7 +146,7 @@ def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]
         if value != "" and (key, value) != ("state", facts["state"]):
             yield f"{_WORDS.get(key, key):<9} {_plain(key, value)}"
     for key, value in (facts.get("calls") or {}).items():
-        if value != "":
+        if value != "" and key not in _BY_PROCESS:
             yield f"calls {key:<9} {value}"
     for key in ("suspect", "leases", "workers", "waiting", "seconds"):
         if key in facts:

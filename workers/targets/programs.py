@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 
 from evalq.workers.processes.signals import signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.group import Group
 
 if TYPE_CHECKING:  # each of them names the class here that makes its calls
     from evalq.workers.targets.kinds.command import CommandTarget
@@ -54,35 +54,29 @@ class Command:
         """Run the program; cancelled (as a call that takes too long is), its whole group is killed."""
         began = time.monotonic()
         limited = (str(self._guarded), str(self._target.max_megabytes << 10), *self._target.argv)
-        process = await asyncio.create_subprocess_exec(
+        group = await Group.start(
             *("/bin/sh", "-c", _LIMITED, "evalq", *limited),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
             cwd=self._folder,
             env=self._environment,
-            start_new_session=True,
             pass_fds=(self._guarded,),
         )
         try:
             _, out, err = await asyncio.gather(
-                _feed(process.stdin, msgspec.json.encode(call.values(self._target.parameters))),
-                _all_of(process.stdout, self._target.max_bytes),
-                _end_of(process.stderr),
+                _feed(group.leader.stdin, msgspec.json.encode(call.values(self._target.parameters))),
+                _all_of(group.leader.stdout, self._target.max_bytes),
+                _end_of(group.leader.stderr),
             )
-            await process.wait()
+            code = await group.leader.wait()
         except _TooLong as error:
             reason = f"the output is longer than max_bytes, {self._target.max_bytes}"
             return Failure(kind="bad_output", reason=reason, text=str(error), latency_seconds=time.monotonic() - began)
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
             # Shielded: a cancelled call, too, has to reap its process, or it stays as a zombie.
-            await asyncio.shield(process.wait())
+            await asyncio.shield(group.end())
         seconds, text = time.monotonic() - began, out.decode(errors="replace")
-        if process.returncode != 0:
+        if code != 0:
             said = _tail(err.decode(errors="replace"))
-            reason = f"the program {_ended(process.returncode or 0)}" + (f": {said}" if said else "")
+            reason = f"the program {_ended(code)}" + (f": {said}" if said else "")
             return Failure(kind="server", reason=reason, text=text, latency_seconds=seconds)
         return Answer(text=text, latency_seconds=seconds)
 

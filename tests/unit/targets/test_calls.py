@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ import pytest
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents import functions
 from tests.agents.server import Agent, running_agent
-from tests.integration.harness import wait_until
+from tests.integration.harness import PATIENCE, wait_until
 from tests.integration.ports import free_port
 
 SECRET = "sk-never-to-be-seen"  # noqa: S105 - nobody's
@@ -267,6 +269,68 @@ child.wait()
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
     wait_until(lambda: not any(_runs(pid) for pid in pids), "all are gone")
+
+
+def test_a_command_that_is_cancelled_as_it_starts_leaves_no_process(tmp_path: Path) -> None:
+    """Python kills the first process alone then, and waits for whoever has its pipes: here for ten minutes."""
+    entry = {"kind": "command", "argv": ["/bin/sh", "-c", "sleep 600 & echo > there; wait"], "timeout_seconds": 600}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
+
+    async def cancelled() -> None:
+        async with Caller(load_targets(tmp_path / "targets.yaml")["t"]) as caller:
+            call = asyncio.create_task(caller.call(Call("x")))
+            while not _at_work_in(tmp_path):
+                await asyncio.sleep(0)
+            # Without a turn of the loop, in which its pipes would be connected.
+            wait_until((tmp_path / "there").is_file, "the program and its child run")
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(call, PATIENCE)
+            assert not _at_work_in(tmp_path)
+
+    asyncio.run(cancelled())
+
+
+def test_too_long_an_output_is_told_as_that_where_the_loop_is_busy(tmp_path: Path) -> None:
+    """What nobody reads any more is not waited for: it was a call that took too long, after all of its time."""
+    text = "sys.stdout.write('x' * 20_000_000)"
+    entry = _program(tmp_path, text, max_bytes=100_000, timeout_seconds=PATIENCE)
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
+
+    async def busy() -> None:
+        while True:
+            time.sleep(0.003)  # as other calls whose answers are read
+            await asyncio.sleep(0)
+
+    async def kinds() -> list[str]:
+        other = asyncio.create_task(busy())
+        async with Caller(load_targets(tmp_path / "targets.yaml")["t"], {"KEY": SECRET}) as caller:
+            found = await asyncio.gather(*(caller.call(Call("x")) for _ in range(4)))
+        other.cancel()
+        return [result.kind for result in found if isinstance(result, Failure)]
+
+    assert asyncio.run(kinds()) == ["bad_output"] * 4
+
+
+def test_who_left_the_group_with_its_pipes_is_not_waited_for(tmp_path: Path) -> None:
+    """A daemon that a program starts and that keeps its standard output: the call takes its time, and no longer."""
+    entry = {"kind": "command", "argv": ["/bin/sh", "-c", "setsid sleep 600 & echo $! > pid"], "timeout_seconds": 1}
+    try:
+        (result,) = _ask(tmp_path, entry, Call("x"))
+        assert isinstance(result, Failure)
+        assert result.kind == "timeout"
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def _at_work_in(folder: Path) -> list[str]:
+    """Processes, but this one, whose current folder that is."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").readlink() == folder and _runs(int(process.name)):
+                found.append(process.name)
+    return found
 
 
 def _runs(pid: int) -> bool:
