@@ -18,9 +18,9 @@ _BUFFERED = 1 << 16
 class Group:
     """The process that leads a group, and all that it starts there.
 
-    Python's own `create_subprocess_exec` gives no way to let go of the pipes. Who waits for a process waits for their
-    end, too, before Python 3.12.4: for ever where a child that has left the group keeps them open, or where nobody
-    reads on. One that is cancelled while it starts a process kills that one alone.
+    Python's own `create_subprocess_exec` gives no way to let go of the pipes, and who waits for a process to end waits
+    for the end of what it wrote, too, which comes to nobody who has stopped reading. Where it is cancelled while it
+    starts a process it kills that one alone.
     """
 
     def __init__(self, transport: asyncio.SubprocessTransport, protocol: SubprocessStreamProtocol) -> None:
