@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -112,6 +113,8 @@ def test_an_exporter_is_asked_at_its_port(form: str) -> None:
     def health(port: int) -> int:
         words = ["sh", "-c", "read line", "evalq", "exporter", *form.format(port).split(), "--bind", "::"]
         with subprocess.Popen(words, stdin=subprocess.PIPE) as role:
+            shown = Path(f"/proc/{role.pid}/cmdline")
+            wait_until(lambda: b"exporter" in shown.read_bytes(), "its command is shown")  # empty while it is exec'd
             command = ["sh", str(HEALTH), str(role.pid)]
             asked = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, check=False)
             role.communicate(b"\n")
@@ -125,4 +128,6 @@ def test_an_exporter_is_asked_at_its_port(form: str) -> None:
         finally:
             server.shutdown()
             thread.join()
-    assert health(server.server_port) != 0
+    with socket.socket() as silent:  # held: another program's exporter might get a port that is free
+        silent.bind(("127.0.0.1", 0))
+        assert health(silent.getsockname()[1]) != 0
