@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -26,6 +25,7 @@ from evalq.evalcore.conformance.properties import PROPERTIES, Property
 from evalq.evalcore.conformance.subject import Example, Subject
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.contract.params import merged, validate
+from evalq.evalcore.contract.plug_in import brief
 from evalq.evalcore.errors import ConfigError
 
 __all__ = ["PROPERTIES", "ConformanceError", "Violation", "check", "conformance", "param_variants"]
@@ -86,8 +86,7 @@ def _broken(held: Property, subject: Subject, example: Example, rng: Random, rou
     try:
         yield from held(subject, example, rng, rounds)
     except Exception as error:  # whatever an evaluator raises is a finding, and the others are still wanted
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        yield f"{type(error).__name__}: {error} (raised in {place.name}, line {place.lineno})"
+        yield brief(error)
 
 
 def check(

@@ -10,6 +10,7 @@ import click
 
 from evalq.evalcore import native
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.plug_in import brief
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.evalcore.version import __version__, code_version
 from evalq.evalcore.views.markdown import visible
@@ -35,8 +36,7 @@ def _here() -> Iterator[Finding]:
             evaluator = registry.get(name)
             yield "ok", f"evaluator {name} {evaluator.version}"
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises is what the user has to see
-            told = f"{error}" if isinstance(error, EvalqError) else f"{type(error).__name__}: {error}"
-            yield "wrong", f"evaluator {name} cannot be loaded: {told}"
+            yield "wrong", f"evaluator {name} cannot be loaded: {brief(error)}"
 
 
 def _embedded() -> Iterator[Finding]:

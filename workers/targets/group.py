@@ -54,7 +54,11 @@ class Group:
             os.killpg(self.leader.pid, signal.SIGKILL)
         # Not the transport: to close that asks for the exit code, which is its watcher's to take.
         for stream in range(3):
-            if (pipe := self._transport.get_pipe_transport(stream)) is not None:
+            pipe = self._transport.get_pipe_transport(stream)
+            # Closed, it would first wait for whoever left the group to read the rest. It may be aborted once alone.
+            if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():
+                pipe.abort()
+            elif pipe is not None:
                 pipe.close()
         await self.leader.wait()
 

@@ -312,11 +312,13 @@ def test_too_long_an_output_is_told_as_that_where_the_loop_is_busy(tmp_path: Pat
     assert asyncio.run(kinds()) == ["bad_output"] * 4
 
 
-def test_who_left_the_group_with_its_pipes_is_not_waited_for(tmp_path: Path) -> None:
-    """A daemon that a program starts and that keeps its standard output: the call takes its time, and no longer."""
-    entry = {"kind": "command", "argv": ["/bin/sh", "-c", "setsid sleep 600 & echo $! > pid"], "timeout_seconds": 1}
+@pytest.mark.parametrize("keeps", ["<&-", "3<&0 >/dev/null 2>&1"], ids=["output", "input"])
+def test_who_left_the_group_with_its_pipes_is_not_waited_for(tmp_path: Path, keeps: str) -> None:
+    """A daemon that a program starts and that keeps its pipes: the call takes its time, and no longer."""
+    text = f"{{ setsid sleep 600 & echo $! > pid; }} {keeps}; wait"
+    entry = {"kind": "command", "argv": ["/bin/sh", "-c", text], "timeout_seconds": 1}
     try:
-        (result,) = _ask(tmp_path, entry, Call("x"))
+        (result,) = _ask(tmp_path, entry, Call("x" * 1_000_000))  # more than a pipe holds
         assert isinstance(result, Failure)
         assert result.kind == "timeout"
     finally:
