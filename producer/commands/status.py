@@ -36,7 +36,7 @@ _WORDS = {
     "leases": "in work",
 }
 """What people are told where the ledger has a word of its own; JSON keeps the ledger's."""
-_BY_PROCESS = ("generation", "tallies", "under_way", "working")
+_BY_PROCESS = ("generation", "tallies", "under_way", "living")
 """What processes and their server tell each other of a sweep's calls: in JSON only."""
 _PLAIN = {True: "yes", False: "no"}
 

@@ -34,7 +34,7 @@ class SweepRegistration:
         self._stops = stops
         self.offered = self.taken_over = False
         self.seen = SweepLook("open")
-        self._working: set[str] = set()
+        self._living: set[str] = set()
         self._before = ""
         self.server = ""
         """The options that name the server to other commands."""
@@ -57,8 +57,8 @@ class SweepRegistration:
         if (last := sweep.last_driver.token()) != self._calls.token:
             self._before = last  # also for a server that comes back as it was under that one
         # Seen by this process itself: those that the folder knows of may be gone since.
-        working = self._working if how == "keep" else ()
-        self._calls.open(sweep.header, *budgets, known, before=self._before, place=place, how=how, working=working)
+        living = self._living if how == "keep" else ()
+        self._calls.open(sweep.header, *budgets, known, before=self._before, place=place, how=how, living=living)
         sweep.last_driver.note(self._calls.token)
         # From here on workers leave its evaluation to this process.
         UnattendedSweeps(self._calls, self._calls.settings).take_back(sweep.run)
@@ -90,7 +90,7 @@ class SweepRegistration:
             return None
         self.seen = look
         # Those who are still to tell an unsettled server what they have would be unknown to the next one, too.
-        self._working = self._working.union(look.working) if look.unsettled else set(look.working)
+        self._living = self._living.union(look.living) if look.unsettled else set(look.living)
         recorded.note_begun(look.started, look.tallies, look.under_way)
         return look
 

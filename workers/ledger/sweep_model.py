@@ -72,7 +72,7 @@ class SweepLook(msgspec.Struct, frozen=True):
     ``driver_silent`` seconds ago; empty for nobody. ``generation`` is another, higher number each time that its
     server was found to have forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``:
     what each process made. ``under_way``: {process: attempts of its own that have not ended, lost ones too};
-    ``working`` processes have calls.
+    ``living`` processes are heard of.
     """
 
     state: str
@@ -98,12 +98,13 @@ class SweepLook(msgspec.Struct, frozen=True):
     unsettled: bool = False
     tallies: dict[str, str] = {}
     under_way: dict[str, int] = {}
-    working: tuple[str, ...] = ()
+    living: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, meta: Sequence[bytes], *found: Any) -> SweepLook:
         """What the script ``look`` answers of a sweep that is known. Raises ValueError or KeyError for others."""
-        waiting, busy, holders, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held, working = found
+        waiting, busy, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held, names = found
+        living = tuple(names.decode().split())
         started, paid, spent = sums
         if not math.isfinite(float(spent)):  # no JSON could tell it, and no budget holds against it
             raise ValueError(f"what it has cost is {spent.decode()}")
@@ -121,7 +122,7 @@ class SweepLook(msgspec.Struct, frozen=True):
             spent=float(spent),
             waiting=waiting,
             busy=busy,
-            holders=holders,
+            holders=len(living),
             known=recorded,
             halted=halted,
             left=bool(left),
@@ -133,7 +134,7 @@ class SweepLook(msgspec.Struct, frozen=True):
             unsettled=bool(unsettled),
             tallies=by,
             under_way={name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)},
-            working=tuple(working.decode().split()),
+            living=living,
             **counts,
         )
 

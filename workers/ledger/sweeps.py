@@ -44,15 +44,15 @@ class SweepLedger(CallLedger):
         before: str = "",
         place: str = "",
         how: Literal["on", "keep", "anew"] = "on",
-        working: Collection[str] = (),
+        living: Collection[str] = (),
     ) -> str:
         """Begin a sweep or resume it, under these budgets (0: none), as its driver; returns the state it is in.
 
         What the run folder has (``known``) counts against the budgets, whatever the server has lost. Without a
         producer's `look` for ``unattended_seconds`` (0: for ever) no more calls are handed out.
         ``before`` is the token of the folder's last driver, which is known to be dead. What is done stays so unless it
-        goes on "anew", what was cancelled always; "keep" leaves what was paused, too. ``working`` are processes that
-        this driver saw at work on a server that is newer, or another: they tell what they have before any call is
+        goes on "anew", what was cancelled always; "keep" leaves what was paused, too. ``living`` are processes that
+        this driver saw on a server that is newer, or another: they tell what they have before any call is
         handed out.
         Raises Driven where another process drives it, UsageError where the ledger has another sweep of this id.
         """
@@ -63,7 +63,7 @@ class SweepLedger(CallLedger):
         driver = (before, int(self.settings.driver_seconds * 1000), how, place)
         pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self.settings.look_seconds))
         sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free, known.told, known.untold)
-        awaited = " ".join(working)
+        awaited = " ".join(living)
         under_way = [text for item in known.under_way.items() for text in item]
         told = [len(known.under_way), *under_way, *(text for item in known.tallies.items() for text in item)]
         state, *other = self.step(

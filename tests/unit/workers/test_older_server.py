@@ -136,12 +136,12 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
     _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
     seen = fleet.look()
     assert set(seen.under_way) == {"p", "dead"}
-    assert seen.working == ("p",)
+    assert set(seen.living) == {"p", "q"}
     _record(fleet.p, "p", mine[:4])
     _promote(server, moment)
     assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself, and the first has told"
     known = Known(1, 0, 0.0, 0, 0, seen.tallies, seen.under_way)
-    fleet.driver.open(HEADER, known=known, how="keep", working=seen.working)
+    fleet.driver.open(HEADER, known=known, how="keep", living=seen.living)
     fleet.look()
     _fell(server, 7)
     assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "the other one is awaited"
@@ -153,16 +153,33 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
     assert set(rest) == set(range(HEADER.total)) - set(mine)
 
 
+def test_who_has_recorded_all_it_had_is_awaited_while_the_driver_has_not_collected_it(server: Server) -> None:
+    """It has no call at the driver's last look, and its answers are nowhere but with itself when that server is gone."""
+    fleet = _fleet(server)
+    fleet.q.claim(RUN, "q", 0, LEASE, [])
+    moment = _moment(server)
+    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
+    _record(fleet.p, "p", mine)
+    living = fleet.look().living
+    _promote(server, moment)
+    fleet.q.claim(RUN, "q", 0, LEASE, [])
+    fleet.driver.open(HEADER, how="keep", living=living)
+    fleet.look()
+    _fell(server, 7)
+    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "nobody is given its calls"
+    assert fleet.p.claim(RUN, "p", 0, LEASE, [], mine)[2] == mine
+
+
 def test_a_second_server_that_is_just_as_old_is_told_everything_again(server: Server) -> None:
     """What was told to the first one is nothing that this one has heard: each fall has a name of its own."""
     fleet = _fleet(server)
     mine = fleet.p.claim(RUN, "p", 6, LEASE, [])[1]
-    moment, working = _moment(server), fleet.look().working
+    moment, living = _moment(server), fleet.look().living
     _record(fleet.p, "p", mine[:4])
     for _ in range(2):
         _promote(server, moment)
         fleet.q.claim(RUN, "q", 0, LEASE, [])
-        fleet.driver.open(HEADER, how="keep", working=working)
+        fleet.driver.open(HEADER, how="keep", living=living)
         fleet.p.claim(RUN, "p", 0, LEASE)
         assert fleet.p.fell, "it is asked to tell"
         assert fleet.p.claim(RUN, "p", 0, LEASE, mine[4:], mine[:4])[2] == mine[:4]
@@ -190,7 +207,7 @@ def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) 
     fleet.p.claim(RUN, "p", 6, LEASE, [])
     seen = fleet.look()
     server.client.delete(*KEYS)
-    fleet.driver.open(HEADER, known=Known(under_way=seen.under_way), how="keep", working=seen.working)
+    fleet.driver.open(HEADER, known=Known(under_way=seen.under_way), how="keep", living=seen.living)
     fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     fleet.look()
     _fell(server, 7 if waits else 11)

@@ -1,12 +1,12 @@
--- How a sweep stands: {meta (flat; empty for an unknown one), outputs to collect, calls in flight, processes, recorded
+-- How a sweep stands: {meta (flat; empty for an unknown one), outputs to collect, calls in flight, recorded
 -- calls, cases halted, 1 while calls are left to hand out, prompts, lost calls, ms since its driver was heard of,
 -- attempts, outputs paid, cost, 1 while somebody is to tell what this server lost, {process, its attempts that are under
--- way or lost}..., processes that have calls (by spaces)}. One that is open is put back on the list of those that are.
+-- way or lost}..., processes that are heard of (by spaces)}. One that is open is put back on the list of those that are.
 -- ARGV: ttl, token, run, 1 when it is the producer who looks, which keeps the sweep, the generation that the producer
 -- has told what its folder has, how many outputs nobody paid for this sweep (less those it paid twice)
 local attending = ARGV[4] == '1'
 local header = redis.call('HGET', keys.meta, 'sweep')
-if not header then return {{}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '0', 0, {}, ''} end
+if not header then return {{}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '0', 0, {}, ''} end
 if attending then
   local other = refused()
   if other then return other, true end
@@ -21,8 +21,6 @@ local at = {}
 local function add(holder, attempts) at[holder] = (at[holder] or 0) + attempts end
 local held = redis.call('HGETALL', keys.held)
 for i = 1, #held, 2 do add(held[i + 1], 1 + (redis.call('HGET', keys.retries, held[i]) or 0)) end
-local working = {}
-for holder in pairs(at) do table.insert(working, holder) end
 for _, one in ipairs(redis.call('SMEMBERS', keys.lost)) do add(string.match(one, '^%S+'), 1) end
 local waits = unsettled() and 1 or 0
 local left = next_call(number('cases'), number('total')) and 1 or 0
@@ -38,8 +36,10 @@ for holder, attempts in pairs(at) do
   table.insert(by_holder, attempts)
 end
 return {
-  meta, redis.call('LLEN', keys.outbox), redis.call('HLEN', keys.held), redis.call('ZCARD', keys.holders),
+  meta, redis.call('LLEN', keys.outbox), redis.call('HLEN', keys.held),
   redis.call('SCARD', keys.recorded), redis.call('SCARD', keys.halted), left, redis.call('HLEN', keys.prompts), lost(),
   now_ms() - heard('driver_at'),
-  started(), at_least('paid'), exact(at_least('spent')), waits, by_holder, table.concat(working, ' '),
+  started(), at_least('paid'), exact(at_least('spent')), waits, by_holder,
+  -- Those without a call, too: the driver may not have collected yet what they recorded.
+  table.concat(redis.call('ZRANGE', keys.holders, 0, -1), ' '),
 }, not attending

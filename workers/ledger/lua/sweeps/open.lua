@@ -5,10 +5,10 @@
 -- a silent driver loses the sweep, 'keep' its state, go 'on' from one that is not over, or make one that is done go on
 -- 'anew', where its outputs go, ms for which no calls are offered when the server lost some, and what the run folder
 -- knows of: attempts that ended, outputs, cost, lost calls, outputs that nobody paid, answers whose cost is known, and
--- those whose is not, processes that the driver saw at work (by spaces), how many had attempts under way, (process,
+-- those whose is not, processes that the driver saw (by spaces), how many had attempts under way, (process,
 -- attempts)..., (name, tally)...
 local run, sweep, cases, total, max_calls, max_cost, unattended_ms, before, driver_ms, how, place, pause = unpack(ARGV, 3, 14)
-local lost_calls, free, working, told_from = ARGV[18], ARGV[19], ARGV[22], 24 + 2 * ARGV[23]
+local lost_calls, free, living, told_from = ARGV[18], ARGV[19], ARGV[22], 24 + 2 * ARGV[23]
 local now, known = now_ms(), redis.call('HGET', keys.meta, 'sweep')
 if known and known ~= sweep then return {'differs', known}, true end
 local driver = redis.call('HGET', keys.meta, 'driver') or ARGV[2]
@@ -42,9 +42,9 @@ end
 notice()
 if less and number('fallen') == 0 then fall() end
 -- Once more where it has noticed by itself: whoever came since is to name its calls to a server that waits for all.
-if working ~= '' and number('fallen') > 0 then
+if living ~= '' and number('fallen') > 0 then
   fall()
-  await(working)
+  await(living)
 end
 unsettled()
 return {state, number('generation')}
