@@ -1,4 +1,4 @@
-"""How a run (the latest, if none is named) stands."""
+"""Show how a run (the latest, if none is named) stands."""
 
 from __future__ import annotations
 
