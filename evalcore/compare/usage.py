@@ -40,7 +40,7 @@ def usage_of(outputs: Path) -> Usage:
             try:
                 line = decode(data)
             except msgspec.DecodeError as error:
-                raise WireError(f"{outputs}:{number_of_line}: no recorded output: {error}") from error
+                raise WireError(f"{outputs}:{number_of_line}: not a recorded output: {error}") from error
             configs.add(line.config)
             number = -_number(line)
             if len(sample) < _SAMPLE:

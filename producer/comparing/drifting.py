@@ -77,7 +77,7 @@ def _of_folders(servers: Servers, most: int) -> Iterator[Told]:
                 runs.append(Ended(info.run, info.started, folder.report()["records"]))
                 cases += _cases(folder, runs[-1], servers.settings.cases_records)
             except (EvalqError, OSError) as error:
-                warn(f"warning: {folder.path} is passed over: {error}")
+                warn(f"warning: {folder.path} is skipped: {error}")
         states = _counted(cases, [run for run in known if (run.evaluator, run.target) == (evaluator, target)])
         yield Told(evaluator, suite, target, runs[::-1][:most], states)
 

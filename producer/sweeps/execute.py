@@ -99,7 +99,7 @@ def _carry_out_here(
     """For whoever holds the folder already."""
     try:
         if place.inline:
-            raise UsageError("--inline calls nobody: live calls are paced through a server; omit --inline")
+            raise UsageError("--inline makes no live calls: they are paced through a server; omit --inline")
         # Before the first call: whoever resumes after a kill finds it there.
         _note_targets(place, sweep.folder)
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
@@ -159,9 +159,11 @@ def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request:
     """Raise UsageError for what cannot be left to the processes that call."""
     further = live_calls(evaluator).further
     if further is not None and further.begin(request) is not None:
-        raise UsageError("--detach goes with no judge: a producer that stays asks about the outputs; omit --detach")
+        raise UsageError("--detach goes with no judge: a producer has to stay to ask about the outputs; omit --detach")
     if live.stop or live.cache or live.reuse:
-        raise UsageError("--detach goes with none of --stop, --cache and --reuse: they need a producer that stays")
+        raise UsageError(
+            "--detach goes with none of --stop, --cache and --reuse: a producer has to stay for them; omit it, or them"
+        )
 
 
 def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -> None:

@@ -209,7 +209,9 @@ class Sweep:
     def refuse_nothing(self) -> None:
         """Raise NothingEvaluated where no call has an output."""
         if not self.recorded.count:
-            raise NothingEvaluated("nothing was called: the budget allows no call")
+            raise NothingEvaluated(
+                "nothing was called: the budget allows no call; give a larger one (--max-calls, --max-cost)"
+            )
 
     @property
     def stop_note(self) -> StopNote | None:
