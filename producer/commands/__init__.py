@@ -18,7 +18,7 @@ _ORDER = (
     *("import",),
     *("worker", "exporter", "targets", "doctor"),
 )
-"""In which `evalq --help` lists them: as a user meets them. Any others follow."""
+"""The order in which `evalq --help` lists them, as a user meets them; any others follow."""
 
 
 def names() -> list[str]:
@@ -28,7 +28,7 @@ def names() -> list[str]:
 
 
 def module(name: str) -> str:
-    """Of a command, by the name of its own."""
+    """The module of the command ``name``."""
     return f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
 
 

@@ -42,12 +42,12 @@ class Told(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """By which histories are told apart."""
+        """(evaluator, suite, target), which tell histories apart."""
         return self.evaluator, self.suite, self.target
 
 
 def histories(servers: Servers, most: int) -> list[Told]:
-    """All of them, each with its ``most`` newest runs."""
+    """All histories, each with its ``most`` newest runs."""
     return sorted(_of_ledger(servers, most) if servers.named else _of_folders(servers, most), key=lambda one: one.place)
 
 

@@ -96,7 +96,7 @@ def _refuse_over(folder: RunFolder) -> None:
 def _carry_out_here(
     sweep: Sweep, place: Backend, reporter: Reporter, interrupts: Interrupts
 ) -> tuple[Job, dict[str, Json]]:
-    """For whoever holds the folder already."""
+    """`carry_out_sweep` for whoever holds the folder already."""
     try:
         if place.inline:
             raise UsageError("--inline makes no live calls: they are paced through a server; omit --inline")
@@ -141,7 +141,7 @@ def _further(sweep: Sweep) -> list[FurtherSweep]:
 
 
 def _note_targets(place: Backend, folder: RunFolder) -> None:
-    """So that it can be resumed without naming the file again; a fleet has a file of its own."""
+    """Note the targets file, so that a resume need not name it again; a fleet has a file of its own."""
     asked = place.asked
     if asked.targets and not asked.broker:
         folder.note(targets=str(Path(asked.targets).absolute()))
@@ -195,7 +195,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
 
 
 def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
-    """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
+    """Have the ledger forget an evaluation of other outputs: its answers are not those of the ones there are now."""
     from evalq.producer.driving.waiting import Patience
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger

@@ -226,7 +226,7 @@ class Sweep:
         self.folder.note(calls=facts, lineage=msgspec.to_builtins(lineage))
 
     def write_outputs(self) -> None:
-        """All that is recorded, by case and repeat."""
+        """Write all that is recorded to outputs.jsonl, by case and repeat."""
         if not self.live.target:
             return
         with replacing(self.outputs) as out:
