@@ -6,7 +6,7 @@
     |   `-- UnknownEvaluator              2    no installed package registers an evaluator of that name
     |-- InputError                        2    the data: carries its faults, each with file and line
     |   `-- InputChanged                  2    an input was altered while a run was reading it
-    |-- NothingEvaluated                  5    the inputs hold no record
+    |-- NothingEvaluated                  5    no record has a result: there is none, or each failed
     |-- InfrastructureError               3    the machinery
     |   |-- BrokerUnreachable             3    the broker or the ledger does not answer, or cannot do its work now
     |   |-- ServerRefused                 3    the broker or the ledger refuses what evalq asks of it
@@ -105,7 +105,7 @@ class InputChanged(InputError):
 
 
 class NothingEvaluated(EvalqError):
-    """The inputs hold no record, so there is no result (not even a bad one)."""
+    """No record has a result: the inputs hold none, each one failed, or the budget allowed no call."""
 
     exit_code = 5
 

@@ -73,7 +73,7 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; what is no command is told with those that are spelt like it."""
+        """As click does; the error for an unknown command names those that are spelt like it."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -129,7 +129,7 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
               help="Show the version, and the code version that runs, queues and workers carry.")  # fmt: skip
 def cli() -> None:
-    """Evaluate agents, on a laptop or on a fleet, with the same bytes as the answer."""
+    """Evaluate agents, on a laptop or on a fleet, with byte-identical reports."""
 
 
 def main(argv: list[str] | None = None) -> int:

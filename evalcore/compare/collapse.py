@@ -25,11 +25,11 @@ def newly_collapsed(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) 
 def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[tuple[float, str]]:
     """(how surprising, its case) of all that the candidate calls collapsed and the baseline does not, the most first.
 
-    Verdicts alone differ in four of ten unchanged cases: what counts is also a permutation test, within the case, of
-    the chance that two of its answers agree, by Holm's procedure over all cases that both answered: what is at most
-    ``alpha`` is then wrong in so much. Its draws, more for a smaller ``alpha``, come from a source of random numbers
-    that the case's own counts seed, so that the same runs are always judged alike. What is rarer than so many draws can
-    show has an exact bound in their place: over many cases, or at a late look, no number of draws would be enough.
+    Verdicts alone differ in four of ten unchanged cases. So a permutation test within the case counts, too: of the
+    chance that two of its answers agree, adjusted by Holm's procedure over all cases that both answered. If all that is
+    at most ``alpha`` is called new, any of it is wrong with no larger probability. The draws, more for a smaller
+    ``alpha``, are seeded by the case's own counts, so that the same runs are always judged alike. What is rarer than
+    draws can show has an exact bound in their place: over many cases, or at a late look, no number of draws suffices.
     """
     before = dict(zip(base.ids, base.labels, strict=True)) if base.labels else {}
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
@@ -52,9 +52,9 @@ def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPH
 def untold(base: CaseSummary, cand: CaseSummary) -> list[str]:
     """Cases that the candidate calls collapsed and the baseline does not, of which no label tells whether that is new.
 
-    The baseline has no two labelled answers; or the candidate's would be no surprise behind any baseline of so many,
-    since they have labels of their own, as texts have that are alike by their words, or by what they mean, and not by
-    their letters.
+    Either the baseline has fewer than two labelled answers, or no baseline with that many could make the candidate's
+    look surprising: each of them has a label of its own, as texts do that are alike in words or in meaning, but not in
+    letters.
     """
     before = dict(zip(base.ids, base.labels or [{}] * len(base.ids), strict=True))
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}

@@ -76,12 +76,12 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """Of the command that decided."""
+        """What the command that decided ends with: 0, 1 or 4."""
         return EXIT_CODES[self.decided]
 
 
 def surprising(decision: Decision) -> list[Check]:
-    """The checks that stop it by what chance might undo; what is missing, or without an interval, is none of them."""
+    """The critical checks that stop it and may be chance: not what is missing, nor numbers without an interval."""
     return [
         check
         for check in decision.checks

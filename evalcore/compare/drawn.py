@@ -9,7 +9,7 @@ __all__ = ["ABOUT", "EXACT", "between", "ways"]
 EXACT = 10_000
 """Draws from no more than this are exact. Whole numbers take the square of it in time: a few hundredths of a second."""
 ABOUT = 1e-4
-"""By how much of itself a chance of more may be off, for the logarithms of the gamma function; seen is 2e-6 at most."""
+"""What share of itself a chance over more may be off by, for the logarithms of the gamma function; 2e-6 was seen."""
 _DEVIATIONS, _FEWEST = 10, 100
 """So many standard deviations and so many steps are added one by one; a geometric sum bounds what is beyond."""
 _TINY = 1e-300

@@ -12,8 +12,8 @@ __all__ = ["SCHEMA", "DriftRecord", "DriftState", "MeasureState", "approved", "c
 
 SCHEMA = "evalq.drift-record/1"
 _OF_RUN, _RUNS = 8, 100
-"""Of so many runs so many answers are remembered. A run that took half of its answers from the cache that one of them
-filled is seen to in 255 of 256 cases, with a tenth of them in more than half."""
+"""Answers remembered of each run, and of how many runs. A run that took half of its answers from the cache that one of
+them filled is noticed in 255 of 256 cases, one that took a tenth in more than half."""
 
 
 class DriftRecord(msgspec.Struct, kw_only=True):

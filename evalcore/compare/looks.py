@@ -49,7 +49,7 @@ class Errors(NamedTuple):
 
 
 SINGLE = Errors()
-"""Of one look that is not counted."""
+"""The errors of a single look, which is not counted."""
 SCREEN = 0.05
 """How surprising answers have to be for both sides to be asked afresh."""
 
@@ -85,14 +85,14 @@ class Look(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, number=max(self.number, looks), draw=max(self.draw, looks))
 
     def told(self) -> str:
-        """In a sentence."""
+        """The look in a sentence, with the errors that it may spend."""
         errors = self.errors
         again = f"; answers number {self.draw} of this candidate, GO at {errors.go:.3g}" if self.draw > 1 else ""
         return f"look {self.number} at this baseline and policy: NO-GO at {errors.no_go:.3g}{again}"
 
 
 def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
-    """Of what looks are counted by: the approved runs by what they found, and all that the policy demands.
+    """The digest by which looks are counted: of what the approved runs found, and all that the policy demands.
 
     Defaults are left out, so that a count outlives a version of evalq that knows a key more.
     """
@@ -106,12 +106,12 @@ def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
 
 
 def answers_digest(candidates: Iterable[RunCases]) -> str:
-    """Of what one look is at: the same reports are the same answers."""
+    """The digest of the answers that a look is at: the same reports are the same answers."""
     return digest(canonical_json([list(each) for each in sorted([run.called, run.report] for run in candidates)]))
 
 
 def candidate_digest(candidates: Iterable[RunCases]) -> str:
-    """Of who is judged, where nobody says: an extended run is the candidate that it was extended from."""
+    """The digest of who is judged, if nobody says: an extended run is the candidate that it was extended from."""
     firsts = ([run.called, (run.lineage.first if run.lineage else "") or run.report] for run in candidates)
     return digest(canonical_json([list(each) for each in sorted(firsts)]))
 

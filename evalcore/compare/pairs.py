@@ -27,7 +27,7 @@ class Side(NamedTuple):
 
     @property
     def mean(self) -> NDArray[float64]:
-        """Of each case's answers."""
+        """The mean of each case's answers."""
         return self.total / self.answers
 
     @property

@@ -134,7 +134,7 @@ class Gate(Params):
 
     @property
     def path(self) -> str:
-        """Of the number, in that run's results."""
+        """Where the number stands in that run's results."""
         return self.metric[self._end + 1 :]
 
     @property

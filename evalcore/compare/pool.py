@@ -7,10 +7,10 @@ from evalq.evalcore.compare.summary import CaseSummary, Column
 __all__ = ["added", "alike", "bare", "together"]
 
 _ALIKE = 0.5
-"""Of a run's answers, so many must be to known cases for runs to be compared case by case."""
+"""The share of a run's answers that must be to known cases for runs to be compared case by case."""
 _SPARE = 1000
 _TIMES = 4
-"""A pool of more than so many times the cases of a run, and `_SPARE`, lets go of those that the run does not have."""
+"""A pool with more than `_TIMES` times the cases of a run, and `_SPARE` more, drops those that the run lacks."""
 
 
 def bare(run: CaseSummary) -> CaseSummary:

@@ -14,7 +14,9 @@ SCHEMA = "evalq.cases/1"
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Over all outputs: ``attempts`` with those that failed, ``cost`` of all of them where the target has a price.
+    """What the live calls of a run took, over all of its outputs.
+
+    ``attempts`` counts failed ones, too; ``cost`` is that of all of them, 0 where the target has no price.
 
     ``seconds`` are quantiles of the time of each output's last attempt: {"p50": 1.2, "p95": 4.0, "p99": 6.1}.
     ``config`` is the digest of the settings of the target that gave them, empty where they are of several. ``sample``
@@ -33,7 +35,7 @@ class Usage(msgspec.Struct, frozen=True):
 
     @property
     def cost_each(self) -> float:
-        """Of an output, its failed attempts included."""
+        """The mean cost of an output, its failed attempts included, in the target's currency."""
         return self.cost / self.outputs if self.outputs else 0.0
 
 

@@ -30,7 +30,7 @@ class _Line(msgspec.Struct):
 
 
 def usage_of(outputs: Path) -> Usage:
-    """Of all lines of ``outputs``; eight bytes of memory a line. Raises WireError for a line that is damaged."""
+    """What all lines of ``outputs`` say, in eight bytes of memory a line. Raises WireError for a damaged line."""
     decode = msgspec.json.Decoder(_Line).decode
     seconds, count, errors, attempts, cost, asked, told = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
@@ -40,7 +40,7 @@ def usage_of(outputs: Path) -> Usage:
             try:
                 line = decode(data)
             except msgspec.DecodeError as error:
-                raise WireError(f"{outputs}:{number_of_line}: no recorded output: {error}") from error
+                raise WireError(f"{outputs}:{number_of_line}: not a recorded output: {error}") from error
             configs.add(line.config)
             number = -_number(line)
             if len(sample) < _SAMPLE:
@@ -64,14 +64,14 @@ def usage_of(outputs: Path) -> Usage:
 
 
 def _number(line: _Line) -> int:
-    """Of an answer: another for each that was given, the same for one that was taken from a cache."""
+    """A number for an answer: another one for each that was given, the same for one that came from a cache."""
     # By latencies: two calls hardly ever take the very same time, and a cached answer keeps that of its own call.
     told = f"{line.case}\0{line.repeat}\0{[attempt.latency_seconds for attempt in line.attempts]}"
     return int.from_bytes(blake2b(told.encode(errors="surrogatepass"), digest_size=6).digest())
 
 
 def _quantiles(seconds: array[float]) -> dict[str, float]:
-    """Each the smallest time that so many of all are not above."""
+    """Each is the smallest time that 50, 95 or 99 of 100 did not exceed."""
     if not seconds:
         return {}
     ordered = sorted(seconds)

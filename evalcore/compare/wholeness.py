@@ -1,4 +1,4 @@
-"""Whether what came as a run's cases can be a run's at all: its file may be anybody's, as in a pull request."""
+"""Whether a file that is given as a run's cases can be one: anybody may have written it, as in a pull request."""
 
 from __future__ import annotations
 

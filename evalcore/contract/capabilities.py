@@ -125,7 +125,7 @@ def _as_asked(asked: Request) -> Request:
 
 
 class CommandLine(msgspec.Struct, frozen=True):
-    """What its command has besides what every evaluator's has: ``options``, and further ``commands`` without a run.
+    """What an evaluator's command adds to what all have: ``options``, and further ``commands`` without a run.
 
     ``positional`` is what the command's arguments are called, there and in a suite file. ``request`` completes what
     the user asked for, say from a configuration file that it names; it raises ConfigError or UsageError.

@@ -29,7 +29,7 @@ _PLACES: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def former_members(evaluator: Evaluator[Any, Any]) -> Iterator[str]:
-    """What of ``evaluator`` would be passed over without a word: "options (now command = CommandLine(options=...))".
+    """What of ``evaluator`` would be ignored silently: "options (now command = CommandLine(options=...))".
 
     A member of such a name that has its place in today's contract too is the evaluator's own business.
     """

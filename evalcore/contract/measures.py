@@ -29,7 +29,7 @@ class Measure(msgspec.Struct, frozen=True):
 
     @property
     def width(self) -> float:
-        """Of the scale, in its own unit."""
+        """The length of the scale (``high`` less ``low``), in the measure's own unit."""
         return self.high - self.low
 
     @property
@@ -39,7 +39,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """Of a run whose results rest on verdicts that may be wrong, as those of models are.
+    """What of a run's results rests on verdicts that may be wrong, such as those of models.
 
     ``labels`` says how many verdicts of each such check people have labelled, and ``by`` is a digest of who judged, and
     how. ``apart`` are the results, by the first key of their path, that rest on no such verdict.

@@ -52,8 +52,8 @@ def brief(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def unprinted() -> Iterator[None]:
-    """A block whose prints go to standard error: on standard output stands the answer of a command."""
-    # Of the main thread alone: two threads that change the same stream at once could leave it changed.
+    """A block whose prints go to standard error: standard output is for the answer of a command."""
+    # Only in the main thread: two threads that change the same stream at once could leave it changed.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

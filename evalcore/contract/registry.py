@@ -97,9 +97,9 @@ def _with_named(points: EntryPoints, group: str) -> list[EntryPoint]:
 
 
 def name_checks(functions: Mapping[str, str]) -> None:
-    """From now on checks are also these: {name: "module:function"}, in place of those that were named before.
+    """Have these functions as checks, too: {name: "module:function"}, in place of those that were named before.
 
-    For the edge of a process alone, which has read its settings: no cases file and no message comes here.
+    Called only where a process has read its settings, never for what a cases file or a message says.
     """
     if functions != _named:
         _named.clear()
@@ -109,7 +109,7 @@ def name_checks(functions: Mapping[str, str]) -> None:
 
 
 def renewed(function: Callable[[], T]) -> functools._lru_cache_wrapper[T]:
-    """Kept as by `functools.cache`, until other checks are named."""
+    """``function`` cached as by `functools.cache`, until other checks are named."""
     kept = cache(function)
     on_naming(kept.cache_clear)
     return kept

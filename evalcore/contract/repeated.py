@@ -25,7 +25,7 @@ class Gatherer(Protocol[S_co]):
         """Whether an output of this judgement's case and repeat was counted."""
 
     def finish(self) -> S_co:
-        """The state."""
+        """The state of all that was counted."""
 
 
 def count_first(

@@ -86,7 +86,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def cost(self) -> float:
-        """Of all attempts, where the target has a price."""
+        """The cost of all attempts, in the target's currency; 0 where it has no price."""
         return sum(attempt.cost or 0.0 for attempt in self.attempts)
 
     @property

@@ -22,6 +22,6 @@ class Lineage(msgspec.Struct, frozen=True):
     first: str = ""
 
     def told(self) -> str:
-        """In words, for whoever reads the numbers."""
+        """Whose outputs a run has, in words for whoever reads its numbers."""
         given = " and ".join(f"{count:,} outputs of {run}" for run, count in sorted(self.reused.items()))
         return f"it has {given}: no fresh evidence for a gate"

@@ -224,7 +224,7 @@ class Cutter:
             except QuoteFault as fault:
                 line = self.line + bytes(view[: fault.position]).count(b"\n")
                 where = f"{self._name}:{line}"
-                raise InputError(f"{self._name} is no valid CSV", [(where, fault.reason)]) from None
+                raise InputError(f"{self._name} is not valid CSV", [(where, fault.reason)]) from None
         if len(ends):
             # The newline that was added for the scan is no byte of the file.
             ends[-1] = min(int(ends[-1]), self._left())

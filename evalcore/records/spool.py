@@ -64,7 +64,7 @@ def _gathered(path: str, gather: Gather) -> bytes:
     if len(line) > MAX_RECORD_BYTES:
         raise InputError("an input cannot be gathered", [(path, f"a record longer than {MAX_RECORD_BYTES >> 20} MiB")])
     if b"\n" in line or not line.strip():
-        # No InputError: the evaluator's own `gather` breaks its promise, and no input can be mended for that.
+        # No InputError: the evaluator's own `gather` breaks its promise, and changing an input would not help.
         raise ValueError(f"{path}: gathered to no line, or to several")
     return line
 

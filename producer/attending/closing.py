@@ -64,7 +64,7 @@ def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what:
 def note(folder: RunFolder, state: RunState) -> bool:
     """Say in the folder how the run ended, unless a process drives it: that one says so at its next look."""
     if not folder.begun:
-        raise UsageError(f"{folder.path}: this run is gone: it ended on faulty input")
+        raise UsageError(f"{folder.path}: this run is gone: it ended on faulty input; fix that, and start it again")
     with folder.driving() as free:
         if free:
             folder.note(state=state)

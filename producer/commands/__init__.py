@@ -1,7 +1,7 @@
-"""The commands that are no evaluation: each is the COMMAND of a module that is called like it, with "_" for "-".
+"""The commands that are not evaluations: each is the COMMAND of a module named after it, with "_" for "-".
 
 The first line of a module's docstring is what `evalq --help` says of its command. Names that begin with an underscore
-are no commands; one that ends with it is a command whose name Python keeps for itself.
+are not commands; one that ends with it is a command whose name is a keyword of Python.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ORDER = (
     *("import",),
     *("worker", "exporter", "targets", "doctor"),
 )
-"""In which `evalq --help` lists them: as a user meets them. Any others follow."""
+"""The order in which `evalq --help` lists them, as a user meets them; any others follow."""
 
 
 def names() -> list[str]:
@@ -28,7 +28,7 @@ def names() -> list[str]:
 
 
 def module(name: str) -> str:
-    """Of a command, by the name of its own."""
+    """The module of the command ``name``."""
     return f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
 
 

@@ -1,4 +1,4 @@
-"""Approve runs as baselines, which compare and gate know by name: list, show, set, forget."""
+"""Approve runs as baselines, which compare and gate know by name: set, list, forget."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["COMMAND"]
 
 
 def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
-    """Approve RUN as the baseline NAME of what it is called and of its target; several runs where a suite has them.
+    """Approve RUN as the baseline NAME of its evaluator and target; of a suite, give all of its runs.
 
-    It is kept in ./evalq-baselines, to be committed and reviewed, and with --broker in the ledger. A baseline is what
-    changes are measured against, so pin it: approve a run on purpose, with at least four times the repeats of the
-    runs that are compared with it, and not merely the last one that passed.
+    It is kept in ./evalq-baselines, to be committed and reviewed, and with --broker in the ledger, too. Changes are
+    measured against it, so approve a run on purpose: one with at least four times the repeats of the runs that are
+    compared with it, and not merely the last one that passed.
     """
     with invocation.servers() as servers:
         baselines = Baselines(servers)
@@ -33,7 +33,7 @@ def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
 
 
 def _list(invocation: Invocation, as_json: bool) -> None:
-    """All baselines, and what each holds."""
+    """List all baselines, and the runs that each holds."""
     with invocation.servers() as servers:
         baselines = Baselines(servers)
         known = {name: baselines.known(name) for name in baselines.names()}
@@ -44,15 +44,15 @@ def _list(invocation: Invocation, as_json: bool) -> None:
         for run in runs:
             click.echo(visible(f"{name}  {place_of(run)}  run {run.run}  {_size(run)}"))
     if not known:
-        click.echo("no baseline yet: evalq baseline set NAME RUN", err=True)
+        click.echo("no baseline yet; approve a run with: evalq baseline set NAME RUN", err=True)
 
 
 def _forget(invocation: Invocation, name: str) -> None:
-    """Drop the baseline NAME, here and in the ledger."""
+    """Drop the baseline NAME from ./evalq-baselines and, with --broker, from the ledger."""
     with invocation.servers() as servers:
         dropped = list(Baselines(servers).forget(name))
     if not dropped:
-        raise UsageError(f"there is no baseline {name!r}")
+        raise UsageError(f"there is no baseline {name!r}; see them with: evalq baseline list")
     for what in dropped:
         click.echo(visible(f"dropped {what}"))
 

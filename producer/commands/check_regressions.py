@@ -66,14 +66,20 @@ COMMAND = command(
     _check_regressions,
     click.Argument(["results"]),
     click.Argument(["base"], required=False),
-    option("--baseline", default="main", show_default=True, metavar="NAME", help="What to compare with, without BASE."),
+    option(
+        "--baseline",
+        default="main",
+        show_default=True,
+        metavar="NAME",
+        help="What to compare with if BASE is not given.",
+    ),
     click.Option(
         ["--margin"],
         type=Finite(0, 1, min_open=True),
         default=MARGIN,
         show_default=True,
         metavar="SHARE",
-        help="A drop of less than this share of a measure's scale is none.",
+        help="Drops smaller than this share of a measure's scale do not count.",
     ),
     judged(),
     may_be_inconclusive(),
@@ -83,9 +89,9 @@ COMMAND = command(
     text=(
         "Check results for regressions against the stored baseline, or against other results.\n\n"
         "RESULTS and BASE are files as --format json prints them, of one evaluation or of a suite, or whatever else "
-        "evalq compare takes. It is a gate without a policy file: exit 1 where an evaluation's first measure got worse "
-        "(what rests on judges decides once people labelled enough) or cases newly collapsed, 4 where the answers "
-        "cannot tell, 0 where a drop is excluded."
+        "evalq compare takes. It is a gate without a policy file: exit 1 if an evaluation's first measure got worse or "
+        "cases newly collapsed, 4 if the answers cannot tell, 0 if a drop is excluded. A measure that rests on judges "
+        "counts once people have labelled enough of their verdicts."
     ),
     kind=Deciding,
 )

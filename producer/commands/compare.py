@@ -59,13 +59,15 @@ COMMAND = command(
         default=MARGIN,
         show_default=True,
         metavar="SHARE",
-        help="Changes of less than this share of a measure's scale are the same.",
+        help="Changes smaller than this share of a measure's scale count as none.",
     ),
-    click.Option(["--measure"], default="", metavar="NAME", help="By this number alone (say pass_rate) [all]."),
+    click.Option(
+        ["--measure"], default="", metavar="NAME", help="Compare by this measure only, such as pass_rate [all]."
+    ),
     click.Option(
         ["--by-cases"],
         is_flag=True,
-        help="Decide for cases like these, not for these: where two runs of one unchanged target differ.",
+        help="Decide for cases like these, not only for these: where two runs of one unchanged target differ.",
     ),
     decision_outputs(),
     as_json(),
@@ -73,7 +75,7 @@ COMMAND = command(
     text=(
         "Compare two runs, case by case: what changed, how sure that is, and which cases did it.\n\n"
         "BASE and CAND are run folders, ids of runs here or in the ledger, files (report.json, cases.json), or names "
-        "of baselines. The exit code is 0 whatever the verdict, also where JUnit XML has what got worse as a failure: "
+        "of baselines. The exit code is 0 whatever the verdict, even if JUnit XML lists what got worse as a failure; "
         "evalq gate decides by a policy."
     ),
     kind=Deciding,

@@ -1,6 +1,6 @@
-"""Everything on sample data made on the spot.
+"""Run every evaluation on sample data.
 
-Every evaluation, through real workers on an embedded server.
+The data is made on the spot, and computed by real workers on an embedded server.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int
 def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tuple[Evaluator[Any, Any], Request]]:
     unknown = set(only) - set(registry.names())
     if unknown:
-        raise UsageError(f"--only {min(unknown)}: there are {', '.join(registry.names())}")
+        raise UsageError(f"--only {min(unknown)}: no such evaluation; there are {', '.join(registry.names())}")
     found = []
     for name in only or registry.names():
         evaluator = registry.get(name)
@@ -61,7 +61,7 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
         for path in (out / "data", out / name, folder, *folder.rglob("*")):
             if path.is_symlink():
                 raise UsageError(
-                    f"{path}: a link, and the demo would write through it: remove it, or name another --out"
+                    f"{path}: a link, and the demo would write through it; remove it, or name another folder with --out"
                 )
         if evaluator.sample is not None:
             count = records or evaluator.sample.records
@@ -74,7 +74,7 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
 def _refuse_others(folder: Path) -> None:
     """Raise UsageError for a run that no demo made: it may have been paid for."""
     if (folder / "run.json").is_file() and RunFolder(folder).info().suite != _SUITE:
-        raise UsageError(f"{folder}: a run that no demo made, which it would replace: name another --out")
+        raise UsageError(f"{folder}: not a run of the demo, which would replace it; name another folder with --out")
 
 
 def _evaluate(
@@ -112,7 +112,7 @@ COMMAND = command(
         help="Folder for data and reports; what an earlier demo left there is replaced.",
     ),
     click.Option(["--only"], multiple=True, metavar="NAME", help="Only this evaluation. Repeatable."),
-    click.Option(["--records"], type=click.IntRange(1), help="Records for each evaluation, instead of its own number."),
+    click.Option(["--records"], type=click.IntRange(1), help="Records for each evaluation [its own number]."),
     click.Option(["--data-only"], is_flag=True, help="Make the data and stop."),
-    option("--workers", type=click.IntRange(1, 1024), help="Worker processes [one a core]."),
+    option("--workers", type=click.IntRange(1, 1024), help="Worker processes [one per core]."),
 )

@@ -1,4 +1,4 @@
-"""Show a ledger and its fleet as Prometheus metrics.
+"""Serve a ledger and its fleet as Prometheus metrics.
 
 They are on /metrics, with /healthz and /readyz, until SIGTERM.
 """
@@ -42,7 +42,13 @@ COMMAND = command(
     _exporter,
     option("--broker", metavar="URL", help="Redis, Valkey or RabbitMQ with the queues."),
     option("--ledger", metavar="URL", help="Redis or Valkey of the ledger [the broker]."),
-    option("--port", type=click.IntRange(0, 65535), default=9808, show_default=True),
+    option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=9808,
+        show_default=True,
+        help="Port to listen on; 0: a free one.",
+    ),
     option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on."),
-    option("--settings", type=click.Path(dir_okay=False), help="A YAML file of settings."),
+    option("--settings", type=click.Path(dir_okay=False), metavar="FILE", help="A YAML file of settings."),
 )

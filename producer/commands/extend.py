@@ -1,9 +1,9 @@
-"""Ask the cases of a finished sweep more often, or of another target, in a new run that pays for nothing twice.
+"""Ask a target the cases of a finished sweep more often, or ask another one, in a new run that pays nothing twice.
 
-RUN stays as it is. What it recorded is taken over where the target is the same and its settings are; without --once,
-the same command is one run: again it shows its report, or resumes it. With another budget it is another run: where a
-budget ended one, `evalq resume NEW --max-calls N` makes the rest. Answers that are taken over are no fresh evidence for
-a gate, which counts a run that was extended as one more look.
+RUN stays as it is. What it recorded is taken over if the target and its settings are the same. Without --once the same
+command is the same run: repeated, it shows the report, or resumes. With another budget it is another run; if a budget
+ended one, `evalq resume NEW --max-calls N` makes the remaining calls. A gate does not count answers that were taken
+over as new evidence, and counts a run that was extended as one more look.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ COMMAND = command(
     click.Argument(["run"]),
     # Not from EVALQ_REPEAT and EVALQ_TARGET: they are meant for sweeps that begin anew.
     click.Option(["--repeat", "more"], type=click.IntRange(1, 1_000_000), metavar="N",
-                 help="Calls of each case in all [as many as RUN has]."),
-    click.Option(["--target", "other"], default="", metavar="NAME", help="Ask this target in place of RUN's."),
+                 help="How often each case is called in all [as often as in RUN]."),
+    click.Option(["--target", "other"], default="", metavar="NAME", help="Ask this target instead of RUN's."),
     click.Option(["--cases", "cases"], multiple=True, type=click.Path(exists=True), metavar="FILE",
-                 help="These cases in place of RUN's, such as its file with more of them. Repeatable."),
+                 help="Use these cases instead of RUN's, such as its file with more of them. Repeatable."),
     click.Option(["--cache"], type=click.Path(dir_okay=False), metavar="FILE",
-                 help="Take further answers, and judges' of those taken over, from this file, and keep them there."),
+                 help="Take further answers, and judges' answers, from FILE, and add new ones to it."),
     *[option for option in run_options() if option.name in _ASKED],
     *place_options(),
     *calling_options(),

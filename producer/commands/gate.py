@@ -78,16 +78,16 @@ COMMAND = command(
     _gate,
     click.Argument(["candidates"], nargs=-1, metavar="[CAND...]"),
     click.Option(
-        ["--policy"], required=True, type=click.Path(exists=True, dir_okay=False), help="What has to hold: a YAML file."
+        ["--policy"], required=True, type=click.Path(exists=True, dir_okay=False), help="The policy: a YAML file."
     ),
-    option("--baseline", default="", metavar="BASE", help="What drops are measured against: a baseline's name, a run."),
+    option("--baseline", default="", metavar="BASE", help="Measure drops against this: a baseline's name, or a run."),
     judged(),
     *confirming_options(),
     may_be_inconclusive(),
     decision_outputs(),
-    option("--dry-run", is_flag=True, help="Tell what the gate will be able to see, before anything is paid."),
+    option("--dry-run", is_flag=True, help="Print what the gate will be able to detect, before anything is paid."),
     option("--repeat", type=click.IntRange(0, 1_000_000), default=0, metavar="N",
-            help="With --dry-run: answers a case that are planned [as the run, or the baseline]."),
+            help="With --dry-run: answers planned per case [as many as the run, or the baseline, has]."),
     click.Option(["--cases"], type=click.IntRange(0, 1_000_000), default=0, metavar="N",
             help="With --dry-run, without a baseline: how many cases are planned."),
     click.Option(["--rate"], type=Finite(0, 1, min_open=True, max_open=True), default=0.8, show_default=True,
@@ -97,9 +97,9 @@ COMMAND = command(
     *calling_options()[:2],
     text=(
         "Decide by a policy whether a run may pass: GO (exit 0), NO-GO (1) or INCONCLUSIVE (4).\n\n"
-        "CAND are run folders, ids or files, one of each evaluator that the policy is about. What it demands is "
-        "decided by intervals: GO where a violation is excluded, NO-GO where one is seen, INCONCLUSIVE where the "
-        "answers cannot tell. Errors are no scores: what is missing is held against the candidate before it may go."
+        "CAND are run folders, ids or files, one of each evaluator that the policy is about. Each demand is decided by "
+        "an interval: GO if it excludes a violation, NO-GO if it shows one, INCONCLUSIVE if the answers cannot tell. "
+        "Errors are not scores: missing answers count against the candidate before it can get GO."
     ),
     kind=Deciding,
 )  # fmt: skip

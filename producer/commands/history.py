@@ -24,7 +24,7 @@ def _history(invocation: Invocation, suites: tuple[str, ...], runs: int, as_json
     known = sorted({each.suite for each in told})
     for suite in suites:
         if suite not in known:
-            raise UsageError(f"there is no history of {suite!r} (there is of: {', '.join(known) or 'none'})")
+            raise UsageError(f"suite {suite!r} has no history (known suites: {', '.join(known) or 'none'})")
     shown = [each for each in told if not suites or each.suite in suites]
     if as_json:
         click.echo(msgspec.json.encode(shown))
@@ -38,8 +38,8 @@ def _history(invocation: Invocation, suites: tuple[str, ...], runs: int, as_json
 
 
 _UNWATCHED = (
-    "drift is not watched: its runs declare no measures, have no answers, too many records, or cases that --stop "
-    "stopped"
+    "drift is not watched: its runs declare no measures, or have no answers, too many records, or cases that --stop "
+    "ended early"
 )
 
 
@@ -65,11 +65,12 @@ COMMAND = command(
         default=10,
         show_default=True,
         metavar="N",
-        help="Show so many of the newest runs; all of them count.",
+        help="Show only the N newest runs; drift is counted over all of them.",
     ),
     as_json(),
     *server_options(),
-    text="Show the runs of each suite that finished, and whether they get worse.\n\nDrift is told by a detector that "
-    "errs in at most one of 1,000 unchanged runs: since which run, by how much, on what evidence. With --broker the "
-    "ledger's history is shown; without, the runs in ./evalq-runs are counted again, in the order they began.",
+    text="Show the runs of each suite that finished, and whether they get worse.\n\nA detector that "
+    "raises at most one false alarm in 1,000 unchanged runs says since which run they drift, by how much, and on what "
+    "evidence. With --broker the ledger's history is shown; without it the runs in ./evalq-runs are counted again, in "
+    "the order they began.",
 )

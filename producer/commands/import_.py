@@ -1,6 +1,6 @@
-"""Take cases, targets and recorded outputs over from another tool's files.
+"""Import cases, targets and recorded outputs from another tool's files.
 
-What has no counterpart is listed, with its place and the reason; nothing of the files is run.
+What has no counterpart is listed, with its place and the reason; no code in the files is run.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def _import(
     for path in written.files:
         click.echo(f"wrote {path}")
     for path in written.removed:
-        click.echo(f"removed {path}: it was of the import before")
+        click.echo(f"removed {path}: it came from the earlier import")
     for path in written.left:
-        click.echo(f"left {path}: it is of the import before, and was changed since; it is not of these cases")
+        click.echo(f"left {path}: it came from the earlier import and was changed since; it is not about these cases")
     _next(imported, written.files)
     return 0
 
@@ -89,7 +89,7 @@ COMMAND = command(
                  default=Path("evals"), show_default=True, metavar="DIR", help="Where to write the files."),
     click.Option(["--check", "checks"], multiple=True, metavar="NAME",
                  help="For cases with an expected answer and no check: compare by this one, such as equals."),
-    click.Option(["--anywhere"], is_flag=True, help="Read files outside the file's folder, too, where it names them."),
-    click.Option(["--force"], is_flag=True, help="Replace files of an import before."),
+    click.Option(["--anywhere"], is_flag=True, help="Also read files outside the file's folder that it names."),
+    click.Option(["--force"], is_flag=True, help="Replace the files of an earlier import."),
     name="import",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Runs in ./evalq-runs, and in the ledger with --broker."""
+"""List the runs in ./evalq-runs and, with --broker, in the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop a run (the latest, if none is named) for now: workers take no more of it until it is resumed."""
+"""Pause a run (the latest, if none is named): workers take no more of it until it is resumed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def _pause(invocation: Invocation, run: str | None) -> None:
         state = close(servers, info.run, "paused")
     refuse_unnamed(servers, folder, state, "pause")
     if state is None:
-        raise UsageError("pausing needs --broker; a run on an embedded server is paused by Ctrl-C")
+        raise UsageError("pausing needs --broker; stop a run on an embedded server with Ctrl-C")
     if state != "paused":
-        raise UsageError(f"{info.run} cannot be paused: it is {info.state if state == 'gone' else state}")
+        now = info.state if state == "gone" else state
+        raise UsageError(f"{info.run} cannot be paused: it is {now}; {folder.next_step(info.state)}")
     note(folder, "paused")
     again = f"evalq resume {folder.named(urls.server_options(servers.settings))}"
     click.echo(f"{info.run}: paused; resume it with: {again}", err=True)

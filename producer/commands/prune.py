@@ -29,7 +29,7 @@ def _prune(
             lines = _forgotten(servers, suites, dry_run=dry_run)
         elif everyone and (not servers.named or older_than):
             raise UsageError(
-                "--all is about a ledger, which does not know when its runs ended: --all --older-than 0 --broker URL"
+                "--all is about a ledger, which does not know when runs ended: give --all --older-than 0 --broker URL"
             )
         else:
             lines = _removed(servers, names, older_than, everyone=everyone, dry_run=dry_run)
@@ -65,21 +65,20 @@ COMMAND = command(
         default=30.0,
         show_default=True,
         metavar="DAYS",
-        help="Only runs that ended so many days ago.",
+        help="Remove only runs that ended at least DAYS days ago.",
     ),
     click.Option(
         ["--all", "everyone"],
         is_flag=True,
-        help="Also what the ledger holds of ended runs without a folder here, whoever began them (with --older-than "
-        "0).",
+        help="Also remove what the ledger holds of ended runs without a folder here, whoever began them (needs "
+        "--older-than 0).",
     ),
     click.Option(
         ["--suite", "suites"],
         multiple=True,
         metavar="NAME",
-        help="Not runs, but the history of a suite that will not run again: metrics, pages and alerts show it no more. "
-        "Repeatable.",
+        help="Remove the history of this suite instead of runs: metrics and pages no longer show it. Repeatable.",
     ),
-    click.Option(["--dry-run"], is_flag=True, help="Say what would be removed."),
+    click.Option(["--dry-run"], is_flag=True, help="Only print what would be removed."),
     *server_options(),
 )

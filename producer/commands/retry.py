@@ -39,7 +39,11 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
 COMMAND = command(
     _retry,
     run_argument(),
-    click.Option(["--errors"], is_flag=True, help="Records that killed their process, and calls without an output."),
+    click.Option(
+        ["--errors"],
+        is_flag=True,
+        help="Try the records that killed their process, and the calls without an output (required).",
+    ),
     *place_options(),
     *calling_options(),
     *output_options(),

@@ -1,7 +1,7 @@
-"""Several evaluations from one file, one run each.
+"""Run several evaluations from one file.
 
-CONFIG is the suite file. The exit code is the worst of its runs'; where they are all done and the file has a policy, it
-is what the gate decides: 0 for GO, 1 for NO-GO, 4 for INCONCLUSIVE.
+CONFIG is the suite file; each of its evaluations is a run of its own. The exit code is the worst of the runs'. When all
+of them are done and the file has a policy, it is the gate's: 0 for GO, 1 for NO-GO, 4 for INCONCLUSIVE.
 """
 
 from __future__ import annotations
@@ -227,15 +227,18 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: I
 _NOT_HERE = {"params", "chunk_size", "limit", "suite", "outputs"}
 """What the suite file says."""
 _options = [*run_options(), *place_options(), *calling_options()[:2], *output_options()]
+next(each for each in _options if each.name == "out").help = "Folder for the run folders [evalq-runs]."
 
 COMMAND = command(
     _run,
     click.Argument(["config"], type=click.Path(exists=True, dir_okay=False)),
     *[option for option in _options if option.name not in _NOT_HERE],
-    option("--baseline", default="", metavar="BASE", help="What the policy's drops are measured against."),
+    option("--baseline", default="", metavar="BASE", help="Measure drops against this: a baseline's name, or a run."),
     judged(),
     *confirming_options(),
-    option("--no-gate", is_flag=True, help="Evaluate, and leave the policy to `evalq gate`, say after --detach."),
+    option(
+        "--no-gate", is_flag=True, help="Only evaluate; leave the policy to `evalq gate`, for example after --detach."
+    ),
     decision_outputs(),
     may_be_inconclusive(),
     kind=Deciding,

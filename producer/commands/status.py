@@ -1,4 +1,4 @@
-"""How a run (the latest, if none is named) stands."""
+"""Show how a run (the latest, if none is named) stands."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _run(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
     facts["workers"], others, lacking = servers.heartbeats.serving(header.code_version, header.evaluator)
     if look.progress.state == "open" and not look.progress.complete and not facts["workers"]:
         lacks = header.evaluator if lacking else ""
-        facts["waiting"] = other_code(header.code_version, others, lacks) if others else "no worker lives"
+        facts["waiting"] = other_code(header.code_version, others, lacks) if others else "no worker is running"
     return facts | {"notes": servers.runs.notes(header.run)} | _troubles(servers, header, look)
 
 

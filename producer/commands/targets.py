@@ -1,6 +1,6 @@
-"""The agents that live calls may go to, as the targets file names them.
+"""List the agents that live calls may go to, as the targets file names them.
 
-With --try, calls one of them.
+With --try, call one of them.
 """
 
 from __future__ import annotations
@@ -190,9 +190,9 @@ COMMAND = command(
     option("--targets", type=click.Path(dir_okay=False), metavar="FILE",
            help="The targets file (see docs/reference/targets.md)."),
     click.Option(["--try", "prompt"], metavar="PROMPT", help="Call the target with this prompt."),
-    click.Option(["--agent"], default="", metavar="A", help="The agent that {agent} stands for."),
-    click.Option(["--repeat"], type=click.IntRange(1), default=1, show_default=True, help="How many calls."),
+    click.Option(["--agent"], default="", metavar="A", help="What {agent} stands for in the target's settings."),
+    click.Option(["--repeat"], type=click.IntRange(1), default=1, show_default=True, help="How many calls to make."),
     click.Option(["--concurrency", "concurrency"], type=click.IntRange(1, 10_000), default=1, show_default=True,
-                 help="Most of them at once."),
+                 help="Most calls in flight at once."),
     *server_options(),
 )  # fmt: skip

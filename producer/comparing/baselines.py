@@ -67,7 +67,7 @@ class Baselines:
         return [found[place] for place in sorted(found)]
 
     def names(self) -> list[str]:
-        """All of them."""
+        """The names of all baselines, here and in the ledger."""
         names = {path.parent.name for path in self._folder.glob("*/*.json") if _NAME.match(path.parent.name)}
         if self._servers.named:
             names |= set(self._servers.baselines.names())
@@ -89,7 +89,7 @@ class Baselines:
 
 
 def place_of(run: RunCases) -> str:
-    """Of what under a baseline's name ``run`` is the approved one: what it is called, and its target if it has one."""
+    """What ``run`` is approved for under a baseline's name: what it is called, with its target if it has one."""
     # Names of choices hold colons (llama3:8b), which are no part of a file's name everywhere, and still tell two apart.
     target = _UNSAFE.sub("-", run.target).replace(":", "~")
     return f"{run.called}@{target}" if target else run.called

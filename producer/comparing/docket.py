@@ -72,7 +72,7 @@ class Docket:
 
         ``unconfirmed`` are checks that stop it, surprising as they are, though no confirmation looks at them.
         """
-        # Surprises alone bind: what chance has no part in may be mended, and is then decided anew.
+        # Surprises alone bind: what chance has no part in may be fixed, and is then decided anew.
         why = _why([*surprising(decision), *unconfirmed], decision.candidates)
         stands = self._looks.settle(self._place, self._candidate, why)
         # A NO-GO of these answers says more than that there was one before.

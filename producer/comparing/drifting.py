@@ -42,12 +42,12 @@ class Told(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """By which histories are told apart."""
+        """(evaluator, suite, target), which tell histories apart."""
         return self.evaluator, self.suite, self.target
 
 
 def histories(servers: Servers, most: int) -> list[Told]:
-    """All of them, each with its ``most`` newest runs."""
+    """All histories, each with its ``most`` newest runs."""
     return sorted(_of_ledger(servers, most) if servers.named else _of_folders(servers, most), key=lambda one: one.place)
 
 
@@ -77,7 +77,7 @@ def _of_folders(servers: Servers, most: int) -> Iterator[Told]:
                 runs.append(Ended(info.run, info.started, folder.report()["records"]))
                 cases += _cases(folder, runs[-1], servers.settings.cases_records)
             except (EvalqError, OSError) as error:
-                warn(f"warning: {folder.path} is passed over: {error}")
+                warn(f"warning: {folder.path} is skipped: {error}")
         states = _counted(cases, [run for run in known if (run.evaluator, run.target) == (evaluator, target)])
         yield Told(evaluator, suite, target, runs[::-1][:most], states)
 

@@ -69,7 +69,7 @@ class Matched(NamedTuple):
     approved: bool = False
 
     def decide(self, errors: Errors = SINGLE) -> Decision:
-        """By `evalq.evalcore.compare.gate.decide`."""
+        """Decide, with `evalq.evalcore.compare.gate.decide`."""
         return decide(
             self.policy,
             self.candidates,

@@ -117,4 +117,4 @@ def _of_ledger(run: str, servers: Servers) -> RunCases:
     if Path(run).exists():  # also the pipe of <(command): a run is told by several files, and read more than once
         raise UsageError(f"{run}: not a plain file (a pipe or a device); write it to a file, and name that")
     here = f"./{RUNS}" + (", or the ledger" if servers.named else "")
-    raise UsageError(f"{run!r} is no run folder, no file, no baseline and no run in {here}")
+    raise UsageError(f"{run!r} is not a run folder, a file, a baseline or a run in {here}")

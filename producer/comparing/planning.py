@@ -148,7 +148,7 @@ def _typical(side: Side) -> int:
 
 
 def _warnings(policy: Policy, bases: Iterable[RunCases], asked: Asked) -> Iterator[str]:
-    # Before anything is paid for: no answer can mend what the plan itself rules out.
+    # Before anything is paid for: no answer can undo what the plan itself rules out.
     if 0 < asked.repeats < policy.minimum_repeats:
         yield (
             f"{asked.repeats} answer(s) a case are planned, and the policy wants {policy.minimum_repeats}: what counts "

@@ -166,7 +166,7 @@ class Shown:
         self._passes = measure.kind == "pass"
 
     def level(self, value: float) -> str:
-        """A mean."""
+        """A mean, as a share in % or as a score."""
         return f"{100 * value:.1f} %" if self._share else f"{value:.3f}"
 
     def change(self, value: float) -> str:

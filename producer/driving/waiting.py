@@ -139,7 +139,7 @@ class Patience:
             self._what = str(trouble)
             lasted = now - self._since
         if lasted >= self._settings.patience_seconds:
-            raise BrokerUnreachable(f"{self._what}; it stayed so for {lasted:.0f} s (patience_seconds)") from error
+            raise BrokerUnreachable(f"{self._what}; still so after {lasted:.0f} s (patience_seconds)") from error
 
     def _stand_by(self) -> None:
         """Until the ledger's server answers: a step on one that does not would stand for as long as it may take."""

@@ -27,5 +27,5 @@ def run_folders(parent: Path, warn: Callable[[str], None]) -> list[tuple[RunFold
             # tells only runs apart that were begun within a second.
             found.append(((info.started, path.stat().st_ctime_ns, path.parent), info))
         except (EvalqError, OSError) as error:
-            warn(f"warning: {path.parent} is passed over: {error}")
+            warn(f"warning: {path.parent} is skipped: {error}")
     return [(RunFolder(key[-1]), info) for key, info in sorted(found, key=lambda each: each[0])]

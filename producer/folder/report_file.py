@@ -68,7 +68,7 @@ def report_of(data: bytes, origin: str) -> dict[str, Json]:
     try:
         msgspec.convert(found, _Frame)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise WireError(f"{origin} is no report as this evalq writes it ({error}): {_NEXT}") from error
+        raise WireError(f"{origin} is not a report as this evalq writes it ({error}): {_NEXT}") from error
     return found
 
 

@@ -94,7 +94,7 @@ class RunFolder:
     @classmethod
     def _aside(cls, path: Path, made: list[Path]) -> RunFolder:
         if os.path.lexists(path) and not path.is_dir():  # a file, or a link that leads nowhere
-            raise NotADirectoryError(errno.ENOTDIR, "something that is no folder is in the way", str(path))
+            raise NotADirectoryError(errno.ENOTDIR, "something that is not a folder is in the way", str(path))
         clean_up(path.parent, path.name)
         while True:
             folder = cls(private_name(path))
@@ -156,7 +156,7 @@ class RunFolder:
     def existing(cls, path: Path) -> RunFolder:
         """A folder some run was started in. Raises UsageError when it is none."""
         if not (path / INFO).is_file():
-            raise UsageError(f"{path}: no run folder (it has no run.json)")
+            raise UsageError(f"{path}: not a run folder (it has no run.json)")
         return cls(path)
 
     @contextlib.contextmanager
@@ -212,7 +212,7 @@ class RunFolder:
         try:
             return read_facts(path)
         except FileNotFoundError:
-            raise UsageError(f"{self.path}: no run folder (it has no run.json)") from None
+            raise UsageError(f"{self.path}: not a run folder (it has no run.json)") from None
         except OSError as error:
             raise StorageError.of(error, path, "run the command again") from error
 

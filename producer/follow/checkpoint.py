@@ -51,7 +51,7 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def sha256(self) -> str:
-        """Of the first ``position`` bytes."""
+        """The digest of the first ``position`` bytes."""
         return self.marks[-1].sha256 if self.marks else digest(b"")
 
     def mark(self, sha256: str) -> None:

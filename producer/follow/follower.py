@@ -69,7 +69,7 @@ class Follower:
 
     @property
     def sha256(self) -> str:
-        """Of all that was evaluated."""
+        """The digest of all that was evaluated."""
         return self._hash.hexdigest()
 
     @property

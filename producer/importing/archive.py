@@ -38,7 +38,7 @@ class Archive:
             self._zip = zipfile.ZipFile(self._stream)
         except (zipfile.BadZipFile, OSError, ValueError) as error:
             self._stream.close()
-            raise ConfigError(f"{path}: no zip file: {error}") from None
+            raise ConfigError(f"{path}: not a zip file: {error}") from None
         self._infos = {info.filename: info for info in self._zip.infolist()}
         self.names = list(self._infos)
 

@@ -46,7 +46,7 @@ def write(imported: Imported, folder: Path, *, force: bool) -> Wrote:
     stale = sorted((others | before.keys()) - files.keys())
     for name in (*files, *stale):
         if (folder / name).exists() and not force:
-            raise ConfigError(f"{folder / name}: is there already: name another folder with -d, or give --force")
+            raise ConfigError(f"{folder / name}: already exists: name another folder with -d, or give --force")
     made = {name: make() for name, make in files.items()}
     removed, left = [], []
     try:

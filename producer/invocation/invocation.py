@@ -60,7 +60,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     verbose: bool = False
 
     def reporter(self, unit: str) -> Reporter:
-        """Who tells how a run goes that is counted in ``unit``."""
+        """What shows how a run goes, counted in ``unit`` (say "rows")."""
         from evalq.producer.monitor.reporter import Reporter
 
         return Reporter(

@@ -42,7 +42,7 @@ class Finite(click.FloatRange):
         """The number. Raises BadParameter."""
         number = super().convert(value, param, ctx)
         if not isfinite(number):
-            self.fail(f"{value} is no finite number.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return number
 
 
@@ -58,18 +58,22 @@ def from_environment(name: str) -> bool:
 
 
 def server_options() -> list[click.Option]:
-    """Which servers there are."""
-    return [each for each in place_options() if each.name in ("broker", "ledger", "settings")]
+    """Which fleet a command asks about; nothing is computed there."""
+    broker, *others = [each for each in place_options() if each.name in ("broker", "ledger", "settings")]
+    broker.help = "The fleet's server: Redis, Valkey or RabbitMQ."
+    return [broker, *others]
 
 
 def place_options() -> list[click.Option]:
     """Where to compute."""
     return [
-        option("--broker", metavar="URL", help="Redis, Valkey or RabbitMQ to use; else a long job has one of its own."),
-        option("--ledger", metavar="URL", help="Redis or Valkey for the ledger, where the broker is another server."),
-        option("--workers", type=click.IntRange(1, 1024), help="Local worker processes [one a core for a long job]."),
+        option(
+            "--broker", metavar="URL", help="Redis, Valkey or RabbitMQ to use; without it a long job starts its own."
+        ),
+        option("--ledger", metavar="URL", help="Redis or Valkey that holds the ledger, if it is not the broker."),
+        option("--workers", type=click.IntRange(1, 1024), help="Local worker processes [one per core for a long job]."),
         option("--inline", is_flag=True, help="No queue: evaluate in this process."),
-        option("--settings", type=click.Path(dir_okay=False), help="A YAML file of settings."),
+        option("--settings", type=click.Path(dir_okay=False), metavar="FILE", help="A YAML file of settings."),
     ]
 
 
@@ -77,12 +81,12 @@ def calling_options() -> list[click.Option]:
     """Making live calls from here, and how many."""
     return [
         option("--targets", type=click.Path(dir_okay=False), metavar="FILE",
-                help="Call from here, by this targets file (with --broker: only if --calls is given, too); "
-                     "without it, the fleet's --calls workers do."),
-        option("--calls", type=click.IntRange(1, 10_000), help="Live calls in flight from here [50]."),
-        option("--max-calls", type=click.IntRange(1), metavar="N", help="Stop after so many calls, retries included."),
+                help="Make the calls from here, with the targets in FILE (with --broker, only together with --calls); "
+                     "without it the fleet's --calls workers make them."),
+        option("--calls", type=click.IntRange(1, 10_000), help="Most live calls in flight from here [50]."),
+        option("--max-calls", type=click.IntRange(1), metavar="N", help="Stop after N calls, retries included."),
         option("--max-cost", type=Finite(0, min_open=True), metavar="COST",
-                help="Stop when the priced tokens of all calls cost so much."),
+                help="Stop when the tokens of all calls have cost COST, by the target's price."),
     ]  # fmt: skip
 
 
@@ -98,57 +102,60 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
             [f"--{calls.option}", "target"],
             envvar=f"EVALQ_{calls.option.upper()}",
             metavar="NAME",
-            help="Call this target of the workers' targets file, and evaluate what it answers.",
+            help="Call the target NAME of the targets file, record its answers, and evaluate with them.",
         )
     ]
     if calls.repeats:
         options += [
             option("--repeat", type=click.IntRange(1, 1_000_000), default=1, show_default=True,
-                    help="Calls of each case."),
+                    help="How often to call each case."),
             option("--stop", type=click.Choice([WHEN_DECIDED]),
-                    help="Call a case no more once its verdict is certain, however often one looks."),
+                    help="Stop calling a case once its verdict is certain."),
         ]  # fmt: skip
     cache = option(
         "--cache",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Take outputs of the same prompts and settings from this file, and keep new ones there.",
+        help="Take answers to the same prompts under the same settings from FILE, and add new ones to it.",
     )
     reuse = click.Option(
         ["--reuse"],
         multiple=True,
         metavar="RUN",
-        help="Take what this run recorded of the same cases, prompts, repeats and settings: no fresh evidence for a "
-        "gate. Repeatable.",
+        help="Take over what RUN recorded of the same cases, prompts, repeats and settings; a gate does not count it "
+        "as new evidence. Repeatable.",
     )
     return [*options, cache, reuse, *calling_options()]
 
 
 def as_json() -> click.Option:
     """Data in place of lines for people."""
-    return click.Option(["--json", "as_json"], is_flag=True, help="As JSON.")
+    return click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of text.")
 
 
 def allow_inconclusive() -> click.Option:
-    """Of commands that gate."""
-    return option("--allow-inconclusive", is_flag=True, help="Exit 0 where the data cannot decide, instead of 4.")
+    """How a command that gates ends where the answers cannot tell."""
+    return option(
+        "--allow-inconclusive", is_flag=True, help="Exit with 0 instead of 4 when the decision is INCONCLUSIVE."
+    )
 
 
 def judged() -> click.Option:
-    """Of commands that gate."""
+    """Who is judged, for commands that gate."""
     return option(
         "--candidate",
         default="",
         metavar="KEY",
-        help="What is judged, such as a commit: stopped by any answers, it stays so [run: --once; its answers].",
+        help="What is judged, such as a commit: once stopped by a set of its answers, it stays stopped whatever later "
+        "ones say [evalq run: the key of --once; else the answers].",
     )
 
 
 def confirming_options() -> list[click.Option]:
-    """Of commands that gate live targets."""
+    """Asking live targets again before a gate stops anything."""
     return [
         option("--confirm", is_flag=True,
-                help="Before it stops, ask base and candidate afresh, twice the repeats: live targets alone."),
+                help="Before NO-GO, ask baseline and candidate again, twice the repeats each (live targets only)."),
         option("--base-target", default="", metavar="NAME",
                 help="With --confirm: the target that still answers as the baseline did [the baseline's]."),
     ]  # fmt: skip
@@ -161,8 +168,8 @@ def decision_outputs() -> click.Option:
         multiple=True,
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Also write FILE: .xml JUnit, .md a step's summary, comment.md a pull request's comment, annotations.txt "
-        "for GitHub, badge.json or .svg a badge, .json everything. Repeatable.",
+        help="Also write FILE, by its name: .xml JUnit; .md a job summary; comment.md a pull request's comment; "
+        "annotations.txt GitHub annotations; badge.json or .svg a badge; .json everything. Repeatable.",
     )
 
 
@@ -179,34 +186,35 @@ def output_options() -> list[click.Option]:
         option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
                 help="Also write FILE: .json .yaml .md .html the report; .xml its cases as JUnit; .jsonl .csv .parquet "
                 "the records (.excel.csv for Excel). Repeatable."),
-        option("--json", "json_lines", is_flag=True, help="Standard output carries JSON lines only."),
+        option("--json", "json_lines", is_flag=True, help="Print events as JSON lines, and nothing else."),
         option("--no-progress", is_flag=True, help="No progress bar."),
         option("--allow-dead", type=click.IntRange(0), default=0, metavar="N",
-                help="Exit 0 with at most N records without a result: they killed their process, or no answer came."),
-        option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors."),
-        option("-v", "--verbose", is_flag=True, help="What happened, in more detail."),
+                help="Exit with 0 if at most N records have no result (killed their process, or got no answer)."),
+        option("-q", "--quiet", is_flag=True, help="Say only what goes wrong or stands still."),
+        option("-v", "--verbose", is_flag=True, help="Say more of what happens."),
     ]  # fmt: skip
 
 
 def run_options() -> list[click.Option]:
     """What to run."""
     return [
-        option("--params", type=click.Path(exists=True, dir_okay=False), help="Parameters: a YAML or JSON file."),
+        option("--params", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+               help="Parameters: a YAML or JSON file."),
         option("--out", "--run-dir", "out", type=click.Path(path_type=Path), metavar="DIR",
                 help="Run folder [evalq-runs/<run id>]."),
-        option("--chunk-size", type=click.IntRange(1), help="Records in a chunk [about 4 MiB]."),
-        option("--limit", type=click.IntRange(1), help="Stop after so many records."),
-        option("--suite", default="default", show_default=True, help="Name under which runs are compared."),
+        option("--chunk-size", type=click.IntRange(1), metavar="N", help="Records in a chunk [about 4 MiB of them]."),
+        option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N records."),
+        option("--suite", default="default", show_default=True, help="Its suite; the runs of a suite share a history."),
         option("--tag", "tags", multiple=True, metavar="K=V", help="A note kept with the run. Repeatable."),
         option("--priority", type=click.Choice(["interactive", "bulk"]), default="bulk", show_default=True,
                 help="Queue class: interactive runs are served first."),
         option(
             "--once",
             metavar="KEY",
-            help="The same key, inputs, parameters, chunk size, limit, suite and version of evalq are one run.",
+            help="Run once per KEY: the same command with the same KEY joins that run, or shows its report.",
         ),
-        option("--detach", is_flag=True, help="Publish, print the run id and leave (needs --broker)."),
-        option("--dry-run", is_flag=True, help="Read and plan only: say what would be evaluated."),
+        option("--detach", is_flag=True, help="Publish it, print its id, and leave it to the fleet (needs --broker)."),
+        option("--dry-run", is_flag=True, help="Only read and plan: print what would be evaluated or called."),
     ]  # fmt: skip
 
 
@@ -216,7 +224,9 @@ def follow_options() -> list[click.Option]:
         option("--follow", is_flag=True, help="Keep reading as the log grows, and report the whole. See --every."),
         option("--every", type=Finite(0.1), metavar="SECONDS", help="Seconds between passes [5]."),
         option("--passes", type=click.IntRange(1), metavar="N", help="End after N passes: 1 for cron [no end]."),
-        option("--verify", is_flag=True, help="First read again all that was read, to see that it is the same."),
+        option(
+            "--verify", is_flag=True, help="First read again what was read before, to check that it has not changed."
+        ),
     ]
 
 

@@ -148,7 +148,7 @@ def _roots(snapshot: Snapshot, code: str) -> Iterator[Finding]:
 def _work(snapshot: Snapshot) -> Iterator[Finding]:
     for run in snapshot.unserved:
         how = f"see evalq status {run.run} --broker URL"
-        yield "wrong", f"run {run.run} waits for {spell(run.seconds)}: no living worker can compute it: {how}"
+        yield "wrong", f"run {run.run} has waited for {spell(run.seconds)}: no living worker can compute it: {how}"
     if damaged := snapshot.runs.get("damaged"):
         yield "wrong", f"{damaged:,} run(s) are damaged in the ledger: evalq list --broker URL names the keys to delete"
     if snapshot.oldest_age > WAITING_SECONDS:

@@ -51,7 +51,7 @@ def rows(
 ) -> Iterator[tuple[str, str]]:
     """(what, how it stands) of everything that the exporter shows of work and fleet.
 
-    ``codes`` is what the code versions at the server are made of: those that differ from this one are told.
+    ``codes`` is what the code versions at the server are made of: those that differ from this one get a row.
     """
     fleet = fleet_of(snapshot)
     for queue, messages in snapshot.queues.items():

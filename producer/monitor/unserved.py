@@ -75,7 +75,7 @@ def other_code(code: str, others: Mapping[str, int], lacking: str = "") -> str:
     """
     workers = sum(others.values())
     which = ", ".join(sorted(others))
-    live = f"{workers} worker{'s' if workers > 1 else ''} live{'' if workers > 1 else 's'}, of other code {which}"
+    live = f"{workers} worker{'s are' if workers > 1 else ' is'} running, of other code {which}"
     if lacking:
         each = "it has no" if workers == 1 else "none has an"
         return f"{live}, and {each} evaluator {lacking}: install the package that registers it there, and restart"

@@ -200,7 +200,7 @@ class Beginning:
         # They come behind the chunk that is missing, and the journal has answers in order: workers compute them again.
         self._answers.clear()
         if self._later is None:
-            raise InfrastructureError(f"{reason}, and there are no workers to take apart what it was given")
+            raise InfrastructureError(f"{reason}, and there are no workers to find the record that caused it")
         self._later.place()
 
     def _left(self) -> float:

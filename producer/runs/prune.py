@@ -116,7 +116,7 @@ def _removed(folder: RunFolder, warn: Callable[[str], None]) -> bool:
     with contextlib.suppress(FileNotFoundError), folder.driving() as mine:  # another process may remove it meanwhile
         # Asked again under the lock: it may have been taken up since it was listed.
         if not mine or folder.info().state not in ENDED:
-            warn(f"warning: {folder.path} is passed over: a process drives it")
+            warn(f"warning: {folder.path} is skipped: a process drives it")
             return False
         try:
             # Renamed first: nobody sees half a folder, and what a killed process leaves is found by such a name.
@@ -124,7 +124,7 @@ def _removed(folder: RunFolder, warn: Callable[[str], None]) -> bool:
             folder.path.rename(gone)
             shutil.rmtree(gone)
         except OSError as error:
-            warn(f"warning: {folder.path} is passed over: {error}")
+            warn(f"warning: {folder.path} is skipped: {error}")
             return False
         return True
     return False

@@ -19,7 +19,7 @@ __all__ = ["remember", "tags_of", "target_of"]
 def remember(
     folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float, servers: Servers
 ) -> str:
-    """Add the run to its history; again, to put its new answer in the old one's place. Returns why it could not be.
+    """Add the run to its history, or replace what it has there. Returns why it could not be; empty where it was.
 
     A run without a server of its own choice (inline, embedded) has no history. One that cannot be written is no
     reason to fail a run whose report is there.

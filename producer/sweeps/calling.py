@@ -105,7 +105,9 @@ class Calling:
                 raise Interrupted(self._place.resume(sweep.folder)) from None
             finally:
                 if driver.in_flight:
-                    reporter.warn(f"{driver.in_flight:,} calls had not ended by then: they may be paid all the same")
+                    reporter.warn(
+                        f"{driver.in_flight:,} calls were still in flight then: they may have to be paid all the same"
+                    )
 
     def _tell_spent(self, reason: Json) -> None:
         sweep = self._sweep

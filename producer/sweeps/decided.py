@@ -29,7 +29,7 @@ class Stops:
         return self._rule is not None
 
     def recall(self) -> None:
-        """What the folder has decides cases, too; the ledger is not told of these before `tell`."""
+        """Decide cases by what the folder has; `tell` lets the ledger know of these."""
         # Once only: a rule that counted the same outputs twice would decide too soon.
         if self._rule is not None and not self._cases:
             recorded, rule = self._sweep.recorded, self._rule
@@ -44,7 +44,7 @@ class Stops:
             self._halt({output.case for output in outputs})
 
     def tell(self) -> None:
-        """All of it once more: the ledger may have lost it."""
+        """Let the ledger know of all decided cases once more: it may have lost them."""
         if self.halted:
             self._calls.halt(self._sweep.run, self.halted)
 

@@ -96,10 +96,10 @@ def _refuse_over(folder: RunFolder) -> None:
 def _carry_out_here(
     sweep: Sweep, place: Backend, reporter: Reporter, interrupts: Interrupts
 ) -> tuple[Job, dict[str, Json]]:
-    """For whoever holds the folder already."""
+    """`carry_out_sweep` for whoever holds the folder already."""
     try:
         if place.inline:
-            raise UsageError("--inline calls nobody: live calls are paced through a server; omit --inline")
+            raise UsageError("--inline makes no live calls: they are paced through a server; omit --inline")
         # Before the first call: whoever resumes after a kill finds it there.
         _note_targets(place, sweep.folder)
         with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
@@ -141,7 +141,7 @@ def _further(sweep: Sweep) -> list[FurtherSweep]:
 
 
 def _note_targets(place: Backend, folder: RunFolder) -> None:
-    """So that it can be resumed without naming the file again; a fleet has a file of its own."""
+    """Note the targets file, so that a resume need not name it again; a fleet has a file of its own."""
     asked = place.asked
     if asked.targets and not asked.broker:
         folder.note(targets=str(Path(asked.targets).absolute()))
@@ -159,9 +159,11 @@ def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request:
     """Raise UsageError for what cannot be left to the processes that call."""
     further = live_calls(evaluator).further
     if further is not None and further.begin(request) is not None:
-        raise UsageError("--detach goes with no judge: a producer that stays asks about the outputs; omit --detach")
+        raise UsageError("--detach goes with no judge: a producer has to stay to ask about the outputs; omit --detach")
     if live.stop or live.cache or live.reuse:
-        raise UsageError("--detach goes with none of --stop, --cache and --reuse: they need a producer that stays")
+        raise UsageError(
+            "--detach goes with none of --stop, --cache and --reuse: a producer has to stay for them; omit it, or them"
+        )
 
 
 def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -> None:
@@ -193,7 +195,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
 
 
 def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
-    """Of other outputs than there are now: the ledger shall not take its answers for those of the new ones."""
+    """Have the ledger forget an evaluation of other outputs: its answers are not those of the ones there are now."""
     from evalq.producer.driving.waiting import Patience
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger

@@ -52,7 +52,9 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
     if wanted.repeats is not None and not live_calls(sweep.evaluator).repeats:
         raise UsageError(f"--repeat: {sweep.evaluator.name} calls each case once")
     if not sweep.live.target:
-        raise UsageError(f"{folder.path}: its outputs were given to it; judge others with --outputs FILE --judge NAME")
+        raise UsageError(
+            f"{folder.path}: it called no target for its outputs; judge others with --outputs FILE --judge NAME"
+        )
     before, target = sweep.live, canonical_name(wanted.target) if wanted.target else sweep.live.target
     live = msgspec.structs.replace(
         before.asking(target, wanted.repeats or before.repeat),

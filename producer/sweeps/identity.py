@@ -48,7 +48,7 @@ def asked_of(
 
 
 def _told(budget: float) -> str:
-    """All of its digits; empty for none."""
+    """A budget with all of its digits; empty for none."""
     # Six digits where these are all: ids of runs that were begun depend on this text.
     short = f"{budget:g}" if budget else ""
     return repr(budget) if short and float(short) != budget else short
@@ -71,7 +71,7 @@ def prompts_digest(prompts: Iterable[Prompt]) -> tuple[int, str]:
 
 
 def expectations(paths: Iterable[str]) -> str:
-    """Of what is in files: a golden set with all that it expects, or what is judged. Raises ConfigError."""
+    """The digest of what is in files: a golden set with all that it expects, or what is judged. Raises ConfigError."""
     return digest(canonical_json([_content(path) for path in paths]))[:_SHOWN]
 
 

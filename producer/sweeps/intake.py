@@ -64,9 +64,9 @@ class SweepIntake:
         return True
 
     def _remember(self, cache: Cache, fresh: Sequence[Output]) -> None:
-        """Last: what a crash keeps out of the cache costs a later sweep a call, and this one nothing.
+        """Put fresh outputs into the cache, last: what a crash keeps out of it costs only a later sweep a call.
 
-        So does a cache that takes no more, for want of room, say: the calls go on, and what is paid for is not lost.
+        A cache that takes no more, for want of room, say, ends nothing either: the folder has all that is paid for.
         """
         try:
             cache.keep(fresh)

@@ -239,7 +239,7 @@ def _tell_taken(driven: Driven, reporter: Reporter) -> None:
 
 
 def _note_done(folder: RunFolder) -> None:
-    """By the way that a run takes: one whose calls were made elsewhere was still calling here, and calls no more."""
+    """Note that the run is done, by legal moves: one whose calls were made elsewhere was still calling here."""
     if in_calls(folder):
         leave_to_others(folder)
     steps: tuple[RunState, ...] = ("called", "open", "done")

@@ -87,7 +87,7 @@ def keep_trial(target: str, config: str, calls: Iterable[Iterable[Attempt]]) -> 
 
 
 def mean(calls: Iterable[Iterable[Attempt]], source: str) -> Means | None:
-    """Of calls whose attempts told tokens; None without any."""
+    """The mean tokens of calls whose attempts reported some; None without such calls."""
     # Calls that told no tokens are left out: counted as none they would make the estimate too low.
     told = [
         (sum(a.prompt_tokens or 0 for a in attempts), sum(a.completion_tokens or 0 for a in attempts))

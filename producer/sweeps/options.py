@@ -43,7 +43,7 @@ class SweepOptions(msgspec.Struct, frozen=True):
         """Raise UsageError for a budget that nothing would ever reach, or that is spent before it begins."""
         for name, budget in (("max_calls", self.max_calls), ("max_cost", self.max_cost)):
             if not (isfinite(budget) and budget >= 0):
-                raise UsageError(f"{name}={budget}: no budget; give a number above 0, or 0 for none")
+                raise UsageError(f"{name}={budget}: not a budget; give a number above 0, or 0 for none")
 
     @property
     def larger(self) -> str:

@@ -99,7 +99,7 @@ def _one_of(configs: Collection[str], target: str, before: Sequence[FurtherSweep
     those of its replies ``before``; ``parts`` are those of each setting now.
     """
     replied = [each for each in before if each.replies]
-    # Settings without a reply may change: a misspelt model has to be mended somehow.
+    # Settings without a reply may change: it must be possible to fix a misspelt model.
     if not replied:
         if len(configs) > 1:
             raise UsageError(

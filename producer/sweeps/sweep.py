@@ -209,7 +209,9 @@ class Sweep:
     def refuse_nothing(self) -> None:
         """Raise NothingEvaluated where no call has an output."""
         if not self.recorded.count:
-            raise NothingEvaluated("nothing was called: the budget allows no call")
+            raise NothingEvaluated(
+                "nothing was called: the budget allows no call; give a larger one (--max-calls, --max-cost)"
+            )
 
     @property
     def stop_note(self) -> StopNote | None:
@@ -224,7 +226,7 @@ class Sweep:
         self.folder.note(calls=facts, lineage=msgspec.to_builtins(lineage))
 
     def write_outputs(self) -> None:
-        """All that is recorded, by case and repeat."""
+        """Write all that is recorded to outputs.jsonl, by case and repeat."""
         if not self.live.target:
             return
         with replacing(self.outputs) as out:

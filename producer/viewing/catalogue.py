@@ -71,7 +71,7 @@ class Catalogue:
         path = Path(name)
         if path.is_dir() and not (path / "run.json").is_file():
             if not any(path.glob("*/run.json")):
-                raise UsageError(f"{path}: no run folder (it has no run.json), and no folder of any")
+                raise UsageError(f"{path}: neither a run folder (it has no run.json) nor a folder of run folders")
             self._parents.append(path)
             return None
         try:

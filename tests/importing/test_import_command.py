@@ -53,7 +53,7 @@ def test_an_import_replaces_nothing_unless_told_to(tmp_path: Path, capsys: pytes
     (tmp_path / "cases.yaml").write_text("mine")
     before = _files(tmp_path)
     assert main(command) == 2
-    assert f"{tmp_path}/cases.yaml: is there already" in capsys.readouterr().err
+    assert f"{tmp_path}/cases.yaml: already exists" in capsys.readouterr().err
     assert _files(tmp_path) == before
     assert main([*command, "--force"]) == 0
     assert _files(tmp_path)["cases.yaml"] != b"mine"

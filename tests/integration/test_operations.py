@@ -173,7 +173,7 @@ def test_versions_side_by_side_never_mix(
         wait_until(lambda: server.client.time()[0] > server_time + 3, "the other version had its chance")
         assert committed(server, tmp_path / "evalq-runs" / "new") == 0
         status = evalq("status", tmp_path / "evalq-runs" / "new", "--broker", server.url, cwd=tmp_path)
-        assert "waiting   1 worker lives, of other code" in status.stdout
+        assert "waiting   1 worker is running, of other code" in status.stdout
         assert "; this run needs code" in status.stdout
         fleet.add(1)
         _ends_well(producer)
@@ -388,7 +388,7 @@ def test_whoever_is_called_at_night_has_no_run_folder(server: Server, data: Path
     there = partial(evalq, cwd=tmp_path / "home")
     seen = json.loads(there("status", run, "--json", *place).stdout)
     assert (seen["state"], seen["suite"]) == ("open", "night")
-    assert seen["waiting"] == "no worker lives"
+    assert seen["waiting"] == "no worker is running"
     assert "folder    elsewhere" in there("status", run, *place).stdout
     (listed,) = json.loads(there("list", "--json", *place).stdout)
     assert (listed["run"], listed["state"], listed["progress"]["committed"]) == (run, "open", 0)

@@ -104,7 +104,7 @@ class Drift:
             if record.schema != SCHEMA:
                 raise WireError(f"its chain has the form {record.schema!r}, and this evalq reads {SCHEMA}")
         except (msgspec.DecodeError, UnicodeDecodeError, WireError) as error:
-            # Approving is how a damaged chain is mended, so the damage must not prevent it.
+            # Approving is how a damaged chain is repaired, so the damage must not prevent it.
             if anew:
                 return None
             raise WireError(f"its chain cannot be read, and approving a baseline begins it anew: {error}") from error

@@ -34,7 +34,7 @@ class FinishedCases:
         self._counter: CaseCounter | None = CaseCounter(evaluator)
 
     def add(self, lines: Sequence[bytes]) -> None:
-        """The next ones."""
+        """Count the next records."""
         with self._telling("its cases are not kept"):
             if self._counter is not None:
                 self._counter.add(lines)

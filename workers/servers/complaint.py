@@ -38,7 +38,7 @@ class Complaint:
         self._since = self._since or now
 
     def over(self) -> None:
-        """It is gone; said only if it was."""
+        """Log that the trouble is over, if there was any."""
         if self._since is not None:
             self._log.warning("%s is back after %.0f s", self._server, time.monotonic() - self._since)
             self._since = None

@@ -44,7 +44,7 @@ class Call(msgspec.Struct, frozen=True):
         return list(self.messages) or [{"role": "user", "content": self.prompt}]
 
     def fillings(self) -> dict[str, Any]:
-        """By the names that placeholders use."""
+        """{placeholder: what it stands for}."""
         return {**self.values(), "messages": self.chat}
 
 
@@ -57,7 +57,7 @@ class Quota(msgspec.Struct, frozen=True):
 
     @property
     def spent(self) -> bool:
-        """Nothing remains."""
+        """Whether nothing remains."""
         return self.remaining is not None and self.remaining <= 0
 
 

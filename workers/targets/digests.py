@@ -87,19 +87,19 @@ def listed_digests(named: NamedTarget) -> dict[str, dict[str, str]]:
 
 
 def value_digest(value: Json) -> str:
-    """Of a value that is no file."""
+    """The digest of a value that is not a file."""
     return hashlib.sha256(canonical_json(value)).hexdigest()[:_SHOWN]
 
 
 def _value_of(named: NamedTarget, parameter: str, value: Json) -> str:
-    """Of a value, by what is in its file where it names one."""
+    """The digest of a value: of what is in its file, if it names one."""
     if parameter not in named.target.files() or not isinstance(value, str):
         return value_digest(value)
     return hashlib.sha256(b"".join(_contents(named, value))).hexdigest()[:_SHOWN]
 
 
 def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
-    """Of all settings but the parameters in ``but``."""
+    """The digest of all settings but the parameters in ``but``."""
     target = named.target
     settings = target.model_dump(mode="json")
     for name in (*_NO_PART_OF_ANSWERS, *but):

@@ -155,7 +155,7 @@ class ParameterTarget(Target):
     )
 
     def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Its parameters."""
+        """Its parameters with these values, as a change of its settings."""
         return {"parameters": {**self.parameters, **values}}
 
     def value_of(self, parameter: str) -> Json:

@@ -47,7 +47,7 @@ class Choices(msgspec.Struct, frozen=True):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Of a range of numbers."""
+        """The ends of a range of numbers; None where it is not one."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     def value(self, label: str) -> Json:

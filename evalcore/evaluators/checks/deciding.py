@@ -70,7 +70,7 @@ class Demand(msgspec.Struct, frozen=True):
         return at_most(self.passed, self.answers, share)
 
     def told(self) -> dict[str, Json]:
-        """As it stands in the report."""
+        """The demand as the report has it."""
         told: dict[str, Json] = {"number": self.threshold.number, "least": self.threshold.least}
         return {**told, "verdict": self.verdict, **({"advisory": True} if self.advisory else {})}
 

@@ -25,7 +25,7 @@ class Place(NamedTuple):
     line: int | None = None
 
     def at(self, *keys: str | int) -> Place:
-        """Further in."""
+        """The place below this one."""
         return Place(self.file, (*self.keys, *keys), self.line)
 
     @property

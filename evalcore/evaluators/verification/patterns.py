@@ -18,7 +18,7 @@ _LINE = NamedRule(name="line reference", pattern=r"line\s+\d+")
 _FENCE = NamedRule(name="code fence", pattern=r"```\w*\n.*?\n```", dotall=True)
 _OUTPUT = NamedRule(name="quoted output", pattern=r"""(?:output|result|response):\s*[`"'].*?[`"']""")
 
-# SPEC, section 5, to the letter. That `flow` is in every workflow, and `tsc` in other words, is for HARDENED to mend.
+# SPEC, section 5, to the letter. That `flow` is in every workflow, and `tsc` in other words, is for HARDENED to fix.
 DEFAULT = Patterns(
     edits=CountedRule(pattern=r"\b(?:Edit|Write)\b"),
     reads=CountedRule(pattern=r"(?:Edit|Write).*?Read", dotall=True),

@@ -28,7 +28,7 @@ def read(path: Path, asked: Asked, imported: Imported) -> None:
     data = read_json(path)
     samples = data.get("samples") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(data.get("eval"), dict):
-        raise ConfigError(f"{path}: no log of Inspect: it has no eval")
+        raise ConfigError(f"{path}: not a log of Inspect: it has no eval")
     if not isinstance(samples, list):
         raise ConfigError(f"{path}: the log has no samples: it was written with log_samples off, or is a header alone")
     _Log(path, data, imported, asked).add((f"samples[{index}]", sample) for index, sample in enumerate(samples))
@@ -40,7 +40,7 @@ class _Log:
         self._document = Document(path, header)
         task = header.get("eval") if isinstance(header, dict) else None
         if not isinstance(task, dict):
-            raise ConfigError(f"{path}: no log of Inspect: it has no eval")
+            raise ConfigError(f"{path}: not a log of Inspect: it has no eval")
         self._model = str(task.get("model") or "outputs")
         self._task = str(task.get("task") or "task").rpartition("/")[2]
         self._scorers = self._declared(task.get("scorers"))

@@ -27,7 +27,7 @@ def read(path: Path, asked: Asked, imported: Imported) -> None:
     data = read_json(results)
     configs = data.get("configs") if isinstance(data, dict) else None
     if not isinstance(configs, dict):
-        raise ConfigError(f"{results}: no results of lm-evaluation-harness: they have no configs")
+        raise ConfigError(f"{results}: not the results of lm-evaluation-harness: they have no configs")
     for task, file in samples:
         config = configs.get(task)
         if not isinstance(config, dict):

@@ -39,7 +39,7 @@ def read(path: Path, asked: Asked, imported: Imported) -> None:
     data = read_json(path)
     criteria = data.get("testing_criteria") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(criteria, list):
-        raise ConfigError(f"{path}: no eval of OpenAI: it has no testing_criteria")
+        raise ConfigError(f"{path}: not an eval of OpenAI: it has no testing_criteria")
     cases: dict[bytes, str] = {}
     found = False
     for where, item in _items(path, data, imported):

@@ -108,7 +108,7 @@ def test_a_margin_is_a_share(margin: float) -> None:
 def test_what_is_no_run_is_told(made: Made, here: Path) -> None:
     """A name of nothing, a run without a report, a measure that there is not."""
     run = made("run", [("a", True)])
-    with pytest.raises(evalq.errors.UsageError, match="'nothing' is no run folder"):
+    with pytest.raises(evalq.errors.UsageError, match="'nothing' is not a run folder"):
         evalq.compare("nothing", run)
     with pytest.raises(evalq.errors.UsageError, match="no measure 'speed'"):
         evalq.compare(run, run, measure="speed")

@@ -214,7 +214,7 @@ def test_a_run_is_opened_by_its_id(rows: Path) -> None:
     """One in ./evalq-runs needs no path; what is no run folder is refused."""
     made = evalq.evaluate("planagent", "results.csv", folder="evalq-runs/planagent-1")
     assert evalq.open_run("planagent-1").id == made.id
-    with pytest.raises(evalq.errors.UsageError, match="no run folder"):
+    with pytest.raises(evalq.errors.UsageError, match="not a run folder"):
         evalq.open_run("planagent-2")
 
 

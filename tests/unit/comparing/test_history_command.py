@@ -99,10 +99,10 @@ def test_a_suite_that_is_not_there_and_runs_that_cannot_be_read(runs: list[str],
     """The one is refused with those that there are, the others are told and passed over."""
     done = command("history", "nightly")
     assert done.code == 2
-    assert "there is no history of 'nightly' (there is of: default)" in done.stderr
+    assert "suite 'nightly' has no history (known suites: default)" in done.stderr
     (here / "evalq-runs" / "1" / "report.json").write_text("{")
     done = command("history")
-    assert "evalq-runs/1 is passed over" in done.stderr
+    assert "evalq-runs/1 is skipped" in done.stderr
     assert "3 runs after the first run" in done.stdout
 
 

@@ -50,7 +50,7 @@ def test_a_file_that_is_none_and_a_name_that_is_none_say_what_to_do(made: Made, 
     (here / "lone" / "report.json").write_text("{}")
     with pytest.raises(UsageError, match="a report alone does not say how each case went"):
         operand("lone/report.json", nobody)
-    with pytest.raises(UsageError, match=r"'nothing' is no run folder, .* in \./evalq-runs"):
+    with pytest.raises(UsageError, match=r"'nothing' is not a run folder, .* in \./evalq-runs"):
         operand("nothing", nobody)
 
 

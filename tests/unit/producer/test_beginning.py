@@ -153,7 +153,7 @@ def test_what_is_no_folder_is_refused(data: Path, what: str) -> None:
 
     def start() -> None:
         signal.alarm(10)  # it tried for ever
-        with pytest.raises(UsageError, match="something that is no folder is in the way; name another with --out"):
+        with pytest.raises(UsageError, match="something that is not a folder is in the way; name another with --out"):
             _start(out)
 
     assert _in_child(start) == 0
@@ -287,7 +287,7 @@ def test_an_unreadable_folder_is_told_and_passed_over(tmp_path: Path, text: byte
     (tmp_path / "odd" / "run.json").write_bytes(text)
     said: list[str] = []
     assert [info.run for _, info in run_folders(tmp_path, said.append)] == ["ended"]
-    assert [f"{tmp_path / 'odd'} is passed over" in line for line in said] == [True]
+    assert [f"{tmp_path / 'odd'} is skipped" in line for line in said] == [True]
     assert len(list(prune(tmp_path, None, None, 0, everyone=False, dry_run=False, warn=said.append))) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["odd"]
 

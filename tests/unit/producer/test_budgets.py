@@ -45,7 +45,7 @@ def test_a_budget_in_python_is_held_to_the_same(here: Path, budget: dict[str, fl
     """New or given anew: no run folder is made."""
     write_golden(here / "golden.json", {"A": {}})
     (name, value), *_ = budget.items()
-    with pytest.raises(UsageError, match=f"^{name}={value}: no budget; give a number above 0, or 0 for none"):
+    with pytest.raises(UsageError, match=f"^{name}={value}: not a budget; give a number above 0, or 0 for none"):
         evalq.sweep("vs", "golden.json", target="t", **budget)  # type: ignore[arg-type]  # one of them
     with pytest.raises(UsageError, match=f"^{name}={value}"):
         msgspec.structs.replace(SweepOptions("t"), **budget)

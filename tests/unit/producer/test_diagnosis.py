@@ -146,7 +146,7 @@ def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
     """By doctor and status, with host and reason; in a line of progress without the reason."""
     sick = _but(WORKER, host="h", sick={"vs": "no module named x"})
     snapshot = _but(HEALTHY, workers=[sick], unserved=[Unserved("vs-1", 90.0)])
-    assert [text for _, text in _findings(snapshot) if "vs-1 waits for 1 min 30 s" in text]
+    assert [text for _, text in _findings(snapshot) if "vs-1 has waited for 1 min 30 s" in text]
     assert ("sick", "w1 on h cannot load vs: no module named x") in list(rows(snapshot))
     assert ("unserved", "vs-1: for 1 min 30 s no living worker can compute it") in list(rows(snapshot))
     assert str(fleet_of(snapshot)).endswith("1 of 1 workers consuming, h cannot load vs")

@@ -219,7 +219,7 @@ def test_a_damaged_folder_ends_no_command(half: RunFolder, text: str, capsys: py
         capsys.readouterr()
         assert main(command) == 0, command
         said = capsys.readouterr()
-        assert "evalq-runs/odd is passed over" in said.err
+        assert "evalq-runs/odd is skipped" in said.err
         assert "Traceback" not in said.err
     assert main(["status", "odd"]) == 3
     assert "run.json is damaged" in capsys.readouterr().err
@@ -278,7 +278,7 @@ def test_a_report_that_a_process_is_about_to_make_is_waited_for(
     assert "drives it: wait for it with evalq watch evalq-runs/run" in said
     assert "resume" not in said
     assert main(["status", "evalq-runs/file"]) == 2
-    assert capsys.readouterr().err.startswith("evalq: evalq-runs/file: no run folder")
+    assert capsys.readouterr().err.startswith("evalq: evalq-runs/file: not a run folder")
 
 
 def test_a_run_of_another_code_is_not_said_to_be_resumable(

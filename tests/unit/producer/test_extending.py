@@ -84,7 +84,7 @@ def test_only_more_is_an_extension(sweep: Sweep) -> None:
         Extension(5).begin(folder, RunOptions(out=Path("c")))
     assert Extension(5, "other").begin(folder, RunOptions(out=Path("d"))).live.reuse == ()
     sweep.outputs.write_bytes(lines[:-9])
-    with pytest.raises(WireError, match=r"outputs\.jsonl:6: no recorded output: "):
+    with pytest.raises(WireError, match=r"outputs\.jsonl:6: not a recorded output: "):
         Extension(5).begin(folder, RunOptions(out=Path("c")))
     sweep.outputs.write_bytes(b"")
     with pytest.raises(UsageError, match=r"outputs\.jsonl: no output is recorded there"):

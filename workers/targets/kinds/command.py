@@ -30,7 +30,7 @@ class CommandTarget(ParameterTarget):
         return self.argv[0]
 
     def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
-        """Calls of it."""
+        """How it is called."""
         from evalq.workers.targets.programs import Command
 
         return Command(self, folder, environment)

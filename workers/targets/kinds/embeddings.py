@@ -28,15 +28,15 @@ class EmbeddingsTarget(RequestTarget):
     headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
 
     def place(self) -> str:
-        """Without what may be secret of it, and the model."""
+        """Its URL without what may be secret in it, and the model."""
         return f"{shown(self.base_url)} {self.model}"
 
     def secrets(self) -> Iterator[str]:
-        """Of headers and URL."""
+        """The secrets in its headers and URL."""
         return secrets_of(self.base_url, self.headers)
 
     def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
-        """Calls of it."""
+        """How it is called."""
         from evalq.workers.targets.endpoints import EmbeddingsEndpoint  # httpx takes a while to import
 
         return EmbeddingsEndpoint(self, key)

@@ -54,15 +54,15 @@ class HttpTarget(ParameterTarget):
         return self
 
     def place(self) -> str:
-        """Without what may be secret of it."""
+        """Its URL without what may be secret in it."""
         return shown(self.url)
 
     def secrets(self) -> Iterator[str]:
-        """Of headers and URL."""
+        """The secrets in its headers and URL."""
         return secrets_of(self.url, self.headers)
 
     def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
-        """Calls of it."""
+        """How it is called."""
         from evalq.workers.targets.endpoints import HttpEndpoint  # httpx takes a while to import
 
         return HttpEndpoint(self, key)

@@ -35,11 +35,11 @@ class OpenAiTarget(RequestTarget):
     )
 
     def place(self) -> str:
-        """Without what may be secret of it, and the model."""
+        """Its URL without what may be secret in it, and the model."""
         return f"{shown(self.base_url)} {self.model}"
 
     def secrets(self) -> Iterator[str]:
-        """Of headers and URL."""
+        """The secrets in its headers and URL."""
         return secrets_of(self.base_url, self.headers)
 
     def files(self) -> Mapping[str, str | None]:
@@ -47,7 +47,7 @@ class OpenAiTarget(RequestTarget):
         return {"system_prompt": self.system_prompt, "json_schema": self.json_schema}
 
     def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
-        """Calls of it."""
+        """How it is called."""
         from evalq.workers.targets.endpoints import ChatEndpoint  # httpx takes a while to import
 
         return ChatEndpoint(self, folder, key)

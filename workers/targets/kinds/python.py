@@ -31,7 +31,7 @@ class PythonTarget(ParameterTarget):
         return self.function
 
     def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
-        """Calls of it."""
+        """How it is called."""
         from evalq.workers.targets.functions import Function
 
         return Function(self, folder, environment)

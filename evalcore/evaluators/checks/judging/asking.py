@@ -33,7 +33,7 @@ class Task(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Of all the words around the texts."""
+        """The digest of all the words around the texts."""
         # The notice and the reply wanted, too: verdicts that were asked for in other words are others.
         whole = "\0".join((self.text, _NOTICE, self.reply))
         return hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,4 +1,4 @@
--- Why a candidate is stopped, unless it was before: the first reason stands. Returns the one that stands, or ''.
+-- Notes why a candidate is stopped, unless it was stopped before. Returns the first reason, which stands, or ''.
 -- ARGV: lifetime, candidate, why this look stops it, or ''
 local field = 'stands ' .. ARGV[2]
 if ARGV[3] ~= '' then redis.call('HSETNX', keys.looks, field, ARGV[3]) end

@@ -1,6 +1,6 @@
 -- A look at a candidate by some answers of it: the same answers are the same look, others take the next number. Those of a
 -- candidate that was stopped take none, since nothing is decided by them. Returns {number, draw, why it was stopped or ''};
--- 'damaged' where the count is none.
+-- 'damaged' where the count is not a number.
 -- ARGV: lifetime, candidate, digest of its answers, 'peek' to be told the look without taking it
 local candidate, answers, peeks = ARGV[2], ARGV[3], ARGV[4] == 'peek'
 local stands = redis.call('HGET', keys.looks, 'stands ' .. candidate) or ''

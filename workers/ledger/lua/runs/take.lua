@@ -6,7 +6,7 @@ if redis.call('HGET', keys.meta, 'state') ~= 'open' or (wanted_epoch ~= '' and w
 local room = math.min(window - redis.call('ZCARD', keys.flight), most)
 local cursor = tonumber(redis.call('HGET', keys.meta, 'cursor'))
 local chunks = redis.call('LLEN', keys.chunks)
--- Once all were published, each is committed, in flight or refused; where some are none of it, what said so was lost.
+-- Once all were published, each is committed, in flight or refused; if some are not, the entry that said so was lost.
 local known = redis.call('HLEN', keys.digests) + redis.call('ZCARD', keys.flight) + redis.call('HLEN', keys.refused)
 if room > 0 and cursor >= chunks and known < chunks then cursor = 0 end
 local answer, last = {0}, cursor + looks

@@ -2,7 +2,7 @@
 -- moves the sweep on, ARGV[2] the token of whoever takes the step ('' for one that drives nothing). Call number n is
 -- repeat n // cases of case n % cases, so that a sweep which ends early is balanced.
 local function number(name) return tonumber(redis.call('HGET', keys.meta, name) or '0') end
--- When something was heard of last. Clocks step: what was heard in the future was heard now.
+-- When something was heard of last. Clocks step: a time in the future counts as now.
 local function heard(name)
   local at, now = number(name), now_ms()
   if at > now then
@@ -12,7 +12,7 @@ local function heard(name)
   return at
 end
 local function silent() return now_ms() - heard('driver_at') >= number('driver_ms') end
--- The refusal of a driver's step by anybody else; a silent driver keeps the sweep from none that drives nothing.
+-- The error for anybody else who takes a driver's step; a silent driver does not stop a step without a token.
 local function refused()
   if ARGV[2] == '' and silent() then return nil end
   return driven()
