@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 import evalq
+from evalq.evalcore.contract import registry
+from evalq.evalcore.version import code_parts, code_version
 from tests.integration.harness import Server, running_server
 from tests.unit.comparing.conftest import BAD, GOOD, Made
 
@@ -40,3 +43,23 @@ def made(here: Path) -> Made:
         return run.path
 
     return make
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Registers evaluators, each (name, module:object), beside those that are installed, in this test alone."""
+    real = registry.entry_points
+    kept = (registry.entries, registry.get, registry.packages, registry._registered, code_parts, code_version)
+
+    def add(*evaluators: tuple[str, str]) -> None:
+        points = [EntryPoint(name, value, registry.GROUP) for name, value in evaluators]
+        monkeypatch.setattr(
+            registry, "entry_points", lambda group: [*real(group), *(points if group == registry.GROUP else ())]
+        )
+        for cached in kept:
+            cached.cache_clear()
+
+    yield add
+    monkeypatch.undo()
+    for cached in kept:  # else tests that follow would find them
+        cached.cache_clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.exporter.exposition import Page
@@ -184,13 +183,11 @@ def test_an_accept_header_that_makes_no_sense_gets_the_plain_format(full: Server
 
 @pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "1 / 0", "raise MemoryError"])
 def test_a_plug_in_takes_no_other_metrics_along(
-    source: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, server: Server, tmp_path: Path, register: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever ends its import: a page that stays away at each scrape would hide the whole deployment."""
     module = f"odd_{len(source)}"
     (tmp_path / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    points = {**registry.entries(), "odd": EntryPoint("odd", f"{module}:evaluator", "g")}
-    monkeypatch.setattr(registry, "entries", lambda: points)
-    monkeypatch.setattr(registry, "_registered", lambda: {name: [each] for name, each in points.items()})
+    register(("odd", f"{module}:evaluator"))
     assert _scrape(server)["evalq_ledger_up"][0].value == 1

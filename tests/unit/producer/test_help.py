@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -42,14 +43,18 @@ def test_a_plug_in_that_cannot_be_read_is_one_line_of_help(tmp_path: Path, monke
 
 @pytest.mark.parametrize(("ends", "told"), [("0", "sys.exit(0)"), ("1", "sys.exit(1)"), ("'no'", "sys.exit('no')")])
 def test_a_plug_in_that_exits_answers_for_nobody(
-    ends: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ends: str,
+    told: str,
+    tmp_path: Path,
+    register: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """At its import: 0 would be a good end of a command that did nothing, and 1 a policy's answer."""
     module = f"exits_{len(ends)}_{ends.strip(chr(39))}"
     (tmp_path / f"{module}.py").write_text(f"import sys\nsys.exit({ends})\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "entries", lambda: {"x": EntryPoint("x", f"{module}:E", "g")})
-    monkeypatch.setattr(registry, "_registered", lambda: {"x": [EntryPoint("x", f"{module}:E", "g")]})
+    register(("x", f"{module}:E"))
     for command in (["x", "in.jsonl"], ["x", "--help"]):
         assert main(command) == 3, command
         assert f"a plug-in (above) ended the command by {told}; nothing was finished" in capsys.readouterr().err

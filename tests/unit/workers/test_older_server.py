@@ -154,7 +154,7 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
 
 
 def test_who_has_recorded_all_it_had_is_awaited_while_the_driver_has_not_collected_it(server: Server) -> None:
-    """It has no call at the driver's last look, and its answers are nowhere but with itself when that server is gone."""
+    """It has no call at the driver's last look, and nobody else has its answers when that server is gone."""
     fleet = _fleet(server)
     fleet.q.claim(RUN, "q", 0, LEASE, [])
     moment = _moment(server)
