@@ -203,17 +203,17 @@ def _have_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
-_DECIDING = (["check-regressions"], ["gate"], ["run"])
-
-
 def _refuse_bytes(arguments: Sequence[str]) -> None:
     """Raise UsageError for one that is no text in UTF-8: neither JSON nor a terminal could say it again.
 
     Commands that decide find it by themselves: a file of an earlier decision gets the error in its place.
     """
-    for argument in arguments if list(arguments[:1]) not in _DECIDING else ():
-        if not is_text(argument):
-            raise UsageError(f"{argument!a} is not text in UTF-8: rename the file, or set a locale that is UTF-8")
+    odd = next((argument for argument in arguments if not is_text(argument)), None)
+    if odd is not None:
+        from evalq.producer.invocation.declare import DECIDING
+
+        if arguments[0] not in DECIDING:
+            raise UsageError(f"{odd!a} is not text in UTF-8: rename the file, or set a locale that is UTF-8")
 
 
 def _failed(error: BaseException) -> int:

@@ -42,7 +42,7 @@ def closed_elsewhere(servers: Servers, run: str | None, state: RunState) -> bool
         return False
     now = close(servers, run, state)
     if now != state:
-        raise UsageError(f"{run} cannot be {state}: it is {now}")
+        raise UsageError(f"{run} cannot be {state}: it is {now}; its folder is elsewhere")
     click.echo(f"{run}: {state}; its folder is elsewhere", err=True)
     return True
 

@@ -13,8 +13,10 @@ __all__ = ["module", "names", "summary"]
 
 _HERE = Path(__file__).parent
 _ORDER = (
-    *("run", "demo", "list", "status", "watch", "resume", "pause", "retry", "cancel", "report", "view", "prune"),
-    *("compare", "gate", "check-regressions", "baseline"),
+    *("run", "demo"),
+    *("list", "status", "watch", "resume", "pause", "retry", "extend", "cancel"),
+    *("report", "view", "prune"),
+    *("history", "compare", "gate", "check-regressions", "baseline"),
     *("import",),
     *("worker", "exporter", "targets", "doctor"),
 )

@@ -85,6 +85,6 @@ COMMAND = click.Group(
             name="set", text=_set.__doc__ or "",
         ),
         command(_list, as_json(), *server_options(), name="list", text=_list.__doc__ or ""),
-        command(_forget, click.Argument(["name"]), *server_options(), name="forget", text=_forget.__doc__ or ""),
+        command(_forget, _NAME, *server_options(), name="forget", text=_forget.__doc__ or ""),
     ],
 )  # fmt: skip

@@ -176,7 +176,9 @@ def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
     if failed:
         click.echo("failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(failed.items())))
     if len(answered) < len(results):
-        raise Incomplete(f"{len(results) - len(answered)} of {len(results)} calls have no answer")
+        raise Incomplete(
+            f"{len(results) - len(answered)} of {len(results)} calls have no answer, for the reasons above"
+        )
     return 0
 
 

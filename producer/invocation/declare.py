@@ -14,9 +14,9 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.naming import is_text
 from evalq.producer.invocation.invocation import Invocation
 
-__all__ = ["command"]
+__all__ = ["DECIDING", "command"]
 
-_DECIDING = ("check-regressions", "gate", "run")
+DECIDING = ("check-regressions", "gate", "run")
 """They find what is no text by themselves: a file of an earlier decision gets the error in its place."""
 
 
@@ -54,7 +54,7 @@ def command(
 
 def _refuse_bytes(ctx: click.Context) -> None:
     """Raise UsageError for an option's variable that is no text in UTF-8; the command line is refused before."""
-    for param in ctx.command.params if ctx.command.name not in _DECIDING else ():
+    for param in ctx.command.params if ctx.command.name not in DECIDING else ():
         source = ctx.get_parameter_source(param.name or "")
         told = os.environ.get(str(param.envvar), "") if source is click.core.ParameterSource.ENVIRONMENT else ""
         if not is_text(told):

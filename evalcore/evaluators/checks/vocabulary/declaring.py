@@ -9,9 +9,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer
 
-__all__ = ["EXPECTED", "Asked", "BadCheck", "Finding", "Kind", "Made", "NoOptions", "Run", "holds"]
-
-EXPECTED = "expected"
+__all__ = ["Asked", "BadCheck", "Finding", "Kind", "Made", "NoOptions", "Run", "holds"]
 
 
 class BadCheck(ValueError):
