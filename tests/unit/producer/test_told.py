@@ -78,5 +78,5 @@ def test_the_demo_replaces_no_run_but_its_own(tmp_path: Path, monkeypatch: pytes
         assert CliRunner().invoke(cli, words).exit_code == 0
         ended = CliRunner().invoke(cli, demo)
         assert (ended.exit_code, (tmp_path / "mine" / "data").exists()) == (code, not code)
-        assert bool(code) == ("no demo made" in str(ended.exception))
+        assert bool(code) == ("not a run of the demo" in str(ended.exception))
         shutil.rmtree("mine")
