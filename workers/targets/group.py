@@ -6,62 +6,102 @@ import asyncio
 import contextlib
 import os
 import signal
-from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
-from functools import partial
-from typing import Any
+import subprocess
+from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
+from collections.abc import Coroutine
+from subprocess import PIPE
+from typing import IO, Any
 
 __all__ = ["Group"]
 
 _BUFFERED = 1 << 16
+_PAUSE_SECONDS = 0.02
 
 
 class Group:
-    """The process that leads a group, and all that it starts there.
+    """The process that leads a group, and all that it starts there. ``how`` is as in `subprocess.Popen`.
 
-    Python's own `create_subprocess_exec` gives no way to let go of the pipes, and who waits for a process to end waits
-    for the end of what it wrote, too, which comes to nobody who has stopped reading. Where it is cancelled while it
-    starts a process it kills that one alone.
+    Raises OSError. What is wrong with Python's own `create_subprocess_exec`: it starts a process over several turns of
+    the loop, and a loop that closes in one of them waits for ever; it may start one and then have no thread to watch it
+    (3.11); who waits for the end of one waits for the end of what it wrote, too; and one that has ended is reaped at
+    once, so that another may be given its number, by which its group is still to be killed.
     """
 
-    def __init__(self, transport: asyncio.SubprocessTransport, protocol: SubprocessStreamProtocol) -> None:
-        self.leader = Process(transport, protocol, asyncio.get_running_loop())
-        self._transport = transport
-
-    @classmethod
-    async def start(cls, *argv: str, **how: Any) -> Group:
-        """``how`` is as in `subprocess.Popen`. Cancelled meanwhile, it leaves no process. Raises OSError."""
-        starting = asyncio.ensure_future(cls._started(*argv, **how))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            with contextlib.suppress(OSError):
-                await asyncio.shield(_ended(starting))
-            raise
-
-    @classmethod
-    async def _started(cls, *argv: str, **how: Any) -> Group:
-        loop = asyncio.get_running_loop()
-        protocol = partial(SubprocessStreamProtocol, _BUFFERED, loop)
-        return cls(
-            *await loop.subprocess_exec(
-                protocol, *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, **how
-            )
+    def __init__(self, *argv: str, **how: Any) -> None:
+        self._leader = subprocess.Popen(  # noqa: S603 - the user's own command
+            argv, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, **how
         )
+        ends = (self._leader.stdin, self._leader.stdout, self._leader.stderr)
+        self._unconnected: list[IO[bytes]] = [end for end in ends if end is not None]
+        self._connected: list[asyncio.WriteTransport | asyncio.ReadTransport] = []
 
-    async def end(self) -> None:
-        """Kill what is left of the group, and reap its leader."""
+    async def pipes(self) -> tuple[StreamWriter, StreamReader, StreamReader]:
+        """Standard input, output and error, connected to the running loop; to be asked for once."""
+        loop = asyncio.get_running_loop()
+        # Taken off the list first: cancelled while it connects one, the loop closes that itself.
+        transport, protocol = await loop.connect_write_pipe(_protocol, self._unconnected.pop(0))
+        self._connected.append(transport)
+        output, error = await self._reader(), await self._reader()
+        return StreamWriter(transport, protocol, None, loop), output, error
+
+    async def _reader(self) -> StreamReader:
+        stream = StreamReader(_BUFFERED)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: StreamReaderProtocol(stream), self._unconnected.pop(0)
+        )
+        self._connected.append(transport)
+        return stream
+
+    async def ended(self) -> None:
+        """Wait until the leader has ended, but do not reap it."""
+        try:
+            watched = os.pidfd_open(self._leader.pid)
+        except OSError:  # an old kernel, no descriptor left, or SIGCHLD is ignored
+            while not _has_ended(self._leader.pid):
+                await asyncio.sleep(_PAUSE_SECONDS)
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(watched, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(watched)
+            os.close(watched)
+
+    def end(self) -> Coroutine[Any, Any, int]:
+        """Kill what is left of the group; to be called once. Awaited, it reaps the leader, and gives its exit code.
+
+        It kills before it is awaited: a loop that closes cancels tasks that have not begun.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.leader.pid, signal.SIGKILL)
-        # Not the transport: to close that asks for the exit code, which is its watcher's to take.
-        for stream in range(3):
-            pipe = self._transport.get_pipe_transport(stream)
+            os.killpg(self._leader.pid, signal.SIGKILL)
+        for end in self._unconnected:
+            end.close()
+        for pipe in self._connected:
             # Closed, it would first wait for whoever left the group to read the rest. It may be aborted once alone.
             if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():
                 pipe.abort()
-            elif pipe is not None:
+            else:
                 pipe.close()
-        await self.leader.wait()
+        return self._reaped()
+
+    async def _reaped(self) -> int:
+        await self.ended()
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(self._leader.pid, 0)[1])
+        except ChildProcessError:  # somebody else in this process has reaped it, or SIGCHLD is ignored
+            code = 255
+        self._leader.returncode = code
+        return code
 
 
-async def _ended(starting: asyncio.Future[Group]) -> None:
-    await (await starting).end()
+def _protocol() -> StreamReaderProtocol:
+    """Of a pipe that is only written to."""
+    return StreamReaderProtocol(StreamReader())
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True

@@ -54,25 +54,26 @@ class Command:
         """Run the program; cancelled (as a call that takes too long is), its whole group is killed."""
         began = time.monotonic()
         limited = (str(self._guarded), str(self._target.max_megabytes << 10), *self._target.argv)
-        group = await Group.start(
+        group = Group(
             *("/bin/sh", "-c", _LIMITED, "evalq", *limited),
             cwd=self._folder,
             env=self._environment,
             pass_fds=(self._guarded,),
         )
         try:
+            stdin, stdout, stderr = await group.pipes()
             _, out, err = await asyncio.gather(
-                _feed(group.leader.stdin, msgspec.json.encode(call.values(self._target.parameters))),
-                _all_of(group.leader.stdout, self._target.max_bytes),
-                _end_of(group.leader.stderr),
+                _feed(stdin, msgspec.json.encode(call.values(self._target.parameters))),
+                _all_of(stdout, self._target.max_bytes),
+                _end_of(stderr),
             )
-            code = await group.leader.wait()
+            await group.ended()
         except _TooLong as error:
             reason = f"the output is longer than max_bytes, {self._target.max_bytes}"
             return Failure(kind="bad_output", reason=reason, text=str(error), latency_seconds=time.monotonic() - began)
         finally:
             # Shielded: a cancelled call, too, has to reap its process, or it stays as a zombie.
-            await asyncio.shield(group.end())
+            code = await asyncio.shield(group.end())
         seconds, text = time.monotonic() - began, out.decode(errors="replace")
         if code != 0:
             said = _tail(err.decode(errors="replace"))
@@ -81,9 +82,8 @@ class Command:
         return Answer(text=text, latency_seconds=seconds)
 
 
-async def _feed(stream: asyncio.StreamWriter | None, data: bytes) -> None:
+async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
     """All of ``data``; a program need not read it."""
-    assert stream is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         stream.write(data)
         await stream.drain()
@@ -94,9 +94,8 @@ class _TooLong(Exception):
     """The output is longer than it may be; the message is how it begins."""
 
 
-async def _all_of(stream: asyncio.StreamReader | None, most: int) -> bytes:
+async def _all_of(stream: asyncio.StreamReader, most: int) -> bytes:
     """All that a stream gives. Raises _TooLong."""
-    assert stream is not None
     data = bytearray()
     while piece := await stream.read(1 << 16):
         data += piece
@@ -105,9 +104,8 @@ async def _all_of(stream: asyncio.StreamReader | None, most: int) -> bytes:
     return bytes(data)
 
 
-async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
+async def _end_of(stream: asyncio.StreamReader) -> bytes:
     """The last characters of a stream of any length."""
-    assert stream is not None
     data = b""
     # Read to its end: a program whose standard error is full would stand still.
     while piece := await stream.read(1 << 16):

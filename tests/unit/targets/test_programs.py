@@ -121,7 +121,7 @@ def test_programs_end_with_the_process_that_calls_them(tmp_path: Path) -> None:
         caller.send_signal(signal.SIGKILL)
         caller.wait()
     program = int((tmp_path / "there").read_text())
-    wait_until(lambda: not _runs(program), "the program has ended")
+    wait_until(lambda: not runs(program), "the program has ended")
 
 
 def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path) -> None:
     assert isinstance(result, Answer), result
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
