@@ -56,8 +56,8 @@ class Group:
         """Wait until the leader has ended, but do not reap it."""
         try:
             watched = os.pidfd_open(self._leader.pid)
-        except OSError:  # an old kernel, no descriptor left, or SIGCHLD is ignored
-            while not _has_ended(self._leader.pid):
+        except (AttributeError, OSError):  # not Linux; an old kernel, no descriptor left, or SIGCHLD is ignored
+            while not self._has_ended():
                 await asyncio.sleep(_PAUSE_SECONDS)
             return
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -87,21 +87,22 @@ class Group:
 
     async def _reaped(self) -> int:
         await self.ended()
+        if self._leader.returncode is None:
+            try:
+                self._leader.returncode = os.waitstatus_to_exitcode(os.waitpid(self._leader.pid, 0)[1])
+            except ChildProcessError:  # somebody else in this process has reaped it, or SIGCHLD is ignored
+                self._leader.returncode = 255
+        return self._leader.returncode
+
+    def _has_ended(self) -> bool:
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13 cannot ask without reaping
+            return self._leader.poll() is not None
         try:
-            code = os.waitstatus_to_exitcode(os.waitpid(self._leader.pid, 0)[1])
-        except ChildProcessError:  # somebody else in this process has reaped it, or SIGCHLD is ignored
-            code = 255
-        self._leader.returncode = code
-        return code
+            return os.waitid(os.P_PID, self._leader.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
 
 def _protocol() -> StreamReaderProtocol:
-    """Of a pipe that is only written to."""
+    """The protocol of a pipe that is only written to."""
     return StreamReaderProtocol(StreamReader())
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
