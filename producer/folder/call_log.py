@@ -93,7 +93,10 @@ class Recorded:
 
     @property
     def under_way(self) -> dict[str, int]:
-        """{process: attempts} that were begun and had not ended when that was last told, less those that have since."""
+        """{process: attempts} that were begun and had not ended when that was last told, less those that have since.
+
+        An output does not say whose it is: the first processes are taken for those that made what came since.
+        """
         since, found = self.ended - self._ended_then, {}
         for holder, attempts in self._at.items():
             found[holder] = max(0, attempts - since)
@@ -119,7 +122,8 @@ class Recorded:
         """
         news = {name: tally for name, tally in (tallies or {}).items() if self.tallies.get(name) != tally}
         at = under_way or {}
-        if attempts != self._begun or news or at != self._at:
+        # In its order, too: a process that died since has as many attempts as before, and is not the next to end one.
+        if attempts != self._begun or news or [*at.items()] != [*self._at.items()]:
             self._append([msgspec.json.encode({"begun": attempts, "by": news, "at": at}) + b"\n"], sync=False)
 
     def had(self, call: int) -> bool:

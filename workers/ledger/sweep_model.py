@@ -71,8 +71,8 @@ class SweepLook(msgspec.Struct, frozen=True):
     paid. ``place`` is the folder that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
     ``driver_silent`` seconds ago; empty for nobody. ``generation`` is another, higher number each time that its
     server was found to have forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``:
-    what each process made. ``under_way``: {process: attempts of its own that have not ended, lost ones too};
-    ``living`` processes are heard of.
+    what each process made. ``under_way``: {process: attempts of its own that have not ended, lost ones too},
+    those of ``living`` processes, which are heard of, first.
     """
 
     state: str
@@ -112,6 +112,7 @@ class SweepLook(msgspec.Struct, frozen=True):
         facts = dict(zip(words[0::2], words[1::2], strict=True))
         counts = {name: int(facts.get(name, 0)) for name in ("recorded", "errors", "reclaimed", "generation")}
         by = {name.removeprefix(_BY): value for name, value in facts.items() if name.startswith(_BY)}
+        at = {name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)}
         return cls(
             state=state_of(facts["state"]),
             reason=facts.get("reason", ""),
@@ -133,7 +134,8 @@ class SweepLook(msgspec.Struct, frozen=True):
             driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
             unsettled=bool(unsettled),
             tallies=by,
-            under_way={name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)},
+            # The next attempts to end are those of the living, of whatever process their outputs do not tell.
+            under_way=dict(sorted(at.items(), key=lambda item: (item[0] not in living, item[0]))),
             living=living,
             **counts,
         )

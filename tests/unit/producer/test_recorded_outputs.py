@@ -62,6 +62,16 @@ def test_attempts_that_came_to_nothing_are_known(tmp_path: Path) -> None:
     assert path.read_bytes().count(b'{"begun"') == 1
 
 
+def test_attempts_of_a_process_that_died_are_not_those_that_ended_since(tmp_path: Path) -> None:
+    """They are lost, whatever the living are recorded to have made; also where it died with all other counts alike."""
+    recorded = Recorded(tmp_path / "calls.jsonl", TOTAL)
+    recorded.note_begun(5, under_way={"gone": 3, "p": 2})
+    recorded.note_begun(5, under_way={"p": 2, "gone": 3})
+    recorded.add([_output(0)])
+    for known in (recorded, Recorded(tmp_path / "calls.jsonl", TOTAL)):
+        assert (known.under_way, known.lost) == ({"gone": 3}, 0)
+
+
 def test_a_call_that_is_to_be_made_again_was_had(tmp_path: Path) -> None:
     """Other than one that another producer recorded."""
     recorded = Recorded(tmp_path / "calls.jsonl", TOTAL)

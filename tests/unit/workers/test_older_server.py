@@ -67,10 +67,20 @@ def _promote(server: Server, moment: dict[str, bytes]) -> None:
     server.client.hset(KEYS.meta, "server", "the one that died")
 
 
+def _milliseconds(server: Server) -> int:
+    now, micros = server.client.time()
+    return int(now * 1000 + micros // 1000)
+
+
+def _pass_a_millisecond(server: Server) -> None:
+    """By which a fall is named."""
+    began = _milliseconds(server)
+    wait_until(lambda: _milliseconds(server) > began + 1, "the server's clock goes on")
+
+
 def _fell(server: Server, seconds: float) -> None:
     """It is so many seconds since the server was found to have forgotten something."""
-    now, micros = server.client.time()
-    server.client.hset(KEYS.meta, "fallen", now * 1000 + micros // 1000 - int(seconds * 1000))
+    server.client.hset(KEYS.meta, "fallen", _milliseconds(server) - int(seconds * 1000))
 
 
 def _restored(fleet: Fleet, folder: list[int]) -> None:
@@ -170,6 +180,18 @@ def test_who_has_recorded_all_it_had_is_awaited_while_the_driver_has_not_collect
     assert fleet.p.claim(RUN, "p", 0, LEASE, [], mine)[2] == mine
 
 
+def test_attempts_of_the_living_are_told_before_lost_ones(server: Server) -> None:
+    """A folder takes those that end next for theirs, since no output says who made it."""
+    fleet = _fleet(server)
+    dead, living = [f"d{number}" for number in range(6)], [f"p{number}" for number in range(6)]
+    for holder in dead:
+        fleet.p.claim(RUN, holder, 1, 0.1, [])
+    wait_until(lambda: fleet.look().lost == len(dead), "their leases have ended")
+    for holder in living:
+        fleet.p.claim(RUN, holder, 2, LEASE, [])
+    assert [*fleet.look().under_way] == [*living, *dead]
+
+
 def test_a_second_server_that_is_just_as_old_is_told_everything_again(server: Server) -> None:
     """What was told to the first one is nothing that this one has heard: each fall has a name of its own."""
     fleet = _fleet(server)
@@ -180,6 +202,7 @@ def test_a_second_server_that_is_just_as_old_is_told_everything_again(server: Se
         _promote(server, moment)
         fleet.q.claim(RUN, "q", 0, LEASE, [])
         fleet.driver.open(HEADER, how="keep", living=living)
+        _pass_a_millisecond(server)  # no two servers are promoted in one
         fleet.p.claim(RUN, "p", 0, LEASE)
         assert fleet.p.fell, "it is asked to tell"
         assert fleet.p.claim(RUN, "p", 0, LEASE, mine[4:], mine[:4])[2] == mine[:4]
