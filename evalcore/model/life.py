@@ -9,7 +9,20 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Literal, get_args
 
-__all__ = ["LEDGER_STATES", "MEANING", "MOVES", "NEXT", "RunState", "leading_to", "may_follow", "next_step"]
+__all__ = [
+    "CALLS_OVER",
+    "DRIVEN",
+    "ENDED",
+    "LEDGER_STATES",
+    "LEFT_ALONE",
+    "MEANING",
+    "MOVES",
+    "NEXT",
+    "RunState",
+    "leading_to",
+    "may_follow",
+    "next_step",
+]
 
 RunState = Literal[
     "open",  # its chunks are being computed
@@ -29,6 +42,18 @@ RunState = Literal[
 
 LEDGER_STATES: frozenset[RunState] = frozenset({"open", "paused", "spent", "failed", "done", "cancelled"})
 """What a ledger knows of: the rest is the business of whoever drives the run, and stands in its folder."""
+
+DRIVEN: frozenset[RunState] = frozenset({"open", "calling", "called", "retrying", "following"})
+"""In these a process drives the run, by its own account: one that was killed could not say how it ended."""
+
+LEFT_ALONE: frozenset[RunState] = frozenset({"paused", "failed", "stopped"})
+"""In these somebody left a run for a reason that whoever waited for it does not pass over."""
+
+ENDED: frozenset[RunState] = frozenset({"done", "cancelled", "failed"})
+"""In these a run may be removed."""
+
+CALLS_OVER: frozenset[RunState] = frozenset({"done", "spent"})
+"""In these no call of a live sweep is made any more, and its outputs are, or can be, evaluated."""
 
 _RESUMABLE: frozenset[RunState] = frozenset({"open", "calling", "retrying", "cancelled"})
 _HALTED: frozenset[RunState] = frozenset({"interrupted", "paused", "stopped", "failed", "cancelled"})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.life import CALLS_OVER
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
@@ -93,7 +94,7 @@ def _sweep(servers: Servers, run: str) -> dict[str, Json] | None:
 
     # Of several the one that goes: outputs are asked about when the calls for them are over.
     looks = [look for name in (run, *servers.sweeps.further(run)) if (look := servers.sweeps.look(name)) is not None]
-    look = next((each for each in looks if each.state not in ("done", "spent")), looks[-1] if looks else None)
+    look = next((each for each in looks if each.state not in CALLS_OVER), looks[-1] if looks else None)
     facts: dict[str, Json] | None = None if look is None else msgspec.to_builtins(look)
     return facts
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.life import DRIVEN
 from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.listing import run_folders
 from evalq.producer.folder.manifest import resumable_by
@@ -16,7 +17,6 @@ from evalq.producer.servers import Servers
 __all__ = ["RUNS", "elsewhere", "find", "folders", "left_behind", "warn"]
 
 RUNS = Path("evalq-runs")
-_GOING = ("open", "calling", "called", "retrying", "following")
 
 
 def folders() -> list[tuple[RunFolder, RunInfo]]:
@@ -50,7 +50,7 @@ def left_behind(folder: RunFolder, info: RunInfo) -> str:
 
     One that was killed could not say how it ended.
     """
-    if info.state not in _GOING or folder.driver():
+    if info.state not in DRIVEN or folder.driver():
         return ""
     if waiter := folder.waiter():
         return f"it is driven from another folder, and {waiter} waits here for its report"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import EvalqError, Incomplete, UsageError, WireError
+from evalq.evalcore.model.life import ENDED
 from evalq.producer.folder.listing import run_folders
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.folder.staging import clean_up, private_name
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.sweeps import SweepLedger
 
 __all__ = ["forget_suites", "prune", "prune_named"]
-
-ENDED = ("done", "cancelled", "failed")
 
 
 def prune(

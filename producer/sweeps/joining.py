@@ -16,7 +16,7 @@ from evalq.evalcore.errors import (
     InfrastructureError,
     UsageError,
 )
-from evalq.evalcore.model.life import RunState, may_follow
+from evalq.evalcore.model.life import CALLS_OVER, LEFT_ALONE, RunState, may_follow
 from evalq.producer.folder.manifest import resumable_by
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
@@ -44,8 +44,6 @@ T = TypeVar("T")
 _ORPHANED_AFTER = 3
 """How many times `driver_seconds` a sweep may be done and not evaluated before its driver is taken for gone. Between
 the two it writes all outputs, imports and plans, and nobody hears of it: on a busy machine for ten seconds."""
-_LEFT_ALONE = ("paused", "failed", "stopped")
-"""States in which somebody left a run for a reason that whoever waited for it does not pass over."""
 
 
 def ended(folder: RunFolder, state: RunState) -> EvalqError:
@@ -71,7 +69,7 @@ def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callabl
         state = folder.info().state
         if state == "done":
             return None
-        if state == "cancelled" or (waited and state in _LEFT_ALONE):
+        if state == "cancelled" or (waited and state in LEFT_ALONE):
             raise ended(folder, state)
         if state == "detached":
             attend_fleet(folder.info().run, servers, reporter, folder)
@@ -116,7 +114,7 @@ def resume_or_take(
         with Servers(place.settings) as servers:
             # Who makes its calls again (a retry) has reopened it, though the report of before is there a little longer.
             sweep = None if isinstance(driven, Finished) else servers.sweeps.look(folder.info().run)
-            if (sweep is not None and sweep.state not in ("done", "spent")) or not _taken(folder, servers):
+            if (sweep is not None and sweep.state not in CALLS_OVER) or not _taken(folder, servers):
                 raise
         _tell_taken(driven, reporter)
 
@@ -203,7 +201,7 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
                 return
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {folder.next_step('cancelled')}")
-            if state in ("failed", "paused"):
+            if state in LEFT_ALONE:
                 raise InfrastructureError(f"run {run} was left {state} by {driven.by}; see evalq status {where}")
             # Between its end and its report a run is done, and its driver's still. A server that has lost it is told of
             # it again by its driver: who took it up here before that would pay for all of a sweep once more.
@@ -267,10 +265,10 @@ class _Orphaned:
 
     def _so(self) -> bool:
         sweep = self._servers.sweeps.look(self._run)
-        if sweep is None or sweep.state not in ("done", "spent") or sweep.waiting:
+        if sweep is None or sweep.state not in CALLS_OVER or sweep.waiting:
             return False
         further = (self._servers.sweeps.look(name) for name in self._servers.sweeps.further(self._run))
-        if any(each is not None and each.state not in ("done", "spent") for each in further):
+        if any(each is not None and each.state not in CALLS_OVER for each in further):
             return False  # somebody asks about the outputs
         with contextlib.suppress(Incomplete):
             look = self._servers.runs.look(self._run)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, cast
 
 from evalq.evalcore.errors import Cancelled, EvalqError, Incomplete, UsageError
-from evalq.evalcore.model.life import RunState, next_step
+from evalq.evalcore.model.life import CALLS_OVER, LEFT_ALONE, RunState, next_step
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
@@ -69,7 +69,7 @@ def ledger_state(run: str, servers: Servers) -> RunState | Literal[""]:
         return cast("RunState", servers.runs.look(run).progress.state)
     # Calls that are over are not yet a report: the run goes on.
     look = servers.sweeps.look(run)
-    return "" if look is None else "open" if look.state in ("done", "spent") else cast("RunState", look.state)
+    return "" if look is None else "open" if look.state in CALLS_OVER else cast("RunState", look.state)
 
 
 def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFolder | None = None) -> None:
@@ -95,7 +95,7 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
             state = patience(lambda: ledger_state(run, servers))
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {_then(state, folder, server)}")
-            if state in ("paused", "failed"):
+            if state in LEFT_ALONE:
                 raise Incomplete(f"run {run} is {state}; {_then(state, folder, server)}")
             standing = patience(lambda: _busy(run, servers, folder is not None))
             if standing is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evalq.evalcore.errors import EvalqError, Incomplete
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.life import CALLS_OVER
 from evalq.producer.folder.report_file import report_of
 from evalq.producer.servers import Servers
 
@@ -100,7 +101,7 @@ class Ledger:
         calls = self.sweep(run)
         target = calls[0].target if calls else ""
         # Calls about outputs follow those that gave them: the run is where the last of them are.
-        going = [each for each in self.about(run) if each[1].state not in ("done", "spent")]
+        going = [each for each in self.about(run) if each[1].state not in CALLS_OVER]
         if look is not None and header is not None:
             return header.evaluator, header.suite, target, look.progress.state
         last = going[0] if going else calls

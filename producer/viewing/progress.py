@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.life import MEANING, next_step
+from evalq.evalcore.model.life import DRIVEN, MEANING, next_step
 from evalq.producer.folder.journal import counted
 from evalq.producer.folder.names import CALLS, FURTHER, HEAD, JOURNAL, MANIFEST, RECORDS
 from evalq.producer.invocation.finding import left_behind
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Standing", "Standings"]
 
-_GOING = frozenset({"open", "calling", "called", "retrying", "following", "detached"})
 _SEAL, _ANSWER = b'\n{"seal":', b'\n{"call"'
 """What begins a line of a manifest, and one of a call log that is an answer: others tell of attempts and of givers."""
 _BLOCK = 1 << 20
@@ -82,7 +81,7 @@ class Standings:
         try:
             info = known.folder.info()
             alone = left_behind(known.folder, info)
-            going = info.state in _GOING and not alone
+            going = info.state in DRIVEN | {"detached"} and not alone
             standing = Standing(
                 info.state,
                 going,

@@ -19,6 +19,7 @@ import redis
 from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import Driven, Incomplete, WireError
+from evalq.evalcore.model.life import CALLS_OVER
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.model.packing import pack
 from evalq.evalcore.model.span import read_span
@@ -39,8 +40,6 @@ from evalq.workers.settings import Settings
 __all__ = ["Left", "UnattendedSweeps"]
 
 log = logging.getLogger("evalq.worker")
-
-_CLOSED = ("spent", "done")
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -109,7 +108,7 @@ class UnattendedSweeps:
         """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""
         try:
             header = self._calls.header(run)
-            whole = look.known if look.state in _CLOSED else 0 if header is None else header.total
+            whole = look.known if look.state in CALLS_OVER else 0 if header is None else header.total
             if header is None or look.waiting == look.known == whole:
                 return look.known > 0
             there = {output.call for output in self._calls.waiting(run)}
@@ -120,7 +119,7 @@ class UnattendedSweeps:
             return False  # somebody attends it after all
         except WireError:
             return True  # no call made again helps: `evaluate` says what is wrong, and leaves it to whoever watches
-        return look.state in _CLOSED and bool(there)
+        return look.state in CALLS_OVER and bool(there)
 
     def evaluate(self, run: str, ledger: RunLedger) -> bool:
         """Begin the run that evaluates a sweep; False for one that is not to be begun here.
@@ -191,7 +190,7 @@ class UnattendedSweeps:
 
 def _over(look: SweepLook) -> bool:
     """Whether no call is in flight and none will be made; "done" where whoever began to evaluate it died at that."""
-    closed = look.state in _CLOSED or (look.state == "open" and not look.left)
+    closed = look.state in CALLS_OVER or (look.state == "open" and not look.left)
     return closed and not (look.busy or look.unsettled)
 
 
