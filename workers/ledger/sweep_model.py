@@ -104,7 +104,8 @@ class SweepLook(msgspec.Struct, frozen=True):
     def of(cls, meta: Sequence[bytes], *found: Any) -> SweepLook:
         """What the script ``look`` answers of a sweep that is known. Raises ValueError or KeyError for others."""
         waiting, busy, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held, names = found
-        living = tuple(names.decode().split())
+        living = tuple(names.decode().split())  # in the order that `evalq status` shows
+        heard = frozenset(living)
         started, paid, spent = sums
         if not math.isfinite(float(spent)):  # no JSON could tell it, and no budget holds against it
             raise ValueError(f"what it has cost is {spent.decode()}")
@@ -135,7 +136,7 @@ class SweepLook(msgspec.Struct, frozen=True):
             unsettled=bool(unsettled),
             tallies=by,
             # The next attempts to end are those of the living, of whatever process their outputs do not tell.
-            under_way=dict(sorted(at.items(), key=lambda item: (item[0] not in living, item[0]))),
+            under_way=dict(sorted(at.items(), key=lambda item: (item[0] not in heard, item[0]))),
             living=living,
             **counts,
         )
