@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "Run", "computed", "open_run", "run_folder", "unwritten_cases"]
 
-_RUNS = Path("evalq-runs")
-
 
 class Asked(NamedTuple):
     """What a run was asked for, as far as it distinguishes runs."""
@@ -250,10 +248,11 @@ def open_run(run: str | Path) -> Run:
 
 def run_folder(run: str | Path) -> RunFolder:
     """The folder of a run: itself, or that of its id in ./evalq-runs. Raises UsageError where there is none."""
+    from evalq.producer.folder.names import RUNS
     from evalq.producer.folder.run_folder import RunFolder
 
     path = Path(run)
-    return RunFolder.existing(_RUNS / path if not path.is_dir() and (_RUNS / path).is_dir() else path)
+    return RunFolder.existing(RUNS / path if not path.is_dir() and (RUNS / path).is_dir() else path)
 
 
 def unwritten_cases(run: Run) -> RunCases | None:

@@ -17,6 +17,7 @@ import pytest
 
 from evalq._pytest.command import Command, Ended
 from evalq.evalcore.errors import UsageError
+from evalq.producer.folder.names import RUNS
 from evalq.producer.suites.suite_file import Suite
 from evalq.workers.settings import load_settings
 
@@ -57,7 +58,7 @@ class SuiteRuns:
         # As it is called from here: one key is one run in every checkout.
         self._called = str(path.relative_to(self.here) if path.is_relative_to(self.here) else path)
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self._key} {self._called}").hex[:16]
-        self._out = Path("evalq-runs") / "pytest" / name
+        self._out = RUNS / "pytest" / name
         self._place = self.here / self._out
         self._command: Command | None = None
         self._ending = threading.Thread()

@@ -12,9 +12,10 @@ from evalq.evalcore.errors import EvalqError, Incomplete, WireError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.names import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.finding import RUNS, folders, left_behind
+from evalq.producer.invocation.finding import folders, left_behind
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, server_options
 from evalq.producer.monitor.spans import spell

@@ -14,8 +14,8 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.producer.folder.names import RUNS
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.finding import RUNS
 from evalq.producer.outputs.cases import cases_of
 
 __all__ = ["runs_of_results"]

@@ -28,6 +28,7 @@ from evalq.evalcore.records.spool import spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.manifest import Manifest
+from evalq.producer.folder.names import RUNS
 from evalq.producer.folder.replan import Replanned, drop_answers
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id, once_run_id
@@ -192,7 +193,7 @@ def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: R
 
 def new_path(asked: RunOptions, evaluator: str, run: str) -> Path:
     """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
-    path, number = asked.out or Path("evalq-runs") / run, 1
+    path, number = asked.out or RUNS / run, 1
     if asked.under is not None:
         path = asked.under / folder_name(asked.name or evaluator)
     while True:

@@ -1,4 +1,4 @@
-"""The names of what lies in a run folder, and which of it an unfinished run may have written."""
+"""Where run folders go, the names of what lies in one, and which of it an unfinished run may have written."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ __all__ = [
     "PROMPTS",
     "RECORDED",
     "RECORDS",
+    "RUNS",
     "SETTLED",
     "is_unfinished",
     "remove_unfinished",
 ]
 
+RUNS = Path("evalq-runs")
+"""Where the folder of a run goes that is given none."""
 INFO = "run.json"
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"

@@ -19,7 +19,7 @@ from evalq.evalcore.model.canonical import Json, as_written, canonical_json, dig
 from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.records.inputs import PACKED
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.names import RECORDS
+from evalq.producer.folder.names import RECORDS, RUNS
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.folder.staging import remove_halves
@@ -175,7 +175,7 @@ def begin(
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
     log = _only_log(request)
     what = canonical_json([os.path.realpath(log), params.model_dump(mode="json")])
-    path = out or Path("evalq-runs") / f"{evaluator.name}-follow-{digest(what)[:10]}"
+    path = out or RUNS / f"{evaluator.name}-follow-{digest(what)[:10]}"
     if (path / "run.json").is_file():
         folder = RunFolder(path)
         if not folder.info().follows:

@@ -11,12 +11,11 @@ from evalq.evalcore.model.life import DRIVEN
 from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.listing import run_folders
 from evalq.producer.folder.manifest import resumable_by
+from evalq.producer.folder.names import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.servers import Servers
 
-__all__ = ["RUNS", "elsewhere", "find", "folders", "left_behind", "warn"]
-
-RUNS = Path("evalq-runs")
+__all__ = ["elsewhere", "find", "folders", "left_behind", "warn"]
 
 
 def folders() -> list[tuple[RunFolder, RunInfo]]:

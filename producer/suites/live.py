@@ -8,6 +8,7 @@ from typing import Any
 from evalq.evalcore.contract.evaluator import Calls
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.files import open_input
+from evalq.producer.folder.names import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.faults import At, beside
 from evalq.producer.suites.run_model import FileKey, PromptKeys, live_keys
@@ -66,6 +67,6 @@ def _reused(at: At, base: Path, name: str) -> str:
     """The folder of a run that a suite names: seen from the file, or by its id. Raises ConfigError."""
     near = Path(beside(base, name))
     try:
-        return str(RunFolder.existing(near if near.is_dir() else Path("evalq-runs") / name).path.absolute())
+        return str(RunFolder.existing(near if near.is_dir() else RUNS / name).path.absolute())
     except UsageError as error:
         raise at.wrong(("reuse",), str(error)) from None

@@ -16,12 +16,11 @@ import msgspec
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.model.calls import Attempt
-from evalq.producer.folder.names import JOINED, OUTPUTS
+from evalq.producer.folder.names import JOINED, OUTPUTS, RUNS
 from evalq.producer.sweeps.cache import Cache
 
 __all__ = ["Means", "keep_trial", "means_of"]
 
-RUNS = Path("evalq-runs")
 TRIALS = RUNS / "measured.json"
 """{target: {digest of its settings: `Means`}}, of the last `--try` of each."""
 # An estimate comes before anything is begun, and must not read all that was ever recorded.
