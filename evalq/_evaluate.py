@@ -172,10 +172,10 @@ def resume(
     servers = ("", "") if inline else (broker, ledger)
     chosen = _settings(settings, *servers, targets, calls)
     reporter = _reporter(registry.get(folder.info().evaluator), progress)
-    place, budgets = Backend(chosen, inline=inline, workers=workers), (max_calls, max_cost)
-    begin_larger(folder, place, budgets)
+    backend, budgets = Backend(chosen, inline=inline, workers=workers), (max_calls, max_cost)
+    begin_larger(folder, backend, budgets)
     refuse_over(folder)
-    resume_any(folder, place, reporter, budgets)
+    resume_any(folder, backend, reporter, budgets)
     return open_run(folder.path)
 
 
@@ -195,7 +195,7 @@ class _Ready:
         self.evaluator = _chosen(evaluator)
         _refuse_unregistered(self.evaluator)
         self._settings = settings
-        self._place = Backend(settings, inline=inline, workers=workers)
+        self._backend = Backend(settings, inline=inline, workers=workers)
 
     def asked(self, folder: str | Path | None, suite: str, tags: Mapping[str, str] | None, **more: Any) -> RunOptions:
         from evalq.producer.folder.job import RunOptions
@@ -208,7 +208,7 @@ class _Ready:
         from evalq.producer.attending.start import begin_or_join
 
         reporter = _reporter(self.evaluator, progress)
-        folder = begin_or_join(begin, self._place, reporter, detach=False, command=False)
+        folder = begin_or_join(begin, self._backend, reporter, detach=False, command=False)
         if folder is None:
             raise AssertionError("only a detached run is left")
         return open_run(folder.path)

@@ -58,10 +58,10 @@ def extend(
     origin = run_folder(run)
     given = [cases] if isinstance(cases, str | Path) else list(cases)
     chosen = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
-    place = with_targets(Backend(chosen, workers=workers), origin)
+    backend = with_targets(Backend(chosen, workers=workers), origin)
     wanted = Extension(repeat, target, [str(path) for path in given], max_calls, max_cost, str(cache or ""))
     asked = RunOptions(None if folder is None else Path(folder), tags=checked_tags(tags), once=once)
     reporter = _reporter(registry.get(origin.info().evaluator), progress)
-    begun = begin_or_join(lambda: wanted.begin(origin, asked), place, reporter, detach=False, command=False)
+    begun = begin_or_join(lambda: wanted.begin(origin, asked), backend, reporter, detach=False, command=False)
     assert begun is not None, "nothing is left to the fleet"
     return open_run(begun.path)

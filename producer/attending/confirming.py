@@ -44,7 +44,7 @@ class Asking(NamedTuple):
     """
 
     folders: Mapping[str, RunFolder]
-    place: Backend
+    backend: Backend
     reporter: Reporter
     base_target: str = ""
 
@@ -116,7 +116,7 @@ def _asked_afresh(
     found: Matched, suspects: Iterable[Check], sides: Mapping[str, _Sides], asking: Asking, key: str
 ) -> Matched:
     """The demands that were not kept, and fresh answers of both sides to decide them by."""
-    from evalq.producer.runs.backend import shared_place
+    from evalq.producer.runs.backend import shared_backend
 
     names = {check.metric for check in suspects}
     gates = tuple(gate for gate in found.policy.gates if gate.metric in names)
@@ -124,10 +124,10 @@ def _asked_afresh(
     meant = {at for gate in gates if (at := run_meant(gate.run, known)) is not None}
     meant |= {at for at, run in enumerate(found.candidates) if f"{run.called}.quarantine" in names}
     candidates, partners = [], {}
-    with shared_place(asking.place, [Path.cwd()], reporter=asking.reporter, calls=True) as place:
+    with shared_backend(asking.backend, [Path.cwd()], reporter=asking.reporter, calls=True) as backend:
         for at in sorted(meant):
             run = found.candidates[at]
-            base, cand = _blocks(sides[run.called], f"{key} {run.called}", asking._replace(place=place))
+            base, cand = _blocks(sides[run.called], f"{key} {run.called}", asking._replace(backend=backend))
             candidates.append(msgspec.structs.replace(cand, name=run.name))
             partners[run.called] = base
     # What is missing is told by how it was screened; of fresh answers it only keeps them from being certain.
@@ -144,9 +144,9 @@ def _blocks(sides: _Sides, key: str, asking: Asking) -> tuple[RunCases, RunCases
     for number, side in enumerate(("base", "cand", "cand", "base")):
         target = sides.base if side == "base" else sides.cand
         begin = partial(sides.sweep.again, target, f"confirm {key} {side} {number}")
-        folder = begin_or_join(begin, asking.place, asking.reporter, detach=False)
+        folder = begin_or_join(begin, asking.backend, asking.reporter, detach=False)
         assert folder is not None, "nothing is left to the fleet"
-        with Servers(asking.place.settings) as servers:
+        with Servers(asking.backend.settings) as servers:
             made[side] += operand(str(folder.path), servers)
         _check_answered(made[side][-1], target, folder)
     return _pooled(*made["base"]), _pooled(*made["cand"])

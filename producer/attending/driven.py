@@ -15,11 +15,11 @@ __all__ = ["driven_at"]
 
 
 @contextlib.contextmanager
-def driven_at(place: Backend) -> Iterator[None]:
+def driven_at(backend: Backend) -> Iterator[None]:
     """Who is told that another process drives the run is told at which server to watch it."""
     try:
         yield
     except Finished as finished:
-        raise Finished(finished.run, place.server) from None
+        raise Finished(finished.run, backend.server) from None
     except Driven as driven:
-        raise Driven(driven.run, driven.by, place.server) from None
+        raise Driven(driven.run, driven.by, backend.server) from None

@@ -23,7 +23,7 @@ __all__ = ["begin_or_join"]
 
 
 def begin_or_join(
-    begin: Callable[[], Job | Sweep], place: Backend, reporter: Reporter, *, detach: bool, command: bool = True
+    begin: Callable[[], Job | Sweep], backend: Backend, reporter: Reporter, *, detach: bool, command: bool = True
 ) -> RunFolder | None:
     """The folder of a run that has its report; None for one that is left to the fleet, its id told.
 
@@ -33,46 +33,46 @@ def begin_or_join(
     while True:
         try:
             begun = begin()
-            with _resumable(begun.folder, place):
+            with _resumable(begun.folder, backend):
                 if command:
-                    _note_command(begun.folder, place)
-                return _see_through(begun, place, reporter, detach=detach)
+                    _note_command(begun.folder, backend)
+                return _see_through(begun, backend, reporter, detach=detach)
         except RunExistsError as earlier:
             with contextlib.suppress(FileNotFoundError):
-                return _join(RunFolder(earlier.path), place, reporter, detach=detach)
+                return _join(RunFolder(earlier.path), backend, reporter, detach=detach)
 
 
-def _note_command(folder: RunFolder, place: Backend) -> None:
+def _note_command(folder: RunFolder, backend: Backend) -> None:
     """Say in run.json which command it was. Raises StorageError where there is no room for that."""
     try:
         folder.note(command=command_line())
     except OSError as error:
-        raise StorageError.of(error, folder.path, f"resume with: {place.resume(folder)}") from error
+        raise StorageError.of(error, folder.path, f"resume with: {backend.resume(folder)}") from error
 
 
 @contextlib.contextmanager
-def _resumable(folder: RunFolder, place: Backend) -> Iterator[None]:
+def _resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
     """What Ctrl-C leaves while nobody drives the run yet, as its modules are imported, can be resumed as any other."""
     try:
         yield
     except KeyboardInterrupt:
         from evalq.producer.runs.holding import halted, left
 
-        state, ending = halted(folder, place)
+        state, ending = halted(folder, backend)
         with contextlib.suppress(OSError), folder.driving() as mine:  # and lets go of it: a notebook's process lives on
             if mine:
                 left(folder, state)
         raise ending from None
 
 
-def _see_through(begun: Job | Sweep, place: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+def _see_through(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
     reporter.event("launch", run=begun.run, folder=str(begun.folder.path))
     try:
         if detach:
-            _launch(begun, place, reporter)
+            _launch(begun, backend, reporter)
             click.echo(begun.run)
             return None
-        _carry_out(begun, place, reporter)
+        _carry_out(begun, backend, reporter)
     except Driven as driven:  # by a process with another folder, of the same --once key
         if detach and not isinstance(driven, Finished):
             raise
@@ -81,36 +81,36 @@ def _see_through(begun: Job | Sweep, place: Backend, reporter: Reporter, *, deta
     return begun.folder
 
 
-def _join(folder: RunFolder, place: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+def _join(folder: RunFolder, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
     """The report of a run begun before, whoever computes it. Raises FileNotFoundError where it is gone."""
     from evalq.producer.sweeps.joining import join, launch_again, resume_any
 
     reporter.say(f"run {folder.info().run}: begun before, in {folder.path}")
     if detach:
-        click.echo(launch_again(folder, place, reporter))
+        click.echo(launch_again(folder, backend, reporter))
         return None
-    with Servers(place.settings) as servers:
-        join(folder, servers, reporter, lambda left: resume_any(left, place, reporter))
+    with Servers(backend.settings) as servers:
+        join(folder, servers, reporter, lambda left: resume_any(left, backend, reporter))
     return folder
 
 
-def _launch(begun: Job | Sweep, place: Backend, reporter: Reporter) -> None:
+def _launch(begun: Job | Sweep, backend: Backend, reporter: Reporter) -> None:
     if isinstance(begun, Job):
         from evalq.producer.runs.execute import launch
 
-        launch(begun, place, reporter)
+        launch(begun, backend, reporter)
     else:
         from evalq.producer.sweeps.execute import launch_sweep
 
-        launch_sweep(begun, place, reporter)
+        launch_sweep(begun, backend, reporter)
 
 
-def _carry_out(begun: Job | Sweep, place: Backend, reporter: Reporter) -> None:
+def _carry_out(begun: Job | Sweep, backend: Backend, reporter: Reporter) -> None:
     if isinstance(begun, Job):
         from evalq.producer.runs.execute import carry_out
 
-        carry_out(begun, place, reporter)
+        carry_out(begun, backend, reporter)
     else:
         from evalq.producer.sweeps.execute import carry_out_sweep
 
-        carry_out_sweep(begun, place, reporter)
+        carry_out_sweep(begun, backend, reporter)

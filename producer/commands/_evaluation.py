@@ -71,16 +71,16 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
             follow_log(evaluator, request, invocation, reporter)
             return
         _refuse_following(invocation)
-        place = invocation.backend()
-        asked = invocation.start.options(place.settings.unpack_bytes)
-        _evaluate(evaluator, request, asked, place, reporter, invocation)
+        backend = invocation.backend()
+        asked = invocation.start.options(backend.settings.unpack_bytes)
+        _evaluate(evaluator, request, asked, backend, reporter, invocation)
 
 
 def _evaluate(
     evaluator: Evaluator[Any, Any],
     request: Request,
     asked: RunOptions,
-    place: Backend,
+    backend: Backend,
     reporter: Reporter,
     invocation: Invocation,
 ) -> None:
@@ -89,7 +89,7 @@ def _evaluate(
     if invocation.start.dry_run and live:
         from evalq.producer.sweeps.estimate import estimate
 
-        for line in estimate(evaluator, request, invocation.live.options(), place.settings):
+        for line in estimate(evaluator, request, invocation.live.options(), backend.settings):
             click.echo(line)
     elif invocation.start.dry_run:
         _plan_only(begin, reporter)
@@ -98,8 +98,8 @@ def _evaluate(
         from evalq.producer.attending.finish import conclude
         from evalq.producer.attending.start import begin_or_join
 
-        with driven_at(place):
-            folder = begin_or_join(begin, place, reporter, detach=invocation.start.detach)
+        with driven_at(backend):
+            folder = begin_or_join(begin, backend, reporter, detach=invocation.start.detach)
         if folder is not None:
             conclude(folder, invocation, reporter)
 

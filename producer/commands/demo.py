@@ -81,15 +81,15 @@ def _evaluate(
     samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Reporter
 ) -> list[Path]:
     from evalq.producer.folder.job import Job, RunOptions
-    from evalq.producer.runs.backend import Backend, shared_place
+    from evalq.producer.runs.backend import Backend, shared_backend
     from evalq.producer.runs.execute import carry_out
     from evalq.workers.settings import load_settings
 
     folders = []
     names = [evaluator.name for evaluator, _ in samples]
     data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
-    place = Backend(load_settings(broker="", ledger=""), workers=workers or os.cpu_count())
-    with shared_place(place, [Path.cwd(), *data], *names, reporter=reporter) as shared:
+    backend = Backend(load_settings(broker="", ledger=""), workers=workers or os.cpu_count())
+    with shared_backend(backend, [Path.cwd(), *data], *names, reporter=reporter) as shared:
         for evaluator, request in samples:
             folder = out / evaluator.name
             if (folder / "run.json").is_file():

@@ -32,19 +32,19 @@ def _extend(invocation: Invocation, run: str, more: int | None, other: str, case
     check_outputs(invocation.output.outputs, folder)
     for path in invocation.output.outputs:
         check_output(path, cases)
-    place = with_targets(invocation.backend(), folder)
+    backend = with_targets(invocation.backend(), folder)
     wanted = Extension(more, other, cases, *invocation.live.budgets, invocation.live.cache or "")
     reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
-    asked = invocation.start.options(place.settings.unpack_bytes)
+    asked = invocation.start.options(backend.settings.unpack_bytes)
     with errors_told(reporter):
         if invocation.start.dry_run:
             sweep, live = extension_of(folder, wanted)
             request = sweep.request_of(cases)
-            for line in estimate(sweep.evaluator, request, live, place.settings):
+            for line in estimate(sweep.evaluator, request, live, backend.settings):
                 click.echo(line)
             return
-        with driven_at(place):
-            begun = begin_or_join(lambda: wanted.begin(folder, asked), place, reporter, detach=False)
+        with driven_at(backend):
+            begun = begin_or_join(lambda: wanted.begin(folder, asked), backend, reporter, detach=False)
         assert begun is not None, "nothing is left to the fleet"
         conclude(begun, invocation, reporter)
 

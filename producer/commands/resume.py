@@ -20,13 +20,13 @@ def _resume(invocation: Invocation, run: str | None) -> None:
 
     folder = find(run)
     check_outputs(invocation.output.outputs, folder)
-    info, place, budgets = folder.info(), invocation.backend(), invocation.live.budgets
+    info, backend, budgets = folder.info(), invocation.backend(), invocation.live.budgets
     reporter = invocation.output.reporter(registry.get(info.evaluator).records.unit)
     with errors_told(reporter):
-        begin_larger(folder, place, budgets)
+        begin_larger(folder, backend, budgets)
         refuse_over(folder)
-        with driven_at(place):
-            resume_or_take(folder, place, reporter, budgets)
+        with driven_at(backend):
+            resume_or_take(folder, backend, reporter, budgets)
         conclude(folder, invocation, reporter)
 
 

@@ -24,15 +24,15 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
 
     if not errors:
         raise UsageError("say what to try again: --errors, the records without a result")
-    folder, place = find(run), invocation.backend()
+    folder, backend = find(run), invocation.backend()
     check_outputs(invocation.output.outputs, folder)
     reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
     with errors_told(reporter):
-        with driving(folder, place):
-            refuse_uncallable(folder, place)
+        with driving(folder, backend):
+            refuse_uncallable(folder, backend)
             begin_retry(folder)
-        with driven_at(place):
-            resume_any(folder, place, reporter, invocation.live.budgets)
+        with driven_at(backend):
+            resume_any(folder, backend, reporter, invocation.live.budgets)
         conclude(folder, invocation, reporter)
 
 

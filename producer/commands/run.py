@@ -98,15 +98,15 @@ def _all_ended(
     suite: Suite, config: str, against: Against, invocation: Invocation, reporter: Reporter
 ) -> tuple[list[_Ended], Matrices]:
     """Each run of the suite, seen through and shown, and what its matrices came to."""
-    from evalq.producer.runs.backend import shared_place
+    from evalq.producer.runs.backend import shared_backend
 
     if against.confirm:
         with invocation.servers() as servers:
             check_confirm(suite, against, servers)
-    place, output = invocation.backend(), invocation.output
-    _refuse_uncallable(suite, place)
+    backend, output = invocation.backend(), invocation.output
+    _refuse_uncallable(suite, backend)
     roots = [Path.cwd(), Path(config).resolve().parent]
-    with shared_place(place, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
+    with shared_backend(backend, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
         ended = [_ended(run, suite, common, reporter, invocation) for run in suite.runs]
     rows = matrix_rows((run, each.folder, each.error) for run, each in zip(suite.runs, ended, strict=True))
     if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
@@ -114,13 +114,13 @@ def _all_ended(
     return ended, rows
 
 
-def _refuse_uncallable(suite: Suite, place: Backend) -> None:
+def _refuse_uncallable(suite: Suite, backend: Backend) -> None:
     if not any(run.live for run in suite.runs):
         return
     from evalq.producer.suites.callable import refuse_uncallable
     from evalq.producer.sweeps.callers import Callers
 
-    refuse_uncallable(suite, Callers(place, place))
+    refuse_uncallable(suite, Callers(backend, backend))
 
 
 def _listed(suite: Suite, fmt: str) -> int:
@@ -157,7 +157,7 @@ class _Ended(NamedTuple):
     error: str = ""
 
 
-def _ended(run: PlannedRun, suite: Suite, place: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
+def _ended(run: PlannedRun, suite: Suite, backend: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
     """Start one run and see it through; one that fails leaves the others alone.
 
     Raises Interrupted and Unwatched: who ends the command means all of them.
@@ -166,7 +166,7 @@ def _ended(run: PlannedRun, suite: Suite, place: Backend, reporter: Reporter, in
 
     folder = None
     try:
-        folder = _one(run, suite.name, place, reporter, invocation)
+        folder = _one(run, suite.name, backend, reporter, invocation)
         return _Ended(_named(run, None if folder is None else _shown(run, folder, reporter, invocation)), folder)
     except (Interrupted, Unwatched):
         raise
@@ -183,10 +183,10 @@ def _named(run: PlannedRun, report: Json) -> Json:
     return {**report, "name": run.name} if run.name and isinstance(report, dict) else report
 
 
-def _one(run: PlannedRun, suite: str, place: Backend, reporter: Reporter, invocation: Invocation) -> RunFolder | None:
+def _one(run: PlannedRun, suite: str, backend: Backend, reporter: Reporter, invocation: Invocation) -> RunFolder | None:
     """Start one run and see it through; its folder, or None where it is left to the fleet."""
-    begin = _begin(run, suite, invocation, place.settings.unpack_bytes)
-    return begin_or_join(begin, place, reporter, detach=invocation.start.detach)
+    begin = _begin(run, suite, invocation, backend.settings.unpack_bytes)
+    return begin_or_join(begin, backend, reporter, detach=invocation.start.detach)
 
 
 def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: int) -> Callable[[], Job | Sweep]:

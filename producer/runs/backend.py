@@ -21,7 +21,7 @@ from evalq.workers.settings import Settings
 if TYPE_CHECKING:
     from evalq.producer.local.children import Children
 
-__all__ = ["Backend", "resumable", "shared_place"]
+__all__ = ["Backend", "resumable", "shared_backend"]
 
 
 CALLS_HERE = 50
@@ -46,7 +46,7 @@ class Backend(msgspec.Struct, frozen=True):
     children: Children | None = None
     """All processes that were started for it, where any were."""
     later: Later | None = None
-    """Server and workers that are started when a job needs them, in a `shared_place`."""
+    """Server and workers that are started when a job needs them, in a `shared_backend`."""
 
     def check(self) -> None:
         """Raise WorkersLost, or ConfigError, when a process that was started for it has been given up."""
@@ -67,7 +67,7 @@ class Backend(msgspec.Struct, frozen=True):
         return bool(self.asked.calls or not self.asked.broker)
 
     def resume(self, folder: RunFolder) -> str:
-        """The command that resumes the run in ``folder`` at the place that a user would name."""
+        """The command that resumes the run in ``folder`` at the backend that a user would name."""
         asked = self.asked
         targets = f"--targets {shlex.quote(asked.targets)}" if asked.targets and self.calls_here else ""
         words = ["evalq resume", folder.named(self.server), targets, "--inline" if self.inline else ""]
@@ -90,7 +90,7 @@ class Later:
         self._start = start
         self.started: Backend | None = None
 
-    def place(self) -> Backend:
+    def backend(self) -> Backend:
         """Where they are. Raises InfrastructureError."""
         if self.started is None:
             self.started = self._start()
@@ -98,39 +98,39 @@ class Later:
 
 
 @contextlib.contextmanager
-def shared_place(
-    place: Backend, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
+def shared_backend(
+    backend: Backend, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
 ) -> Iterator[Backend]:
-    """``place`` for several jobs in turn: what would be started for each of them is started once, or when it is needed.
+    """``backend`` for several jobs in turn: what would be started for each is started once, or when it is needed.
 
     Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
     fleet, or here where there is none or the settings have calls and a targets file.
     """
-    if place.inline or (place.later and not calls):
-        yield place
+    if backend.inline or (backend.later and not calls):
+        yield backend
         return
     with contextlib.ExitStack() as stack:
-        start = partial(_started, stack, place, roots, evaluators, reporter, calls=calls)
-        if calls or place.settings.broker or place.workers:
+        start = partial(_started, stack, backend, roots, evaluators, reporter, calls=calls)
+        if calls or backend.settings.broker or backend.workers:
             yield start()
         else:
-            yield msgspec.structs.replace(place, later=Later(start))
+            yield msgspec.structs.replace(backend, later=Later(start))
 
 
 def _started(
     stack: contextlib.ExitStack,
-    place: Backend,
+    backend: Backend,
     roots: Sequence[Path],
     evaluators: Sequence[str],
     reporter: Reporter,
     *,
     calls: bool,
 ) -> Backend:
-    """What `shared_place` says, started, and ended by ``stack``."""
+    """What `shared_backend` says, started, and ended by ``stack``."""
     from evalq.producer.local.children import Children
     from evalq.producer.local.embedded import embedded_server, local_workers
 
-    settings, count = place.settings, place.workers
+    settings, count = backend.settings, backend.workers
     here = calls and bool(settings.calls or not settings.broker)
     if here and not settings.targets:
         raise ConfigError("calling from here needs a targets file: --targets FILE (or --broker URL of a fleet)")
@@ -140,7 +140,7 @@ def _started(
         targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
         default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
     settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
-    children = place.children or Children(reporter.restarted)
+    children = backend.children or Children(reporter.restarted)
     if not settings.broker:
         url = stack.enter_context(embedded_server(children))
         # The ledger goes with the broker: the embedded server is both.
@@ -148,20 +148,20 @@ def _started(
         count = count or os.cpu_count() or 1
     if count or here:
         stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
-        place = msgspec.structs.replace(place, children=children, served=bool(count))
+        backend = msgspec.structs.replace(backend, children=children, served=bool(count))
     return Backend(
-        # They are made already: a job that opens this place once more must not start a second process that calls.
+        # They are made already: a job that opens this backend once more must not start a second process that calls.
         settings.model_copy(update={"calls": 0}),
-        children=place.children,
-        served=place.served,
-        named=place.asked,
+        children=backend.children,
+        served=backend.served,
+        named=backend.asked,
     )
 
 
 @contextlib.contextmanager
-def resumable(folder: RunFolder, place: Backend) -> Iterator[None]:
+def resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
     """An error of a server, or of the command's own processes, says how the run is resumed."""
     try:
         yield
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        raise place.resumable(error, folder) from error
+        raise backend.resumable(error, folder) from error

@@ -100,7 +100,7 @@ class Beginning:
         self.records = self.done_bytes = 0
 
     def drive(self, watch: Watcher) -> bool:
-        """Until all is collected; False where the rest is left to the place that has been started.
+        """Until all is collected; False where the rest is left to the backend that has been started.
 
         Raises InputError, InputChanged, and InfrastructureError where it has to be left and nothing can be started.
         """
@@ -186,7 +186,7 @@ class Beginning:
 
     def _start(self, later: Later) -> None:
         try:
-            later.place()
+            later.backend()
         except (InfrastructureError, OSError) as error:  # no program, no room, no more files or processes
             self._reporter.say(f"all of it is computed by this command's own processes: {error}")
             self._later = None
@@ -201,7 +201,7 @@ class Beginning:
         self._answers.clear()
         if self._later is None:
             raise InfrastructureError(f"{reason}, and there are no workers to find the record that caused it")
-        self._later.place()
+        self._later.backend()
 
     def _left(self) -> float:
         """Seconds that the rest takes at the pace since the first answer, and no fewer than nothing has come for: a

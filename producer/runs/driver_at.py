@@ -1,4 +1,4 @@
-"""A run's driver at the servers and local workers of a place, and what it leaves there when it ends."""
+"""A run's driver at the servers and local workers of a backend, and what it leaves there when it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evalq.evalcore.model.life import RunState
 from evalq.producer.folder.job import Job
 from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.backend import Backend, shared_place
+from evalq.producer.runs.backend import Backend, shared_backend
 from evalq.producer.runs.collector import Collector
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ __all__ = ["driver_at"]
 def driver_at(
     job: Job,
     collector: Collector,
-    place: Backend,
+    backend: Backend,
     reporter: Reporter,
     seen: Watcher | None = None,
     begun: Planner | None = None,
 ) -> Iterator[RunDriver]:
-    """A driver over the servers and local workers of ``place``; what was started here ends with it.
+    """A driver over the servers and local workers of ``backend``; what was started here ends with it.
 
     ``seen`` is shown who works there before anything else, however long that takes. ``begun`` has planned the job's
     first chunks.
     """
     with (
-        shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
+        shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
         contextlib.ExitStack() as stack,
     ):
         from evalq.producer.driving.waiting import Patience
@@ -59,7 +59,7 @@ def driver_at(
         stack.enter_context(patience.telling())
         try:
             driver = RunDriver(job, collector, ledger, broker, settings, patience, begun)
-            driver.registration.server = place.server
+            driver.registration.server = backend.server
             yield driver
         except BaseException as error:
             if not patience.once(partial(_let_go, ledger, job.run, error)) and _stops(error):

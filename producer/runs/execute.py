@@ -31,7 +31,7 @@ from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.monitor.unserved import Unserved
 from evalq.producer.outputs import write_final
-from evalq.producer.runs.backend import Backend, resumable, shared_place
+from evalq.producer.runs.backend import Backend, resumable, shared_backend
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.driver_at import driver_at
 from evalq.producer.runs.holding import driving, halted, left, refuse_over
@@ -50,27 +50,27 @@ __all__ = ["carry_out", "carry_out_here", "launch", "resume"]
 T = TypeVar("T")
 
 
-def carry_out(job: Job, place: Backend, reporter: Reporter) -> dict[str, Json]:
+def carry_out(job: Job, backend: Backend, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
 
     Raises what driving raises, and StorageError when the folder cannot be written. Of a run that this process began
     faulty input leaves no folder; anything else leaves one that can be resumed.
     """
-    with driving(job.folder, place):
-        return _through(job, reporter, lambda job: carry_out_here(job, place, reporter, place))[1]
+    with driving(job.folder, backend):
+        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))[1]
 
 
-def resume(folder: RunFolder, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+def resume(folder: RunFolder, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """Drive the run begun in ``folder`` to its report: `carry_out` for one that was left. Returns its job, too.
 
     It is read only when nobody else can write there any more. Raises Driven, what `Job.load` raises, and UsageError
     for a run that is over.
     """
-    with driving(folder, place):
+    with driving(folder, backend):
         refuse_over(folder)
         job = Job.load(folder)
         reporter.event("launch", run=job.run, folder=str(folder.path))
-        return _through(job, reporter, lambda job: carry_out_here(job, place, reporter, place))
+        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))
 
 
 def _through(job: Job, reporter: Reporter, drive: Callable[[Job], T]) -> tuple[Job, T]:
@@ -83,20 +83,20 @@ def _through(job: Job, reporter: Reporter, drive: Callable[[Job], T]) -> tuple[J
             job = Job.load(job.folder)
 
 
-def carry_out_here(job: Job, place: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
-    """`carry_out` for whoever holds the folder already; ``asked`` is the place a user would name to resume it."""
+def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
+    """`carry_out` for whoever holds the folder already; ``asked`` is the backend a user would name to resume it."""
     began = time.monotonic()
-    if not place.settings.broker:
+    if not backend.settings.broker:
         job.folder.note(state="open", server=None)  # else noted together with the ledger
     collector = Collector(job)
     reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
     try:
-        standing = _compute(job, collector, place, reporter)
+        standing = _compute(job, collector, backend, reporter)
         report = collector.finish(_sealed(job))
         seconds = round(time.monotonic() - began, 3)
         reporter.detail(_told(standing, seconds))
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
-        for missing in _recorded(job, report, seconds, place.settings):
+        for missing in _recorded(job, report, seconds, backend.settings):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
     except (InputError, NothingEvaluated):
@@ -146,35 +146,35 @@ def _leave(job: Job, collector: Collector, state: RunState) -> None:
     left(job.folder, state)
 
 
-def launch(given: Job | RunFolder, place: Backend, reporter: Reporter) -> None:
+def launch(given: Job | RunFolder, backend: Backend, reporter: Reporter) -> None:
     """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
 
     Raises what driving raises; a run that could not be left is one that can be resumed.
     """
-    with driving(given.folder if isinstance(given, Job) else given, place):
+    with driving(given.folder if isinstance(given, Job) else given, backend):
         if isinstance(given, RunFolder):
             refuse_over(given)
         job = given if isinstance(given, Job) else Job.load(given)
-        _through(job, reporter, lambda job: _leave_to_workers(job, place, reporter))
+        _through(job, reporter, lambda job: _leave_to_workers(job, backend, reporter))
 
 
-def _leave_to_workers(job: Job, place: Backend, reporter: Reporter) -> None:
+def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
     from evalq.workers.servers.errors import SERVER_ERRORS
 
     collector = Collector(job)
     try:
-        with resumable(job.folder, place), driver_at(job, collector, place, reporter) as driver:
+        with resumable(job.folder, backend), driver_at(job, collector, backend, reporter) as driver:
             driver.hand_over.launch()
             driver.hand_over.detach()
             job.folder.note(state="detached")
             with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
-                Unserved(job.header, place.settings, reporter).leaving(*driver.hand_over.fleet())
+                Unserved(job.header, backend.settings, reporter).leaving(*driver.hand_over.fleet())
     except (InputError, NothingEvaluated):
         _leave(job, collector, "failed")
         job.folder.discard()
         raise
     except KeyboardInterrupt:
-        state, ending = halted(job.folder, place)
+        state, ending = halted(job.folder, backend)
         _leave(job, collector, state)
         raise ending from None
     except BaseException:
@@ -183,20 +183,20 @@ def _leave_to_workers(job: Job, place: Backend, reporter: Reporter) -> None:
     collector.close()
 
 
-def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter) -> RunStatus:
+def _compute(job: Job, collector: Collector, backend: Backend, reporter: Reporter) -> RunStatus:
     """Drive the job with its progress shown; returns the last standing."""
     with (
-        shared_place(place, job.roots, job.header.evaluator, reporter=reporter) as shared,
+        shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
         _forks(job, shared) as forks,  # before the threads of those who watch
         reporter.watching() as watch,
     ):
-        shown = _Shown(job, place, reporter, watch)
+        shown = _Shown(job, backend, reporter, watch)
         if shared.inline:
             from evalq.producer.runs.inline import drive_inline
 
             drive_inline(job, collector, shown)
         elif shared.later is None or forks is None:
-            _drive(job, collector, shared.later.place() if shared.later else shared, reporter, shown)
+            _drive(job, collector, shared.later.backend() if shared.later else shared, reporter, shown)
         else:
             from evalq.producer.runs.beginning import Beginning
 
@@ -206,25 +206,25 @@ def _compute(job: Job, collector: Collector, place: Backend, reporter: Reporter)
                 forks.end()
                 # The driver counts from nothing again.
                 shown.before = shown.last
-                _drive(job, collector, shared.later.place(), reporter, shown, beginning.planner)
+                _drive(job, collector, shared.later.backend(), reporter, shown, beginning.planner)
     return shown.last
 
 
-def _forks(job: Job, place: Backend) -> AbstractContextManager[Forks | None]:
+def _forks(job: Job, backend: Backend) -> AbstractContextManager[Forks | None]:
     """Processes for the beginning of a job; none where something else computes it already."""
-    if place.later is None or place.later.started is not None:
+    if backend.later is None or backend.later.started is not None:
         return contextlib.nullcontext()
     from evalq.producer.runs.beginning import forks_for
 
-    return forks_for(job, place.settings)
+    return forks_for(job, backend.settings)
 
 
 class _Shown:
     """Whoever watches a job, told of all of it: ``last`` is the last standing, ``before`` what was done elsewhere."""
 
-    def __init__(self, job: Job, place: Backend, reporter: Reporter, watch: Watcher) -> None:
-        own = place.served or bool(place.workers) or not place.settings.broker
-        self._unserved = Unserved(job.header, place.settings, reporter, own=own)
+    def __init__(self, job: Job, backend: Backend, reporter: Reporter, watch: Watcher) -> None:
+        own = backend.served or bool(backend.workers) or not backend.settings.broker
+        self._unserved = Unserved(job.header, backend.settings, reporter, own=own)
         self._watch = watch
         self.last = self.before = RunStatus(0, 0, job.total_bytes)
 
@@ -240,10 +240,10 @@ class _Shown:
 
 
 def _drive(
-    job: Job, collector: Collector, place: Backend, reporter: Reporter, shown: _Shown, begun: Planner | None = None
+    job: Job, collector: Collector, backend: Backend, reporter: Reporter, shown: _Shown, begun: Planner | None = None
 ) -> None:
     """Drive the job over a queue."""
-    with driver_at(job, collector, place, reporter, shown, begun) as driver:
+    with driver_at(job, collector, backend, reporter, shown, begun) as driver:
         driver.drive(shown)
         shown.note(driver.standing)
 

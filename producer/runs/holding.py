@@ -24,7 +24,7 @@ __all__ = ["driving", "halted", "left", "refuse_over", "unwritten"]
 
 
 @contextlib.contextmanager
-def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
+def driving(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
     """Hold ``folder`` for the length of a block, in which interrupts are counted.
 
     Raises Driven, StorageError where it cannot be written, and InfrastructureError where memory or threads are lacking.
@@ -37,10 +37,10 @@ def driving(folder: RunFolder, place: Backend) -> Iterator[Interrupts]:
                 raise Driven(str(folder.path), folder.driver() or "another process")
             yield interrupts
     except OSError as error:
-        raise unwritten(error, folder, f"resume with: {place.resume(folder)}") from error
+        raise unwritten(error, folder, f"resume with: {backend.resume(folder)}") from error
     except (MemoryError, RuntimeError) as error:
         if lack := lacking(error):
-            raise InfrastructureError(f"{lack}, then resume with: {place.resume(folder)}") from error
+            raise InfrastructureError(f"{lack}, then resume with: {backend.resume(folder)}") from error
         raise
 
 
@@ -66,10 +66,10 @@ def refuse_over(folder: RunFolder) -> None:
         raise Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
 
 
-def halted(folder: RunFolder, place: Backend) -> tuple[RunState, EvalqError]:
+def halted(folder: RunFolder, backend: Backend) -> tuple[RunState, EvalqError]:
     """How a run stands after Ctrl-C or SIGTERM, and what ends its command: somebody may be cancelling it for good."""
     if not folder.being_cancelled():
-        return "interrupted", Interrupted(place.resume(folder))
+        return "interrupted", Interrupted(backend.resume(folder))
     run = folder.info().run
     return "cancelled", Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
 

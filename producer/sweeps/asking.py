@@ -20,17 +20,17 @@ __all__ = ["ask_further"]
 
 
 def ask_further(
-    sweep: Sweep, stage: Stage, places: tuple[Backend, Backend], reporter: Reporter, interrupts: Interrupts,
+    sweep: Sweep, stage: Stage, backends: tuple[Backend, Backend], reporter: Reporter, interrupts: Interrupts,
     used: tuple[int, float],
 ) -> None:  # fmt: skip
     """Ask all that is to be asked about the outputs, target by target, within what is left of the budgets.
 
-    ``places`` are where the calls are made, and what a user would name to resume them; ``used`` are attempts and cost
+    ``backends`` are where the calls are made, and what a user would name to resume them; ``used`` are attempts and cost
     of the calls for the outputs. Raises what making calls raises.
     """
     left = False
-    with _halting(sweep, places[1]):
-        settle = partial(settle_targets, sweep, places, reporter)
+    with _halting(sweep, backends[1]):
+        settle = partial(settle_targets, sweep, backends, reporter)
         further = FurtherCalls(sweep, stage, sweep.given[0].limit, settle)
         sweeps = further.prepare()
     # One budget for all targets, and so what all took before any is asked: a resumed run may have stopped at each.
@@ -52,21 +52,21 @@ def ask_further(
             left = left or bool(open_calls or each.recorded.errors)
             continue
         reporter.say(f"asking {each.header.target!r} about the outputs: {each.header.total:,} calls")
-        facts = Calling(each, *places, reporter, interrupts).make()
+        facts = Calling(each, *backends, reporter, interrupts).make()
         took[place] = int(facts["attempts"]), float(facts["cost"])
         left = left or bool(each.spent or each.recorded.errors)
     sweep.further_left = left
-    with _halting(sweep, places[1]):
+    with _halting(sweep, backends[1]):
         further.join(sweep.evaluated)
 
 
 @contextlib.contextmanager
-def _halting(sweep: Sweep, place: Backend) -> Iterator[None]:
+def _halting(sweep: Sweep, backend: Backend) -> Iterator[None]:
     """Ctrl-C between the calls: what is recorded stays, and the command says how it is resumed."""
     try:
         yield
     except KeyboardInterrupt:
-        state, error = halted(sweep.folder, place)
+        state, error = halted(sweep.folder, backend)
         left(sweep.folder, state)
         raise error from None
 

@@ -18,10 +18,10 @@ __all__ = ["Callers"]
 
 
 class Callers:
-    """Who would make calls for a command at ``place``, over the servers of ``shared`` where it names no fleet."""
+    """Who would make calls for a command at ``backend``, over the servers of ``shared`` where it names no fleet."""
 
-    def __init__(self, place: Backend, shared: Backend) -> None:
-        self._place = place
+    def __init__(self, backend: Backend, shared: Backend) -> None:
+        self._backend = backend
         self._settings = shared.settings
         self._url = shared.settings.ledger_url
 
@@ -31,8 +31,8 @@ class Callers:
 
         Raises ConfigError.
         """
-        targets = self._place.asked.targets
-        return load_targets(targets) if targets and self._place.calls_here else {}
+        targets = self._backend.asked.targets
+        return load_targets(targets) if targets and self._backend.calls_here else {}
 
     @cached_property
     def _told(self) -> list[Mapping[str, TargetFacts]]:

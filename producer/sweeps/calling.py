@@ -35,21 +35,21 @@ __all__ = ["Calling", "paused", "sweep_driver"]
 
 
 class Calling:
-    """The calls of ``sweep`` over the servers of ``shared``; ``place`` is what a user would name to resume them."""
+    """The calls of ``sweep`` over the servers of ``shared``; ``backend`` is what a user would name to resume them."""
 
     def __init__(
-        self, sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter, interrupts: Interrupts
+        self, sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter, interrupts: Interrupts
     ) -> None:
         self._sweep = sweep
         self._shared = shared
-        self._place = place
+        self._backend = backend
         self._reporter = reporter
         self._interrupts = interrupts
         self._state: RunState = "stopped"
 
     def make(self) -> dict[str, Json]:
         """All calls, as far as the budgets go; returns how they ended. What is recorded is in the folder then."""
-        sweep, place = self._sweep, self._place
+        sweep, backend = self._sweep, self._backend
         try:
             facts = self._drive()
             self._state = "called"
@@ -70,9 +70,9 @@ class Calling:
             kept = f"what it recorded is in {sweep.outputs}, and another run takes it over: --reuse {sweep.folder.path}"
             raise Cancelled(f"{error}; {kept}") from None
         except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-            raise place.resumable(error, sweep.folder) from error
+            raise backend.resumable(error, sweep.folder) from error
         except Incomplete as error:
-            raise Incomplete(f"{error}; after fixing it, resume with: {place.resume(sweep.folder)}") from None
+            raise Incomplete(f"{error}; after fixing it, resume with: {backend.resume(sweep.folder)}") from None
         finally:
             # However it ends: what was paid for can be looked at, and evaluated by hand.
             with contextlib.suppress(OSError):
@@ -88,7 +88,7 @@ class Calling:
         with reporter.watching() as watch, sweep_driver(sweep, self._shared, reporter) as (driver, patience):
 
             def seen(standing: RunStatus) -> None:
-                driver.notices.tell(reporter, sweep.header.target, here=self._place.calls_here)
+                driver.notices.tell(reporter, sweep.header.target, here=self._backend.calls_here)
                 for line in health.news():
                     reporter.warn(line)
                 watch(standing)
@@ -96,13 +96,13 @@ class Calling:
             try:
                 return driver.drive(seen)
             except KeyboardInterrupt:
-                self._state, error = halted(sweep.folder, self._place)
+                self._state, error = halted(sweep.folder, self._backend)
                 if not paused(driver, patience, self._interrupts):
                     reporter.warn("the server does not answer, so processes that call may continue for a while")
                 raise error from None
             except Paused:
                 self._state = "paused"
-                raise Interrupted(self._place.resume(sweep.folder)) from None
+                raise Interrupted(self._backend.resume(sweep.folder)) from None
             finally:
                 if driver.in_flight:
                     reporter.warn(
@@ -118,7 +118,7 @@ class Calling:
         others = (
             f"begin another run with --max-calls, and --reuse {sweep.folder.named()}"
             if costless
-            else f"raise it: {self._place.resume(sweep.folder)} {sweep.live.larger}"
+            else f"raise it: {self._backend.resume(sweep.folder)} {sweep.live.larger}"
         )
         self._reporter.say(
             f"{reason}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
@@ -127,19 +127,19 @@ class Calling:
 
 
 @contextlib.contextmanager
-def sweep_driver(sweep: Sweep, place: Backend, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
-    """A driver over the servers of ``place``, which lets go of the sweep at its end; and its patience."""
-    settings = place.settings
+def sweep_driver(sweep: Sweep, backend: Backend, reporter: Reporter) -> Iterator[tuple[SweepDriver, Patience]]:
+    """A driver over the servers of ``backend``, which lets go of the sweep at its end; and its patience."""
+    settings = backend.settings
     with contextlib.ExitStack() as stack:
         # By now it is the sweep's, and not to be chosen again.
-        then = f"move it away, and resume with: {place.resume(sweep.folder)}"
+        then = f"move it away, and resume with: {backend.resume(sweep.folder)}"
         cache = Cache(sweep.live.cache, then) if sweep.live.cache else None
         if cache is not None:
             stack.callback(cache.close)
-        patience = Patience(settings, reporter, place.check)
+        patience = Patience(settings, reporter, backend.check)
         stack.enter_context(patience.telling())
         driver = SweepDriver(sweep, SweepLedger(patience.client(), settings), settings, patience, cache)
-        driver.registration.server = place.server
+        driver.registration.server = backend.server
         try:
             yield driver, patience
         finally:

@@ -18,7 +18,7 @@ from evalq.producer.folder.job import Job
 from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.backend import Backend, resumable, shared_place
+from evalq.producer.runs.backend import Backend, resumable, shared_backend
 from evalq.producer.runs.execute import carry_out_here
 from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.sweeps.options import SweepOptions
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 __all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep", "with_targets"]
 
 
-def carry_out_sweep(sweep: Sweep, place: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+def carry_out_sweep(sweep: Sweep, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """Call, record and evaluate; returns the evaluation's job and its report.
 
     Raises what driving a sweep and a job raises; the folder can be resumed after anything but faulty input.
     """
-    with driving(sweep.folder, place) as interrupts:
-        return _carry_out_here(sweep, place, reporter, interrupts)
+    with driving(sweep.folder, backend) as interrupts:
+        return _carry_out_here(sweep, backend, reporter, interrupts)
 
 
 def resume_sweep(
     folder: RunFolder,
-    place: Backend,
+    backend: Backend,
     reporter: Reporter,
     budgets: tuple[int | None, float | None] = (None, None),
 ) -> tuple[Sweep, Job, dict[str, Json]]:
@@ -50,13 +50,13 @@ def resume_sweep(
     It is read only when nobody else can write there any more. Raises Driven, what `Sweep.load` raises, and UsageError
     for a run that is over.
     """
-    with driving(folder, place) as interrupts:
+    with driving(folder, backend) as interrupts:
         _refuse_over(folder)
-        _refuse_unnamed(folder, place)
-        sweep, place = _loaded(folder), with_targets(place, folder)
+        _refuse_unnamed(folder, backend)
+        sweep, backend = _loaded(folder), with_targets(backend, folder)
         sweep.budgeted(*budgets)
         reporter.event("launch", run=sweep.run, folder=str(folder.path))
-        return sweep, *_carry_out_here(sweep, place, reporter, interrupts)
+        return sweep, *_carry_out_here(sweep, backend, reporter, interrupts)
 
 
 def _loaded(folder: RunFolder) -> Sweep:
@@ -72,12 +72,12 @@ def _loaded(folder: RunFolder) -> Sweep:
         raise
 
 
-def _refuse_unnamed(folder: RunFolder, place: Backend) -> None:
+def _refuse_unnamed(folder: RunFolder, backend: Backend) -> None:
     """Raise UsageError where calls were handed out by a server that is not named: it may hold answers that are paid
     for, and its processes may still call. Once all of them are collected the folder is enough.
     """
     info = folder.info()
-    if info.server and not place.settings.broker and info.state not in ("done", "retrying"):
+    if info.server and not backend.settings.broker and info.state not in ("done", "retrying"):
         raise UsageError(
             f"{folder.path}: its calls are made through a server, which may have answers that are not here yet; "
             f"name it: evalq resume {folder.named(info.server)} (or another, where that one is gone for good)"
@@ -94,20 +94,20 @@ def _refuse_over(folder: RunFolder) -> None:
 
 
 def _carry_out_here(
-    sweep: Sweep, place: Backend, reporter: Reporter, interrupts: Interrupts
+    sweep: Sweep, backend: Backend, reporter: Reporter, interrupts: Interrupts
 ) -> tuple[Job, dict[str, Json]]:
     """`carry_out_sweep` for whoever holds the folder already."""
     try:
-        if place.inline:
+        if backend.inline:
             raise UsageError("--inline makes no live calls: they are paced through a server; omit --inline")
         # Before the first call: whoever resumes after a kill finds it there.
-        _note_targets(place, sweep.folder)
-        with shared_place(place, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
+        _note_targets(backend, sweep.folder)
+        with shared_backend(backend, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
             # Imported while what was started here comes up.
-            _make_calls(sweep, shared, place, reporter, interrupts)
-            _forget_evaluation(sweep, shared, place, reporter)
+            _make_calls(sweep, shared, backend, reporter, interrupts)
+            _forget_evaluation(sweep, shared, backend, reporter)
             job = sweep.job()
-            report = carry_out_here(job, shared, reporter, place)
+            report = carry_out_here(job, shared, reporter, backend)
             # Not before the report is there: until then a resume needs what was asked and recorded.
             sweep.drop_working_files()
             return job, report
@@ -118,20 +118,20 @@ def _carry_out_here(
         raise
 
 
-def _make_calls(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter, interrupts: Interrupts) -> None:
+def _make_calls(sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter, interrupts: Interrupts) -> None:
     """All calls: those for outputs, where a target is called, and those about outputs."""
     from evalq.producer.sweeps.asking import ask_further
     from evalq.producer.sweeps.calling import Calling
     from evalq.producer.sweeps.stage_targets import refuse_uncalled
 
     # Before the first call: outputs would be paid for that cannot be judged then.
-    refuse_uncalled(sweep, place, shared)
+    refuse_uncalled(sweep, backend, shared)
     used = (0, 0.0)
     if sweep.live.target:
-        facts = Calling(sweep, shared, place, reporter, interrupts).make()
+        facts = Calling(sweep, shared, backend, reporter, interrupts).make()
         used = (int(facts["attempts"]), float(facts["cost"]))
     if sweep.stage is not None:
-        ask_further(sweep, sweep.stage, (shared, place), reporter, interrupts, used)
+        ask_further(sweep, sweep.stage, (shared, backend), reporter, interrupts, used)
 
 
 def _further(sweep: Sweep) -> list[FurtherSweep]:
@@ -140,19 +140,19 @@ def _further(sweep: Sweep) -> list[FurtherSweep]:
     return further_sweeps(sweep.folder)
 
 
-def _note_targets(place: Backend, folder: RunFolder) -> None:
+def _note_targets(backend: Backend, folder: RunFolder) -> None:
     """Note the targets file, so that a resume need not name it again; a fleet has a file of its own."""
-    asked = place.asked
+    asked = backend.asked
     if asked.targets and not asked.broker:
         folder.note(targets=str(Path(asked.targets).absolute()))
 
 
-def with_targets(place: Backend, folder: RunFolder) -> Backend:
-    """``place`` with the targets file of the command that called last, where none is named now, nor a fleet."""
-    known, settings = folder.info().targets, place.settings
-    if not known or settings.targets or settings.broker or place.inline:
-        return place
-    return msgspec.structs.replace(place, settings=settings.model_copy(update={"targets": known}))
+def with_targets(backend: Backend, folder: RunFolder) -> Backend:
+    """``backend`` with the targets file of the command that called last, where none is named now, nor a fleet."""
+    known, settings = folder.info().targets, backend.settings
+    if not known or settings.targets or settings.broker or backend.inline:
+        return backend
+    return msgspec.structs.replace(backend, settings=settings.model_copy(update={"targets": known}))
 
 
 def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request: Request) -> None:
@@ -166,17 +166,17 @@ def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request:
         )
 
 
-def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -> None:
+def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter) -> None:
     """Leave a sweep (or the one begun in a folder) to the processes that call."""
     from evalq.producer.sweeps.calling import paused, sweep_driver
 
-    with driving(given.folder if isinstance(given, Sweep) else given, place) as interrupts:
+    with driving(given.folder if isinstance(given, Sweep) else given, backend) as interrupts:
         if isinstance(given, RunFolder):
             _refuse_over(given)
         sweep = given if isinstance(given, Sweep) else _loaded(given)
         refuse_detached(sweep.live, sweep.evaluator, sweep.request)
         try:
-            with resumable(sweep.folder, place), sweep_driver(sweep, place, reporter) as (driver, patience):
+            with resumable(sweep.folder, backend), sweep_driver(sweep, backend, reporter) as (driver, patience):
                 try:
                     driver.hand_over.launch()
                 except KeyboardInterrupt:
@@ -186,7 +186,7 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
                 driver.notices.tell(reporter, sweep.header.target, here=False)
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
-            state, error = halted(sweep.folder, place)
+            state, error = halted(sweep.folder, backend)
             left(sweep.folder, state)
             raise error from None
         except BaseException:
@@ -194,14 +194,14 @@ def launch_sweep(given: Sweep | RunFolder, place: Backend, reporter: Reporter) -
             raise
 
 
-def _forget_evaluation(sweep: Sweep, shared: Backend, place: Backend, reporter: Reporter) -> None:
+def _forget_evaluation(sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter) -> None:
     """Have the ledger forget an evaluation of other outputs: its answers are not those of the ones there are now."""
     from evalq.producer.driving.waiting import Patience
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger
 
     patience = Patience(shared.settings, reporter, shared.check)
-    with resumable(sweep.folder, place), patience.telling(), contextlib.closing(patience.client()) as client:
+    with resumable(sweep.folder, backend), patience.telling(), contextlib.closing(patience.client()) as client:
         ledger = RunLedger(client, shared.settings)
 
         def forget() -> bool:

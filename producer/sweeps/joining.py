@@ -88,7 +88,7 @@ def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callabl
 
 def resume_any(
     folder: RunFolder,
-    place: Backend,
+    backend: Backend,
     reporter: Reporter,
     budgets: tuple[int | None, float | None] = (None, None),
 ) -> None:
@@ -97,21 +97,21 @@ def resume_any(
     from evalq.producer.sweeps.execute import resume_sweep
 
     if in_calls(folder):
-        resume_sweep(folder, place, reporter, budgets)
+        resume_sweep(folder, backend, reporter, budgets)
     else:
-        resume(folder, place, reporter)
+        resume(folder, backend, reporter)
 
 
 def resume_or_take(
-    folder: RunFolder, place: Backend, reporter: Reporter, budgets: tuple[int | None, float | None]
+    folder: RunFolder, backend: Backend, reporter: Reporter, budgets: tuple[int | None, float | None]
 ) -> None:
     """`resume_any`; of a run that others have meanwhile driven to its end only the report is left to fetch."""
     try:
-        resume_any(folder, place, reporter, budgets)
+        resume_any(folder, backend, reporter, budgets)
     except Driven as driven:
-        if folder.driver() or not place.settings.broker:
+        if folder.driver() or not backend.settings.broker:
             raise
-        with Servers(place.settings) as servers:
+        with Servers(backend.settings) as servers:
             # Who makes its calls again (a retry) has reopened it, though the report of before is there a little longer.
             sweep = None if isinstance(driven, Finished) else servers.sweeps.look(folder.info().run)
             if (sweep is not None and sweep.state not in CALLS_OVER) or not _taken(folder, servers):
@@ -119,18 +119,18 @@ def resume_or_take(
         _tell_taken(driven, reporter)
 
 
-def begin_larger(folder: RunFolder, place: Backend, budgets: tuple[int | None, float | None]) -> None:
+def begin_larger(folder: RunFolder, backend: Backend, budgets: tuple[int | None, float | None]) -> None:
     """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
     from evalq.producer.runs.holding import driving
     from evalq.producer.sweeps.retry import refuse_uncallable
 
     if folder.info().state == "done" and any(budgets) and holds_sweep(folder):
-        with driving(folder, place):
-            refuse_uncallable(folder, place)
+        with driving(folder, backend):
+            refuse_uncallable(folder, backend)
             folder.note(state="retrying")
 
 
-def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
+def launch_again(folder: RunFolder, backend: Backend, reporter: Reporter) -> str:
     """What --detach does with a run begun before: it is left to the fleet, if it is not yet. Returns its id."""
     from evalq.producer.runs.execute import launch
     from evalq.producer.sweeps.execute import launch_sweep
@@ -138,9 +138,9 @@ def launch_again(folder: RunFolder, place: Backend, reporter: Reporter) -> str:
     info = folder.info()
     if info.state not in ("done", "detached") and not folder.driver():
         try:
-            (launch_sweep if in_calls(folder) else launch)(folder, place, reporter)
+            (launch_sweep if in_calls(folder) else launch)(folder, backend, reporter)
         except Finished:
-            with Servers(place.settings) as servers:
+            with Servers(backend.settings) as servers:
                 _taken(folder, servers)
     return info.run
 

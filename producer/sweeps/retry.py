@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["begin_retry", "refuse_uncallable"]
 
 
-def refuse_uncallable(folder: RunFolder, place: Backend) -> None:
+def refuse_uncallable(folder: RunFolder, backend: Backend) -> None:
     """Raise UsageError, with the run as it was, where a target that is asked about its outputs cannot be called any
     more, or has other settings than those of its replies.
     """
@@ -28,8 +28,8 @@ def refuse_uncallable(folder: RunFolder, place: Backend) -> None:
         from evalq.producer.sweeps.execute import with_targets
         from evalq.producer.sweeps.stage_targets import refuse_uncalled
 
-        place = with_targets(place, folder)
-        refuse_uncalled(Sweep.load(folder), place, place)
+        backend = with_targets(backend, folder)
+        refuse_uncalled(Sweep.load(folder), backend, backend)
 
 
 def begin_retry(folder: RunFolder) -> None:

@@ -33,14 +33,14 @@ from evalq.workers.targets.variable import canonical_name
 __all__ = ["refuse_uncalled", "settle_targets"]
 
 
-def refuse_uncalled(sweep: Sweep, place: Backend, shared: Backend) -> None:
+def refuse_uncalled(sweep: Sweep, backend: Backend, shared: Backend) -> None:
     """Raise UsageError, before anything is paid, where a target that is to be asked about outputs cannot be.
 
     A fleet that nobody is in yet says nothing.
     """
     if sweep.stage is None:
         return
-    callers, before = Callers(place, shared), further_sweeps(sweep.folder)
+    callers, before = Callers(backend, shared), further_sweeps(sweep.folder)
     for target in _targets(sweep.stage):
         facts = callers.facts(target, priced=bool(sweep.live.max_cost))
         if facts:
@@ -49,15 +49,15 @@ def refuse_uncalled(sweep: Sweep, place: Backend, shared: Backend) -> None:
 
 
 def settle_targets(
-    sweep: Sweep, places: tuple[Backend, Backend], reporter: Reporter, targets: Sequence[str]
+    sweep: Sweep, backends: tuple[Backend, Backend], reporter: Reporter, targets: Sequence[str]
 ) -> dict[str, Settled]:
     """{target: the settings under which it is asked} of those that are: those of its replies, where there are any.
 
-    Waits until somebody can call each. ``places`` are where calls are made, and what a user would name to resume them.
+    Waits until somebody can call each. ``backends``: where calls are made, and what a user would name to resume them.
     Raises UsageError where a target has no such settings any more, or several; what waiting for a server raises.
     """
-    shared, place = places
-    callers, found = Callers(place, shared), {}
+    shared, backend = backends
+    callers, found = Callers(backend, shared), {}
     patience = Patience(shared.settings, reporter, shared.check)
     with patience.telling(), contextlib.closing(patience.client()) as client:
         ledger, before = SweepLedger(client, shared.settings), further_sweeps(sweep.folder)

@@ -121,9 +121,9 @@ def test_a_suite_s_later_runs_go_to_the_workers_that_an_earlier_one_started(monk
         return real(children)
 
     monkeypatch.setattr(embedded, "embedded_server", started)
-    with backend.shared_place(NOWHERE, [Path.cwd()], "planagent", reporter=QUIET) as place:
-        carry_out(job("one"), place, QUIET)
-        carry_out(job("two"), place, QUIET)
+    with backend.shared_backend(NOWHERE, [Path.cwd()], "planagent", reporter=QUIET) as shared:
+        carry_out(job("one"), shared, QUIET)
+        carry_out(job("two"), shared, QUIET)
     assert len(starts) == 1
     assert RunFolder(Path("two")).info().progress["computed"] == ROWS
     same_answer(Path("two"), Path("inline"))

@@ -101,8 +101,8 @@ def test_what_an_input_has_more_since_all_was_planned_is_no_part_of_the_run(
 ) -> None:
     """However the run is gone on with: its report names the digests of what was planned."""
     monkeypatch.chdir(tmp_path)
-    place, asked = Backend(Settings(), inline=True), _logs({"a.jsonl": 4})
-    carry_out(Job.start(registry.get("cooperation"), asked, RunOptions(out=Path("whole"))), place, QUIET)
+    backend, asked = Backend(Settings(), inline=True), _logs({"a.jsonl": 4})
+    carry_out(Job.start(registry.get("cooperation"), asked, RunOptions(out=Path("whole"))), backend, QUIET)
     begun = Job.start(registry.get("cooperation"), asked, RunOptions(chunk_size=2))
     planner = Planner(begun)
     begun.manifest.extend(list(planner.chunks()))
@@ -113,7 +113,7 @@ def test_what_an_input_has_more_since_all_was_planned_is_no_part_of_the_run(
     told = Planner(again)
     assert list(told.chunks()) == []
     assert told.seal == planner.seal
-    resume(begun.folder, place, QUIET)
+    resume(begun.folder, backend, QUIET)
     assert begun.folder.report() == RunFolder(Path("whole")).report()
 
 
@@ -126,10 +126,10 @@ def test_a_sweep_is_in_its_calls_until_its_evaluation_has_a_plan(
     sweep.write_outputs()
     sweep.folder.note(state="calling")
     sweep.folder.note(state="called")
-    place = Backend(Settings())
+    backend = Backend(Settings())
     with monkeypatch.context() as full:
         full.setattr(Manifest, "start", _no_room)
-        with pytest.raises(StorageError, match="then resume with: evalq resume"), driving(sweep.folder, place):
+        with pytest.raises(StorageError, match="then resume with: evalq resume"), driving(sweep.folder, backend):
             sweep.job()
     again = RunFolder(sweep.folder.path)
     assert in_calls(again)

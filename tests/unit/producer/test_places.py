@@ -15,7 +15,7 @@ from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, Output, Where
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.backend import Backend, shared_place
+from evalq.producer.runs.backend import Backend, shared_backend
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.heartbeats import Heartbeats
@@ -40,10 +40,10 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
     file.write_text(json.dumps({"targets": {"own": own}}))
     sweep, settings = _sweep(tmp_path), Settings(targets=str(file), concurrency=1)
     reporter = Reporter("calls", quiet=True, bar=False, json_lines=False)
-    with shared_place(Backend(settings, workers=1), [tmp_path], "vs", reporter=reporter, calls=True) as outer:
+    with shared_backend(Backend(settings, workers=1), [tmp_path], "vs", reporter=reporter, calls=True) as outer:
         assert outer.settings.broker
         assert outer.calls_here
-        with shared_place(outer, [tmp_path], "vs", reporter=reporter) as inner:
+        with shared_backend(outer, [tmp_path], "vs", reporter=reporter) as inner:
             assert inner.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --targets '{file}'"
         register = Heartbeats(connect(outer.settings.ledger_url, outer.settings))
         (caller,) = wait_until(lambda: list(register.callers().values()), "a process calls")
@@ -53,10 +53,10 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("calls", "hint"), [(0, ""), (5, " --targets t.yaml")])
 def test_the_targets_file_is_named_by_who_calls_from_here(tmp_path: Path, calls: int, hint: str) -> None:
     """A fleet has its own."""
-    place = Backend(Settings(broker="redis://h/0", targets="t.yaml", calls=calls))
-    assert place.calls_here == bool(calls)
+    backend = Backend(Settings(broker="redis://h/0", targets="t.yaml", calls=calls))
+    assert backend.calls_here == bool(calls)
     sweep = _sweep(tmp_path)
-    assert place.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --broker redis://h/0{hint}"
+    assert backend.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --broker redis://h/0{hint}"
 
 
 @pytest.mark.parametrize(

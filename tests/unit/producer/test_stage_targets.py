@@ -51,12 +51,12 @@ class Fleet:
         Path("targets.yaml").write_text(json.dumps({"targets": {"grader": {**ENTRY, **grader}, "other": ENTRY}}))
         return self.settled(Backend(Settings(targets="targets.yaml")))
 
-    def settled(self, place: Backend | None = None) -> dict[str, Settled]:
-        """What is settled by ``place``, or by the fleet."""
-        place = place or Backend(self.settings)
+    def settled(self, backend: Backend | None = None) -> dict[str, Settled]:
+        """What is settled by ``backend``, or by the fleet."""
+        backend = backend or Backend(self.settings)
         reporter = Reporter("calls", quiet=False, bar=False, json_lines=False)
-        refuse_uncalled(self.sweep, place, Backend(self.settings))
-        return settle_targets(self.sweep, (Backend(self.settings), place), reporter, ["grader", "other"])
+        refuse_uncalled(self.sweep, backend, Backend(self.settings))
+        return settle_targets(self.sweep, (Backend(self.settings), backend), reporter, ["grader", "other"])
 
     def beat(self, name: str, config: str) -> None:
         """A process that calls, under settings of this digest."""
