@@ -136,13 +136,7 @@ class SweepIntake:
         self._calls.restore(self._sweep.run, [output.call for output in fresh])
 
     def _keep(self, outputs: Sequence[Output], *, cached: bool = False, of: str = "") -> list[Output]:
-        header = self._sweep.header
-        # What lies in the ledger may be anybody's: only what fits a call of this sweep is taken.
-        mine = [
-            o
-            for o in outputs
-            if o.call < header.total and (o.repeat, o.target) == (o.call // header.cases, header.target)
-        ]
+        mine = list(filter(self._sweep.header.has_call, outputs))
         fresh = self._sweep.recorded.add(mine, cached=cached, of=of)
         self._stops.add(fresh)
         return fresh

@@ -78,10 +78,7 @@ def settle_targets(
 
 def _collect(before: FurtherSweep, ledger: SweepLedger) -> None:
     """What was paid for and its last driver did not live to collect: it decides whether there are replies."""
-    header = before.header
-    # What lies in the ledger may be anybody's: only what fits a call is taken.
-    outputs = [each for each in ledger.waiting(before.run) if each.call < header.total and each.target == header.target]
-    before.recorded.add(outputs)
+    before.recorded.add(list(filter(before.header.has_call, ledger.waiting(before.run))))
 
 
 def _forget(before: FurtherSweep, ledger: SweepLedger) -> None:

@@ -58,6 +58,10 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Calls in all."""
         return self.cases * self.repeats
 
+    def has_call(self, output: Output) -> bool:
+        """Whether ``output`` fits one of its calls: what lies in the ledger may be anybody's."""
+        return output.call < self.total and (output.repeat, output.target) == (output.call // self.cases, self.target)
+
     def by_case(self) -> Iterator[int]:
         """All calls in the order of outputs.jsonl: a case's repeats after another's."""
         return (repeat * self.cases + case for case in range(self.cases) for repeat in range(self.repeats))

@@ -72,6 +72,14 @@ class Fleet:
             self.ledger.open(each.header)
         return made
 
+    def left(self, begun: FurtherSweep, *, repeat: int) -> None:
+        """An answer to the first call, said to be of this repeat, that no driver lived to collect."""
+        prompt, said = next(begun.prompts()), msgspec.Raw(b'{"better": "A"}')
+        output = Output(0, prompt.case, "", repeat, prompt.digest, "grader", "c", said, attempts=(Attempt(),))
+        self.ledger.offer(begun.run, list(begun.prompts()))
+        self.ledger.claim(begun.run, "caller", 1, 60)
+        self.ledger.commit(begun.run, "caller", "grader", [Result(output)])
+
 
 @pytest.fixture
 def fleet(sweep: Sweep, server: Server) -> Fleet:
@@ -108,15 +116,18 @@ def test_where_nothing_was_answered_other_settings_begin_anew(fleet: Fleet) -> N
 def test_what_lies_in_the_ledger_is_a_reply(fleet: Fleet) -> None:
     """Its driver was killed before it collected: it is collected, and other settings are refused."""
     first = fleet.begun(fleet.here(model="one"))[0]
-    prompt = next(first.prompts())
-    said = msgspec.Raw(b'{"better": "A"}')
-    output = Output(0, prompt.case, "", 0, prompt.digest, "grader", "c", said, attempts=(Attempt(),))
-    fleet.ledger.offer(first.run, list(first.prompts()))
-    fleet.ledger.claim(first.run, "caller", 1, 60)
-    fleet.ledger.commit(first.run, "caller", "grader", [Result(output)])
+    fleet.left(first, repeat=0)
     with pytest.raises(UsageError, match=r"gave 1 reply \(model\)"):
         fleet.here(model="two")
     assert fleet.begun(fleet.here(model="one"))[0].recorded.calls() == [0]
+
+
+def test_what_fits_no_call_is_no_reply(fleet: Fleet) -> None:
+    """What lies in the ledger may be anybody's: an answer of a repeat that its call is not of is left there."""
+    first = fleet.begun(fleet.here(model="one"))[0]
+    fleet.left(first, repeat=1)
+    fleet.here(model="two")
+    assert first.recorded.calls() == []
 
 
 def test_a_fleet_of_two_settings_is_asked_under_those_of_the_replies(fleet: Fleet) -> None:
