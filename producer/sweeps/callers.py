@@ -8,7 +8,7 @@ from functools import cached_property
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.version import code_version
 from evalq.producer.runs.backend import Backend
-from evalq.workers.callers.choices import facts_of, known_facts
+from evalq.workers.callers.choices import known_facts, refuse_unknown
 from evalq.workers.callers.target_sessions import target_facts
 from evalq.workers.ledger.heartbeats import Heartbeats, TargetFacts
 from evalq.workers.servers.connections import connect
@@ -52,10 +52,7 @@ class Callers:
         """
         found = [facts for told in self._told if (facts := known_facts(told, target)) is not None]
         if self._told and not found:
-            for told in self._told:
-                facts_of(told, target)  # raises why nothing of the kind may be chosen
-            names = sorted({name for told in self._told for name in told})
-            raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(names)})")
+            refuse_unknown(self._told, target)
         if priced and any(each.price is None for each in found):
             raise UsageError(f"--max-cost: target {target!r} has no price in the targets file")
         return found

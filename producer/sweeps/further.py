@@ -18,7 +18,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Further, Question, Stage, live_calls
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, read_plain, replacing, write_atomic
-from evalq.evalcore.model.calls import Output, Prompt
+from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.names import FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, SETTLED
@@ -27,6 +27,7 @@ from evalq.producer.sweeps.carrying import carry_over
 from evalq.producer.sweeps.head import SweepHead, read_head
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.preparing import read_prompts
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.calls import about
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
@@ -193,7 +194,7 @@ class FurtherCalls:
         old = self._root / f"{number}{_OLD}"
         if not place.exists() and old.exists():
             old.rename(place)  # a process was killed between the two
-        cases, digest = prompts_digest(_prompts(new))
+        cases, digest = prompts_digest(read_prompts(new / PROMPTS))
         # Under other settings it is another sweep to the ledger, which may still have the one of before.
         run = about(self._sweep.run, f"{number}-{_told_apart(digest, settled.config)}")
         asked = {"prompts": digest, "about": self._sweep.run, SETTINGS: settled.config}
@@ -260,12 +261,6 @@ def _answered(stage: Stage, line: bytes, path: Path) -> Sequence[Output]:
         return stage.recorded(line.rstrip(b"\n"))
     except msgspec.DecodeError as error:
         raise WireError(f"{path} is not what evalq writes: {error}") from error
-
-
-def _prompts(folder: Path) -> Iterator[Prompt]:
-    with open_input(folder / PROMPTS) as stream:
-        for line in stream:
-            yield msgspec.json.decode(line, type=Prompt)
 
 
 def _told_apart(*texts: str) -> str:

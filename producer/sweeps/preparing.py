@@ -10,7 +10,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.evalcore.files import replacing
+from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.job import RunOptions
@@ -22,7 +22,7 @@ from evalq.producer.sweeps.reuse import Giver
 from evalq.producer.sweeps.wording import prompts_of
 from evalq.workers.ledger.sweep_model import SweepHeader
 
-__all__ = ["Prepared", "prepare", "write_prompts"]
+__all__ = ["Prepared", "prepare", "read_prompts", "write_prompts"]
 
 
 class Prepared(NamedTuple):
@@ -58,6 +58,13 @@ def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions
     header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
     run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
     return Prepared(msgspec.structs.replace(header, run=run), live, stage)
+
+
+def read_prompts(path: Path) -> Iterator[Prompt]:
+    """The prompts that `write_prompts` wrote, in order."""
+    with open_input(path) as stream:
+        for line in stream:
+            yield msgspec.json.decode(line, type=Prompt)
 
 
 def write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:

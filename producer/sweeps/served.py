@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from evalq.evalcore.errors import UsageError
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.reporter import Reporter
-from evalq.workers.callers.choices import facts_of, known_facts
+from evalq.workers.callers.choices import known_facts, refuse_unknown
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 
@@ -84,10 +84,7 @@ class Served:
         found = [(caller, known_facts(caller.targets, target)) for caller in callers]
         able = [(caller, facts) for caller, facts in found if facts is not None]
         if callers and not able:
-            for caller in callers:
-                facts_of(caller.targets, target)  # raises why nothing of the kind may be chosen
-            known = sorted({name for caller in callers for name in caller.targets})
-            raise UsageError(f"no process that calls knows a target {target!r} (known: {', '.join(known)})")
+            refuse_unknown([caller.targets for caller in callers], target)
         # A single one is enough: what it calls would be in no budget.
         unpriced = [caller for caller, facts in able if facts.price is None]
         if self._priced and unpriced:

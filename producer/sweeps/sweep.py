@@ -19,7 +19,7 @@ import msgspec
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import ConfigError, NothingEvaluated
-from evalq.evalcore.files import open_input, replacing, write_atomic
+from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
@@ -33,7 +33,7 @@ from evalq.producer.sweeps.gathering import gather
 from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
 from evalq.producer.sweeps.held import remove
 from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.preparing import prepare, write_prompts
+from evalq.producer.sweeps.preparing import prepare, read_prompts, write_prompts
 from evalq.producer.sweeps.wording import prompts_of
 
 __all__ = ["Sweep"]
@@ -166,9 +166,7 @@ class Sweep:
 
     def prompts(self) -> Iterator[Prompt]:
         """A prompt a case, in order."""
-        with open_input(self.files / PROMPTS) as stream:
-            for line in stream:
-                yield msgspec.json.decode(line, type=Prompt)
+        return read_prompts(self.files / PROMPTS)
 
     @property
     def last_driver(self) -> LastDriver:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 import msgspec
 
@@ -12,7 +13,7 @@ from evalq.workers.ledger.heartbeats import TargetFacts
 from evalq.workers.targets.digests import chosen_digest, value_digest
 from evalq.workers.targets.variable import Choices, chosen_values, split_name
 
-__all__ = ["facts_of", "known_facts"]
+__all__ = ["facts_of", "known_facts", "refuse_unknown"]
 
 
 def facts_of(targets: Mapping[str, TargetFacts], name: str) -> TargetFacts | None:
@@ -41,3 +42,11 @@ def known_facts(targets: Mapping[str, TargetFacts], name: str) -> TargetFacts | 
     with contextlib.suppress(UsageError):
         return facts_of(targets, name)
     return None
+
+
+def refuse_unknown(told: Sequence[Mapping[str, TargetFacts]], name: str) -> NoReturn:
+    """Raise UsageError for a target that nobody can call; ``told`` is what each process that calls knows."""
+    for targets in told:
+        facts_of(targets, name)  # raises why nothing of the kind may be chosen
+    known = sorted({each for targets in told for each in targets})
+    raise UsageError(f"no process that calls knows a target {name!r} (known: {', '.join(known)})")
