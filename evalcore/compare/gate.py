@@ -152,7 +152,7 @@ def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterat
 def _of_gate(
     gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, errors: Errors, aside: frozenset[str]
 ) -> Iterator[Check]:
-    measure = next((each for each in run.cases.measures if each.name == gate.path), None)
+    measure = gate.measure_in(run.cases.measures)
     if measure is None:
         yield from plain(gate, run, partner)
         return
@@ -229,7 +229,7 @@ def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
     by_mean = {gate.metric: gate for gate in policy.gates if gate.about_mean}
     for metric, gate in by_mean.items():
         run = _run_of(gate, candidates)
-        measure = next((each for each in run.cases.measures if each.name == gate.path), None)
+        measure = gate.measure_in(run.cases.measures)
         level = level_in(run.cases, measure) if measure is not None else None
         told = reported(gate.path, run)
         if level is not None and told is not None and abs(level.mean - told) > _TOLD * level.width:
@@ -242,8 +242,7 @@ def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
 def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
     """Demands that nothing can fail, or next to nothing: ``max_drop: 1`` where one point is meant."""
     for gate in policy.gates:
-        measures = {each.name: each for each in _run_of(gate, candidates).cases.measures}
-        measure = measures.get(gate.path)
+        measure = gate.measure_in(_run_of(gate, candidates).cases.measures)
         if measure is not None and gate.max_drop is not None and gate.max_drop >= measure.width:
             # GATE 6: GO where a fall by the margin is excluded, which one by the very scale need not be.
             failing = "no run" if gate.max_drop > measure.width else "hardly any run"

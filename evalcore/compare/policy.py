@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Literal, NamedTuple
 
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract.answers import Params
+from evalq.evalcore.contract.measures import Measure
 
 __all__ = ["CaseDemand", "Gate", "PassK", "PerCase", "Policy", "Quarantine", "Tier"]
 
@@ -136,6 +138,10 @@ class Gate(Params):
     def path(self) -> str:
         """Where the number stands in that run's results."""
         return self.metric[self._end + 1 :]
+
+    def measure_in(self, measures: Iterable[Measure]) -> Measure | None:
+        """Which of a run's ``measures`` it is about; None for another number of the results."""
+        return next((each for each in measures if each.name == self.path), None)
 
     @property
     def _end(self) -> int:

@@ -14,7 +14,7 @@ from evalq.evalcore.compare.repeats import Answered, rows_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.sharing import shares
 from evalq.evalcore.compare.unrecorded import with_unrecorded
-from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.modes import holm
 from evalq.evalcore.share_sequence import surely_above, surely_below
 
@@ -71,7 +71,7 @@ def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases]
             counted.append(each)
     cases: dict[str, tuple[int, int]] = {}
     for each in counted:
-        measure = _measure(each)
+        measure = pass_measure(each.cases.measures)
         for row in rows_of(each.cases, measure) if measure is not None else ():
             passed, answers = cases.get(row.case, (0, 0))
             cases[row.case] = passed + row.passed, answers + row.answers
@@ -88,10 +88,6 @@ def _config(run: RunCases) -> str:
     return run.usage.config if run.usage is not None else ""
 
 
-def _measure(run: RunCases) -> Measure | None:
-    return next((each for each in run.cases.measures if each.kind == "pass"), None)
-
-
 def flaky_cases(past: Past) -> list[str]:
     """Those of them that are flaky, by their names."""
     return sorted(case for case, counts in past.cases.items() if flakiness(*counts) == "flaky")
@@ -105,7 +101,7 @@ def quarantined(policy: Policy, runs: Sequence[RunCases], pasts: Sequence[Past],
     """
     if not policy.quarantine:
         return
-    measures = [_measure(run) for run in runs]
+    measures = [pass_measure(run.cases.measures) for run in runs]
     tables = [
         {row.case: row for row in rows_of(with_unrecorded(run.cases), measure)} if measure is not None else {}
         for run, measure in zip(runs, measures, strict=True)

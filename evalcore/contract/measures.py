@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.records.batch import Batch
 
-__all__ = ["Judged", "Measure", "Measures", "Sighting"]
+__all__ = ["Judged", "Measure", "Measures", "Sighting", "pass_measure"]
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -36,6 +36,11 @@ class Measure(msgspec.Struct, frozen=True):
     def reading(self) -> str:
         """How a change of it is to be read, for a sentence about one; empty where more is better, as usual."""
         return "less of it is better, and a change below 0 is a rise" if self.better == "lower" else ""
+
+
+def pass_measure(measures: Iterable[Measure]) -> Measure | None:
+    """The measure that an answer passes or fails by; None where all are scores."""
+    return next((each for each in measures if each.kind == "pass"), None)
 
 
 class Judged(msgspec.Struct, frozen=True):

@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from evalq._pytest.outcome import Outcome, Problem, Verdict, pass_measure
+from evalq._pytest.outcome import Outcome, Problem, Verdict
 from evalq._pytest.runs import NotMade, SuiteRuns
 from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.suites import Against, check_gate

@@ -11,11 +11,11 @@ from evalq.evalcore.compare.repeats import by_case, rows_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.contract.measures import pass_measure
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 
-__all__ = ["Outcome", "Problem", "Verdict", "pass_measure"]
+__all__ = ["Outcome", "Problem", "Verdict"]
 
 Verdict = tuple[Decided, str]
 """What was decided, and why."""
@@ -25,11 +25,6 @@ _NAMED = 10
 
 class Problem(Exception):
     """Something was not evaluated, so that there is nothing to decide."""
-
-
-def pass_measure(measures: Iterable[Measure]) -> Measure | None:
-    """The measure that an answer passes or fails by; None where all are scores."""
-    return next((each for each in measures if each.kind == "pass"), None)
 
 
 class Outcome:
@@ -104,7 +99,7 @@ def _demanded(policy: Policy, run: RunCases) -> dict[str, Verdict]:
     """{case: what the policy's demands on single cases come to}; the worst counts where there are several."""
     found: dict[str, Verdict] = {}
     for gate in policy.gates:
-        measure = next((each for each in run.cases.measures if each.name == gate.path), None)
+        measure = gate.measure_in(run.cases.measures)
         if gate.per_case is None or gate.tier != "critical" or measure is None or measure.kind != "pass":
             continue
         if gate.run not in (run.called, run.evaluator):

@@ -119,11 +119,9 @@ def _meant(gate: Gate, runs: Sequence[RunCases]) -> RunCases | None:
 def _measure(gate: Gate, base: RunCases | None) -> Measure | None:
     """The measure that a gate is about, as the baseline or else its evaluator declares it."""
     if base is not None:
-        measures: Iterable[Measure] = base.cases.measures
-    else:
-        declared = registry.get(gate.run).measures
-        measures = declared.measures if declared is not None else ()
-    return next((each for each in measures if each.name == gate.path), None)
+        return gate.measure_in(base.cases.measures)
+    declared = registry.get(gate.run).measures
+    return gate.measure_in(declared.measures) if declared is not None else None
 
 
 def _plan(gate: Gate, measure: Measure, base: RunCases | None, cand: RunCases | None, asked: Asked) -> Plan:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import Column
-from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.contract.measures import Measure, pass_measure
 from evalq.evalcore.views.markdown import visible
 
 __all__ = ["MOST_BYTES", "MOST_CASES", "State", "Suite", "Testcase", "class_of", "failing_cases", "junit", "run_suite"]
@@ -211,7 +211,7 @@ def _told(case: Testcase, allowed: str, reasons: Mapping[str, Sequence[str]]) ->
 
 def _cases(run: RunCases) -> Iterator[Testcase]:
     summary = run.cases
-    measure = next((each for each in summary.measures if each.kind == "pass"), None)
+    measure = pass_measure(summary.measures)
     columns = [summary.columns[each.name] for each in summary.measures]
     judged = None if measure is None else summary.columns[measure.name]
     for at, (case, missing) in enumerate(zip(summary.ids, summary.missing, strict=True)):
