@@ -31,7 +31,7 @@ from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.monitor.unserved import Unserved
 from evalq.producer.outputs import write_final
-from evalq.producer.runs.backend import Backend, resumable, shared_backend
+from evalq.producer.runs.backend import Backend, shared_backend
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.driver_at import driver_at
 from evalq.producer.runs.holding import driving, halted, left, refuse_over
@@ -90,7 +90,7 @@ def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backen
         job.folder.note(state="open", server=None)  # else noted together with the ledger
     collector = Collector(job)
     reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
-    try:
+    with _leaving(job, collector, asked):
         standing = _compute(job, collector, backend, reporter)
         report = collector.finish(_sealed(job))
         seconds = round(time.monotonic() - began, 3)
@@ -99,6 +99,17 @@ def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backen
         for missing in _recorded(job, report, seconds, backend.settings):
             reporter.say(missing)
         write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
+    return report
+
+
+@contextlib.contextmanager
+def _leaving(job: Job, collector: Collector, asked: Backend) -> Iterator[None]:
+    """Where the block raises, an unfinished run's files are closed, and its folder says how the run was left.
+
+    What is raised then says how to resume the run at ``asked``, where it can be resumed.
+    """
+    try:
+        yield
     except (InputError, NothingEvaluated):
         _leave(job, collector, "failed")
         job.folder.discard()  # one that was begun by another command stays, and a report does
@@ -123,7 +134,6 @@ def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backen
     except BaseException:
         _leave(job, collector, "stopped")
         raise
-    return report
 
 
 def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
@@ -162,24 +172,12 @@ def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
     from evalq.workers.servers.errors import SERVER_ERRORS
 
     collector = Collector(job)
-    try:
-        with resumable(job.folder, backend), driver_at(job, collector, backend, reporter) as driver:
-            driver.hand_over.launch()
-            driver.hand_over.detach()
-            job.folder.note(state="detached")
-            with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
-                Unserved(job.header, backend.settings, reporter).leaving(*driver.hand_over.fleet())
-    except (InputError, NothingEvaluated):
-        _leave(job, collector, "failed")
-        job.folder.discard()
-        raise
-    except KeyboardInterrupt:
-        state, ending = halted(job.folder, backend)
-        _leave(job, collector, state)
-        raise ending from None
-    except BaseException:
-        _leave(job, collector, "stopped")
-        raise
+    with _leaving(job, collector, backend), driver_at(job, collector, backend, reporter) as driver:
+        driver.hand_over.launch()
+        driver.hand_over.detach()
+        job.folder.note(state="detached")
+        with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
+            Unserved(job.header, backend.settings, reporter).leaving(*driver.hand_over.fleet())
     collector.close()
 
 

@@ -16,6 +16,8 @@ from evalq.producer.commands.watch import _see
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs import download
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import launch
 from evalq.producer.runs.share import share
 from evalq.producer.servers import Servers
 from evalq.producer.sweeps import joining
@@ -405,3 +407,13 @@ def share_as(ledger: RunLedger, run: str, report: Report) -> None:
     """What a driver does at its end."""
     Reports(ledger, ledger.settings).store(run, canonical_json(report) + b"\n")
     ledger.hand_over(run)
+
+
+def test_who_cannot_hand_over_what_another_drives_notes_nothing(stage: Stage) -> None:
+    """--detach of a run that somebody else drives is refused, and its folder stands as before, not as stopped."""
+    one, two = _jobs(stage, "one", "two")
+    RunLedger(stage.server.client, stage.settings, "host-a 11 aa").open(one.header, 1, key=one.key)
+    before = two.folder.info().state
+    with pytest.raises(Driven, match="host-a 11 aa"):
+        launch(two, Backend(stage.settings), QUIET)
+    assert two.folder.info().state == before
