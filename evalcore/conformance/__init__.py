@@ -25,7 +25,7 @@ from evalq.evalcore.conformance.properties import PROPERTIES, Property
 from evalq.evalcore.conformance.subject import Example, Subject
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.contract.params import merged, validate
-from evalq.evalcore.contract.plug_in import brief
+from evalq.evalcore.contract.plug_in import located
 from evalq.evalcore.errors import ConfigError
 
 __all__ = ["PROPERTIES", "ConformanceError", "Violation", "check", "conformance", "param_variants"]
@@ -86,7 +86,7 @@ def _broken(held: Property, subject: Subject, example: Example, rng: Random, rou
     try:
         yield from held(subject, example, rng, rounds)
     except Exception as error:  # whatever an evaluator raises is a finding, and the others are still wanted
-        yield brief(error)
+        yield located(error)
 
 
 def check(

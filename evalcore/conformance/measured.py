@@ -11,6 +11,7 @@ import msgspec
 from evalq.evalcore.compare.paths import why_no_number
 from evalq.evalcore.conformance.subject import Example, Subject
 from evalq.evalcore.contract.measures import Measures, Sighting
+from evalq.evalcore.contract.plug_in import located
 
 __all__ = ["measures", "paths"]
 
@@ -26,7 +27,7 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
         try:
             sighting = declared.see(msgspec.json.decode(line))
         except Exception as error:  # any exception at all would end a comparison
-            yield f"{type(error).__name__}: {error} from the record line {line[:200]!r}"
+            yield f"{located(error)} from the record line {line[:200]!r}"
             continue
         if sighting is not None:
             seen.add(sighting.case)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 from evalq.evalcore.conformance.subject import Example, Subject
+from evalq.evalcore.contract.plug_in import located
 from evalq.evalcore.views.charts import chart_faults, derived_charts, derived_summary
 from evalq.evalcore.views.rows import generic_rows, row_faults
 
@@ -29,4 +30,4 @@ def page(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterat
         if views.rows is not generic_rows:  # those say what there is to say
             yield from row_faults(views.rows, report, lines)
     except Exception as error:  # any exception at all would end a run at its very end
-        yield f"{type(error).__name__}: {error} for a page"
+        yield f"{located(error)} for a page"

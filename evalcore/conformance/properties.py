@@ -19,6 +19,7 @@ from evalq.evalcore.conformance.purity import watched
 from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
 from evalq.evalcore.contract.partial import Partial, encode
+from evalq.evalcore.contract.plug_in import located
 from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.views.panels import panel_faults
 
@@ -217,7 +218,7 @@ def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
         broken = garbled(subject.evaluator, example, rng, wild)
         error = _raised(subject.told, broken)
         if error is not None:
-            yield f"{type(error).__name__}: {error} from {_culprit(subject, broken)!r}"
+            yield f"{located(error)} from {_culprit(subject, broken)!r}"
             continue
         for held in (lines, measures, page, results, markdown, chunking):
             yield from (f"{held.__name__}: {detail}" for detail in held(subject, broken, rng, 1))

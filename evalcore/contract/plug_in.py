@@ -14,7 +14,7 @@ from typing import Any
 from evalq.evalcore.errors import ConfigError, EvalqError, InfrastructureError
 from evalq.evalcore.shortage import lacking
 
-__all__ = ["brief", "load", "unprinted"]
+__all__ = ["brief", "load", "located", "unprinted"]
 
 
 def load(point: EntryPoint, kind: str) -> Any:
@@ -42,12 +42,21 @@ def _why(error: Exception) -> str:
 
 def brief(error: BaseException) -> str:
     """An error in a line: of what evalq does not raise itself, with its type and the line of code that raised it."""
-    told, trace = str(error), traceback.extract_tb(error.__traceback__)
     # What evalq raises says where the trouble is.
-    if trace and not isinstance(error, EvalqError):
+    return _tellable(str(error)) if isinstance(error, EvalqError) else located(error)
+
+
+def located(error: BaseException) -> str:
+    """An error in a line, whoever raised it: with its type and the line of code, for who wrote that code."""
+    told, trace = str(error), traceback.extract_tb(error.__traceback__)
+    if trace:
         at = trace[-1]
         told = f"{type(error).__name__}: {told} (in {Path(at.filename).name}:{at.lineno}, {at.name})"
-    return told.encode(errors="backslashreplace").decode()  # no server can be told half of a surrogate pair
+    return _tellable(told)
+
+
+def _tellable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()  # no server can be told half of a surrogate pair
 
 
 @contextlib.contextmanager

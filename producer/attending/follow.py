@@ -21,6 +21,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.run import FollowRun, Pass, begin
 from evalq.producer.invocation.command_line import command_line
 from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import on_command_line
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
 from evalq.producer.runs.holding import unwritten
@@ -206,3 +207,5 @@ def _refuse(invocation: Invocation) -> None:
         flag = "--" + named.replace("_", "-")
         variable = f"EVALQ_{named.upper()}"
         raise UsageError(f"--follow computes in this process, all of the log: omit {flag} (or unset {variable})")
+    if on_command_line("priority"):  # its variable may be there for other runs
+        raise UsageError("--follow computes in this process, and waits in no queue: omit --priority")

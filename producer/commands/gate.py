@@ -24,6 +24,7 @@ from evalq.producer.invocation.options import (
     confirming_options,
     decision_outputs,
     judged,
+    on_command_line,
     option,
     place_options,
 )
@@ -49,9 +50,11 @@ def _gate(
     reads = (*candidates, policy, baseline)
     if invocation.start.dry_run:
         check_decision_outputs(outputs, reads)
+        _refuse_unasked(confirm)
         asked = Asked(invocation.live.repeat, cases, rate)
         return _plan(invocation, load_policy(policy), candidates, baseline, asked, as_json)
     with errors_written("gate", outputs, reads), invocation.servers() as servers:
+        _refuse_unasked(confirm)
         if not candidates:
             raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
         wanted, runs = load_policy(policy), candidates_of(candidates, servers)
@@ -63,6 +66,14 @@ def _gate(
         else:
             decision = gate_runs(wanted, runs, baseline, servers, candidate=candidate)
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
+
+
+def _refuse_unasked(confirm: bool) -> None:
+    """Raise UsageError for options of asking again where nobody is asked; their variables may be there for others."""
+    named = [] if confirm else [name for name in ("targets", "calls", "base_target") if on_command_line(name)]
+    if named:
+        flag = "--" + named[0].replace("_", "-")
+        raise UsageError(f"{flag} goes with --confirm, which asks again; without it a gate calls nobody: omit {flag}")
 
 
 def _plan(

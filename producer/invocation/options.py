@@ -24,6 +24,7 @@ __all__ = [
     "from_environment",
     "judged",
     "live_options",
+    "on_command_line",
     "option",
     "output_options",
     "own_option",
@@ -55,6 +56,11 @@ def option(*flags: str, **attrs: Any) -> click.Option:
 def from_environment(name: str) -> bool:
     """Whether the option ``name`` of the command that runs was given by its variable, and not by whoever called it."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.ENVIRONMENT
+
+
+def on_command_line(name: str) -> bool:
+    """Whether whoever called the command that runs gave it the option ``name`` itself."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def server_options() -> list[click.Option]:

@@ -195,16 +195,18 @@ def test_an_exception_in_the_report_of_broken_records_is_garbage(examples: list[
     assert all("ZeroDivisionError" in violation.detail for violation in found)
 
 
-def test_an_evaluator_that_always_raises_breaks_every_property(examples: list[Path]) -> None:
-    """An exception is a violation that says where it was raised, and does not stop the suite."""
+@pytest.mark.parametrize("error", [LookupError, ConfigError], ids=["its own", "one of evalq's"])
+def test_an_evaluator_that_always_raises_breaks_every_property(error: type[Exception], examples: list[Path]) -> None:
+    """An exception is a violation that says what was raised and where, and does not stop the suite."""
 
     class Broken(Summing):
         def evaluate(self, batch: Batch, params: SumParams) -> Outcome[Any]:
-            raise LookupError("nothing works")
+            raise error("nothing works")
 
     found = conformance(Broken(), examples)
     assert {violation.property for violation in found} == set(PROPERTIES)
-    assert all("LookupError: nothing works" in violation.detail for violation in found)
+    said = f"{error.__name__}: nothing works (in {Path(__file__).name}:"
+    assert all(said in violation.detail for violation in found)
 
 
 def test_violations_are_told_with_what_repeats_them(examples: list[Path]) -> None:

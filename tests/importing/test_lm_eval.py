@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import re2
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing import sources
@@ -85,3 +87,18 @@ def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("{}")
     with pytest.raises(ConfigError, match=r"samples_TASK_|results_DATE"):
         sources.read("lm-eval", tmp_path / name, Asked())
+
+
+def test_a_pattern_that_a_later_python_may_read_otherwise_is_taken_without_a_word_of_it(tmp_path: Path) -> None:
+    """Its warning names a line of evalq, and neither the file nor the pattern: "[[" is of sets within sets."""
+    for file in FOLDER.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    results = tmp_path / RESULTS.name
+    pattern = "answer is ([[0-9-]+)"
+    results.write_text(results.read_text().replace("answer is (-?[0-9]+)", pattern))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        imported = sources.read("lm-eval", results, Asked())
+    checks = [check for case in imported.cases for check in case.get("checks", ()) if "captures" in check]
+    assert [check for check in checks if re2.search(check["captures"], "answer is [42")]
+    assert all("strict" not in note.what for note in imported.notes)

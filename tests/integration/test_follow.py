@@ -276,10 +276,19 @@ def test_options_it_cannot_keep_are_refused(tmp_path: Path) -> None:
         assert f"omit {option[0]} (or unset EVALQ_" in done.stderr
     done = evalq(*ONE_PASS, cwd=tmp_path, EVALQ_WORKERS="3")
     assert (done.returncode, "EVALQ_WORKERS" in done.stderr) == (2, True)
+    for priority in ("interactive", "bulk"):
+        done = evalq(*ONE_PASS, "--priority", priority, cwd=tmp_path)
+        assert (done.returncode, "omit --priority" in done.stderr) == (2, True)
     for option in (("--every", "3"), ("--passes", "1"), ("--verify",)):
         done = evalq("cooperation", LOG, *option, cwd=tmp_path)
         assert (done.returncode, f"{option[0]} goes with --follow" in done.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_priority_for_other_runs_is_left_aside(events: bytes, tmp_path: Path) -> None:
+    """Its variable says nothing about a log that is followed."""
+    (tmp_path / LOG).write_bytes(events)
+    assert evalq(*ONE_PASS, cwd=tmp_path, EVALQ_PRIORITY="interactive").returncode == 0
 
 
 def entries(server: Server) -> list[Entry]:

@@ -8,22 +8,17 @@ function that hangs, the process is replaced as soon as the other calls there ha
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
-import os
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.processes.child import child
-from evalq.workers.processes.function_host import Asked, Told
-from evalq.workers.processes.signals import signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.function_process import FunctionProcess, ProcessDied
 
 if TYPE_CHECKING:  # each of them names the class here that makes its calls
     from evalq.workers.targets.kinds.python import PythonTarget
@@ -33,146 +28,8 @@ __all__ = ["Function"]
 _THREADS = 64  # calls at once of a function that is not async, where its target has no bound of its own
 _ALONE = 4
 """Processes at once, at most, for calls that have lost one before."""
-_START_SECONDS = 120.0  # for Python, and the imports of the function's module
-# Time for an async function to notice that it was cancelled, before its process counts as hanging.
-_GIVE_UP_SECONDS = 2.0
 _SUSPECTS = 10_000  # remembered calls that lost a process; bounded, since every call of a sweep may
 _LEAST_LINE = 1 << 16  # a line holds more than the answer: its number, or a failure's kind and reason
-
-
-class _Died(Exception):
-    """The process of a call has ended."""
-
-    def __init__(self, how: str, others: int) -> None:
-        super().__init__(how)
-        self.others = others
-
-
-class _Process:
-    """One process with the function in it, and the calls in flight there."""
-
-    def __init__(self, process: asyncio.subprocess.Process, threads: int) -> None:
-        self._process = process
-        self._threads = threads
-        # What waits here for a thread has not begun, and its time does not run.
-        self.room: contextlib.AbstractAsyncContextManager[object] = asyncio.Semaphore(threads)
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Told]] = {}
-        self._given_up: set[int] = set()
-        self._reader: asyncio.Task[None] | None = None
-        self.retired = False
-
-    @property
-    def over(self) -> bool:
-        """Whether it has ended."""
-        return self._process.returncode is not None
-
-    async def ready(self) -> None:
-        """Until the function is there. Raises ConfigError, with the reason."""
-        assert self._process.stdout is not None
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                line = await self._process.stdout.readline()
-                if not line:
-                    await self._process.wait()
-        except TimeoutError:
-            self.kill()
-            raise ConfigError(f"its module was not imported within {_START_SECONDS:g} s") from None
-        if not line:
-            self.kill()
-            raise ConfigError(f"importing its module {self._ended()}")
-        told = msgspec.json.decode(line, type=Told)
-        if told.failure is not None:
-            self.kill()
-            raise ConfigError(str(told.failure["reason"]))
-        if told.text != "threads":
-            self._threads, self.room = 0, contextlib.nullcontext()
-        self._reader = asyncio.create_task(self._read(), name="evalq-function")
-
-    def takes(self) -> bool:
-        """Whether a call may begin here: not where calls that nobody waits for any more hold the threads."""
-        if self._threads and len(self._waiting) + len(self._given_up) >= self._threads:
-            self.retired = True
-            self._bury()
-        return not self.retired
-
-    async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> Told:
-        """What becomes of one call. Raises TimeoutError, and _Died."""
-        assert self._process.stdin is not None
-        number, told = next(self._numbers), asyncio.get_running_loop().create_future()
-        line = msgspec.json.encode(Asked(number, call.values(parameters))) + b"\n"
-        # Before it is sent: the answer may be there before `drain` returns.
-        self._waiting[number] = told
-        try:
-            async with asyncio.timeout(seconds):
-                with contextlib.suppress(ConnectionError):  # the reader knows what became of it
-                    self._process.stdin.write(line)
-                    await self._process.stdin.drain()
-                result: Told = await told
-                return result
-        except (TimeoutError, asyncio.CancelledError):
-            self._give_up(number)
-            raise
-        finally:
-            self._waiting.pop(number, None)
-            self._bury()
-
-    def _give_up(self, number: int) -> None:
-        """Nobody waits for the call any more; where it goes on all the same, the process gets no others."""
-        assert self._process.stdin is not None
-        self._given_up.add(number)
-        with contextlib.suppress(ConnectionError):
-            self._process.stdin.write(msgspec.json.encode(Asked(number)) + b"\n")
-        asyncio.get_running_loop().call_later(_GIVE_UP_SECONDS, self._check, number)
-
-    def _check(self, number: int) -> None:
-        self.retired = self.retired or number in self._given_up
-        self._bury()
-
-    def _bury(self) -> None:
-        if self.retired and not self._waiting:
-            self.kill()
-
-    async def _read(self) -> None:
-        """Answers, until the process ends: what was in flight then has no answer."""
-        assert self._process.stdout is not None
-        try:
-            while line := await self._process.stdout.readline():
-                told = msgspec.json.decode(line, type=Told)
-                self._given_up.discard(told.id)
-                waiting = self._waiting.get(told.id)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(told)
-        except (ValueError, msgspec.DecodeError):  # the function wrote there itself, or more than an answer can have
-            self.kill()
-        finally:
-            self.retired = True
-        await self._process.wait()
-        self.kill()
-        # Only when the process is reaped: its exit code is part of what is told.
-        lost = [waiting for waiting in self._waiting.values() if not waiting.done()]
-        for waiting in lost:
-            waiting.set_exception(_Died(self._ended(), len(lost) - 1))
-
-    def kill(self) -> None:
-        """End the process, and what it started."""
-        self.retired = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    async def close(self) -> None:
-        """End it, and wait for that."""
-        self.kill()
-        await asyncio.shield(self._process.wait())
-        if self._reader is not None:
-            await asyncio.gather(self._reader, return_exceptions=True)
-
-    def _ended(self) -> str:
-        code = self._process.returncode or 0
-        if code >= 0:
-            return f"ended its process with exit code {code}"
-        memory = " (by the system when memory runs out, or by a user)" if code == -signal.SIGKILL else ""
-        return f"killed its process by {signal_name(-code)}{memory}"
 
 
 class Function:
@@ -185,12 +42,13 @@ class Function:
         self._command = child("evalq.workers.processes.function_host", *facts)
         # evalq's own variables hold server URLs with passwords, which no user's function needs.
         self._environment = {name: value for name, value in environment.items() if not name.startswith("EVALQ_")}
-        self._shared: _Process | None = None
+        self._shared: FunctionProcess | None = None
         self._starting = asyncio.Lock()
         self._alone = asyncio.Semaphore(_ALONE)
-        self._idle: list[_Process] = []
-        self._all: set[_Process] = set()
+        self._idle: list[FunctionProcess] = []
+        self._all: set[FunctionProcess] = set()
         self._suspects: dict[Call, None] = {}
+        self._closed = False
 
     async def open(self) -> None:
         """Have the function ready. Raises ConfigError."""
@@ -198,6 +56,9 @@ class Function:
 
     async def close(self) -> None:
         """Wait for no call."""
+        self._closed = True
+        for process in self._all:  # at once: a loop that closes cancels tasks that have not begun
+            process.kill()
         await asyncio.gather(*(process.close() for process in self._all))
 
     async def call(self, call: Call) -> Answer | Failure:
@@ -230,11 +91,11 @@ class Function:
                 if process.takes():
                     return await self._asked(process, call)
 
-    async def _asked(self, process: _Process, call: Call) -> Answer | Failure:
+    async def _asked(self, process: FunctionProcess, call: Call) -> Answer | Failure:
         began = time.monotonic()
         try:
             told = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
-        except _Died as error:
+        except ProcessDied as error:
             self._suspects[call] = None
             # The oldest goes: forgotten, it is made among the others once more.
             if len(self._suspects) > _SUSPECTS:
@@ -263,7 +124,7 @@ class Function:
     def _tokens(self, told: int | None) -> int | None:
         return told if told is not None and 0 <= told <= self._target.max_bytes else None
 
-    def _kept(self) -> _Process | None:
+    def _kept(self) -> FunctionProcess | None:
         """One of those that wait for the next suspect, which may have ended meanwhile: it would answer nobody."""
         while self._idle:
             process = self._idle.pop()
@@ -271,7 +132,7 @@ class Function:
                 return process
         return None
 
-    async def _common(self) -> _Process:
+    async def _common(self) -> FunctionProcess:
         """The process that calls share. Raises ConfigError."""
         # One at a time: calls that come together wait for one process instead of starting one each.
         async with self._starting:
@@ -279,20 +140,17 @@ class Function:
                 self._shared = await self._started()
             return self._shared
 
-    async def _started(self) -> _Process:
+    async def _started(self) -> FunctionProcess:
         """Another process, ready. Raises ConfigError."""
-        started = await asyncio.create_subprocess_exec(
+        process = await FunctionProcess.started(
             *self._command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=self._environment,
-            # A group of its own: `kill` ends what the function started as well, and Ctrl-C at the terminal does not
-            # reach it.
-            start_new_session=True,
-            limit=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take
+            environment=self._environment,
+            longest=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take
+            threads=self._threads,
         )
-        process = _Process(started, self._threads)
         self._all = {process, *(other for other in self._all if not other.over)}
+        if self._closed:
+            process.kill()  # nobody would end it any more
         try:
             await process.ready()
         except ConfigError as error:

@@ -21,31 +21,34 @@ _PAUSE_SECONDS = 0.02
 class Group:
     """The process that leads a group, and all that it starts there. ``how`` is as in `subprocess.Popen`.
 
+    ``stderr`` is None where it has its parent's; ``limit`` is the longest line, in bytes, that can be read of a pipe.
+
     Raises OSError. What is wrong with Python's own `create_subprocess_exec`: it starts a process over several turns of
     the loop, and a loop that closes in one of them waits for ever; it may start one and then have no thread to watch it
     (3.11); who waits for the end of one waits for the end of what it wrote, too; and one that has ended is reaped at
     once, so that another may be given its number, by which its group is still to be killed.
     """
 
-    def __init__(self, *argv: str, **how: Any) -> None:
+    def __init__(self, *argv: str, stderr: int | None = PIPE, limit: int = _BUFFERED, **how: Any) -> None:
         self._leader = subprocess.Popen(  # noqa: S603 - the user's own command
-            argv, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, **how
+            argv, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=stderr, start_new_session=True, **how
         )
+        self._limit = limit
         ends = (self._leader.stdin, self._leader.stdout, self._leader.stderr)
         self._unconnected: list[IO[bytes]] = [end for end in ends if end is not None]
         self._connected: list[asyncio.WriteTransport | asyncio.ReadTransport] = []
 
-    async def pipes(self) -> tuple[StreamWriter, StreamReader, StreamReader]:
-        """Standard input, output and error, connected to the running loop; to be asked for once."""
+    async def pipes(self) -> tuple[StreamWriter, list[StreamReader]]:
+        """Standard input, and output and error, those that are pipes, in the running loop; to be asked for once."""
         loop = asyncio.get_running_loop()
         # Taken off the list first: cancelled while it connects one, the loop closes that itself.
         transport, protocol = await loop.connect_write_pipe(_protocol, self._unconnected.pop(0))
         self._connected.append(transport)
-        output, error = await self._reader(), await self._reader()
-        return StreamWriter(transport, protocol, None, loop), output, error
+        readers = [await self._reader() for _ in [*self._unconnected]]
+        return StreamWriter(transport, protocol, None, loop), readers
 
     async def _reader(self) -> StreamReader:
-        stream = StreamReader(_BUFFERED)
+        stream = StreamReader(self._limit)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: StreamReaderProtocol(stream), self._unconnected.pop(0)
         )

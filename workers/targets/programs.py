@@ -61,7 +61,7 @@ class Command:
             pass_fds=(self._guarded,),
         )
         try:
-            stdin, stdout, stderr = await group.pipes()
+            stdin, (stdout, stderr) = await group.pipes()
             _, out, err = await asyncio.gather(
                 _feed(stdin, msgspec.json.encode(call.values(self._target.parameters))),
                 _all_of(stdout, self._target.max_bytes),

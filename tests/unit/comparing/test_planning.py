@@ -67,3 +67,19 @@ def test_without_a_plan_it_says_what_to_name(policy: str, capsys: pytest.Capture
     assert "name what is planned: --baseline NAME, or --cases N and --repeat N" in capsys.readouterr().err
     assert main(["gate", "--policy", policy]) == 2
     assert "name the run to gate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [("--targets", "none.yaml"), ("--calls", "3"), ("--base-target", "old")])
+def test_what_is_for_asking_again_is_refused_where_nobody_is_asked(
+    policy: str, asked: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rather than left aside. A variable, which may be there for other commands, is left aside."""
+    plan = ["gate", "--policy", policy, "--dry-run", "--cases", "40", "--repeat", "5"]
+    gate = ["gate", "nothing-here", "--policy", policy, "-o", "gate.json"]
+    for command in (plan, gate):
+        assert main([*command, *asked]) == 2
+        assert f"{asked[0]} goes with --confirm" in capsys.readouterr().err
+    assert f"{asked[0]} goes with --confirm" in Path("gate.json").read_text()
+    assert main([*plan, *asked, "--confirm"]) == 0
+    monkeypatch.setenv("EVALQ_" + asked[0][2:].replace("-", "_").upper(), asked[1])
+    assert main(plan) == 0

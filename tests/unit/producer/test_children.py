@@ -17,15 +17,9 @@ from evalq.evalcore.errors import ConfigError, WorkersLost
 from evalq.producer.local import children as module
 from evalq.producer.local.children import Children
 from tests.integration.harness import wait_until
+from tests.processes import runs
 
 PAUSES = (0.01, 0.02, 0.03)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def _pid(file: Path) -> int:
@@ -50,10 +44,10 @@ def test_one_that_is_killed_is_told_and_started_again(tmp_path: Path) -> None:
         number.unlink()
         os.kill(first, signal.SIGKILL)
         second = _pid(number)
-        assert _alive(second)
+        assert runs(second)
     assert said == ["the helper ended (SIGKILL); it is started again (1 of 3)"]
-    assert not _alive(first)
-    wait_until(lambda: not _alive(second), "it is gone with the block")
+    assert not runs(first)
+    wait_until(lambda: not runs(second), "it is gone with the block")
     assert not (tmp_path / "own").exists()
 
 
@@ -69,7 +63,7 @@ def test_it_ends_with_the_block_whatever_became_of_its_guard(
         guard = int(Path(f"/proc/{own}/stat").read_text().rpartition(")")[2].split()[1])
         reader = next(pid for pid in _children(guard) if pid != own)
         os.kill((guard, reader)[half], strike)
-    wait_until(lambda: not any(map(_alive, (own, guard, reader))), "all of it is gone with the block")
+    wait_until(lambda: not any(map(runs, (own, guard, reader))), "all of it is gone with the block")
     assert not (tmp_path / "own").exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from tests.agents import functions
 from tests.agents.server import Agent, running_agent
 from tests.integration.harness import PATIENCE, wait_until
 from tests.integration.ports import free_port
+from tests.processes import runs
 
 SECRET = "sk-never-to-be-seen"  # noqa: S105 - nobody's
 
@@ -268,27 +268,7 @@ child.wait()
     assert result.kind == "timeout"
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
-    wait_until(lambda: not any(_runs(pid) for pid in pids), "all are gone")
-
-
-def test_a_command_that_is_cancelled_as_it_starts_leaves_no_process(tmp_path: Path) -> None:
-    """Python kills the first process alone then, and waits for whoever has its pipes: here for ten minutes."""
-    entry = {"kind": "command", "argv": ["/bin/sh", "-c", "sleep 600 & echo > there; wait"], "timeout_seconds": 600}
-    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
-
-    async def cancelled() -> None:
-        async with Caller(load_targets(tmp_path / "targets.yaml")["t"]) as caller:
-            call = asyncio.create_task(caller.call(Call("x")))
-            while not _at_work_in(tmp_path):
-                await asyncio.sleep(0)
-            # Without a turn of the loop, in which its pipes would be connected.
-            wait_until((tmp_path / "there").is_file, "the program and its child run")
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(call, PATIENCE)
-            wait_until(lambda: not _at_work_in(tmp_path), "what was killed is gone", 60)  # what was not runs for longer
-
-    asyncio.run(cancelled())
+    wait_until(lambda: not any(runs(pid) for pid in pids), "all are gone")
 
 
 def test_too_long_an_output_is_told_as_that_where_the_loop_is_busy(tmp_path: Path) -> None:
@@ -323,23 +303,6 @@ def test_who_left_the_group_with_its_pipes_is_not_waited_for(tmp_path: Path, kee
         assert result.kind == "timeout"
     finally:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-
-
-def _at_work_in(folder: Path) -> list[str]:
-    """Processes, but this one, whose current folder that is."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if (process / "cwd").readlink() == folder and _runs(int(process.name)):
-                found.append(process.name)
-    return found
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

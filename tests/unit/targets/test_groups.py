@@ -3,29 +3,85 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evalq.workers.targets import Call, Caller, Failure, load_targets
 from tests.integration.harness import PATIENCE, clean_environment, wait_until
-from tests.unit.targets.test_programs import calling, runs, write_target
+from tests.processes import at_work_in, children, runs
+from tests.unit.targets.test_programs import write_target
+
+_COMMAND = {"kind": "command", "argv": ["/bin/sh", "-c", "sleep 600 & echo > there; wait"], "timeout_seconds": 600}
+_FUNCTION = {"kind": "python", "function": "agent:agent"}
+_FORKS = """
+import os, time
+from pathlib import Path
+
+if os.fork() == 0:
+    time.sleep(600)
+Path("there").touch()
+time.sleep(600)
+"""
+_CALLS = """
+import asyncio, sys
+from evalq.workers.targets import Call, Caller, load_targets
+
+async def called():
+    async with Caller(load_targets(sys.argv[1])["t"]) as caller:
+        await caller.call(Call("x"))
+
+async def turns():
+    call = asyncio.create_task(called())
+    for _ in range(int(sys.argv[2])):
+        await asyncio.sleep(0)
+
+asyncio.run(turns())
+"""
+
+
+async def _called(targets: Path) -> None:
+    """A call from the start of its target to its end."""
+    async with Caller(load_targets(targets)["t"]) as caller:
+        await caller.call(Call("x"))
 
 
 @pytest.mark.parametrize("turns", range(1, 10))
-def test_a_loop_that_closes_while_a_program_starts_ends(tmp_path: Path, turns: int) -> None:
+@pytest.mark.parametrize("entry", [_COMMAND, _FUNCTION], ids=["command", "function"])
+def test_a_loop_that_closes_while_a_program_starts_ends(tmp_path: Path, entry: dict[str, Any], turns: int) -> None:
     """As at a second Ctrl-C: not one turn of the loop is such that it then waits for a program for ever."""
-    targets = write_target(tmp_path, {"kind": "command", "argv": ["sleep", "600"], "timeout_seconds": 600})
-    what = f'[asyncio.create_task(caller.call(Call("x"))), *[await asyncio.sleep(0) for _ in range({turns})]][1:]'
+    command = [sys.executable, "-P", "-c", _CALLS, str(write_target(tmp_path, entry)), str(turns)]
     done = subprocess.run(
-        calling(targets, what), env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE, check=True
+        command, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    assert (done.stdout, done.stderr) == (f"{[None] * turns}\n", "")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("entry", [_COMMAND, _FUNCTION], ids=["command", "function"])
+def test_what_is_cancelled_as_it_starts_leaves_no_process(tmp_path: Path, entry: dict[str, Any]) -> None:
+    """Python kills the first process alone then, and waits for whoever has its pipes: here for ten minutes."""
+    targets = write_target(tmp_path, entry)
+    (tmp_path / "agent.py").write_text(_FORKS)
+
+    async def cancelled() -> None:
+        before, call = children(), asyncio.create_task(_called(targets))
+        while not children() - before:
+            await asyncio.sleep(0)
+        # Without a turn of the loop, in which its pipes would be connected.
+        wait_until((tmp_path / "there").is_file, "the program and its child run")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(call, PATIENCE)
+        wait_until(lambda: not at_work_in(tmp_path), "what was killed is gone", 60)  # what was not runs for longer
+        assert children() <= before
+
+    asyncio.run(cancelled())
 
 
 def test_the_number_of_a_program_is_nobody_elses_before_its_group_is_killed(tmp_path: Path) -> None:
@@ -54,21 +110,103 @@ def test_the_number_of_a_program_is_nobody_elses_before_its_group_is_killed(tmp_
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
-def test_a_command_takes_no_thread(tmp_path: Path) -> None:
+_DIES = """
+import os, time
+from pathlib import Path
+
+def agent(call):
+    leader = os.getpid()
+    if os.fork() == 0:  # it has the pipes that its parent answers by
+        Path("new").write_text(f"{leader} {os.getpid()}")
+        Path("new").rename("pids")
+        time.sleep(600)
+    while not Path("pids").exists():
+        time.sleep(0.01)
+    os._exit(0)
+"""
+
+
+def test_the_number_of_a_functions_process_is_nobody_elses_before_its_group_is_killed(tmp_path: Path) -> None:
+    """It has ended, and what it forked goes on: were it reaped, another might be given its number, and killed."""
+    targets = write_target(tmp_path, _FUNCTION)
+    (tmp_path / "agent.py").write_text(_DIES)
+
+    async def under_way() -> tuple[int, int, bool]:
+        async with Caller(load_targets(targets)["t"]) as caller:
+            call = asyncio.create_task(caller.call(Call("x")))
+            await asyncio.to_thread(wait_until, (tmp_path / "pids").is_file, "the function's child runs")
+            leader, child = (int(pid) for pid in (tmp_path / "pids").read_text().split())
+            await asyncio.to_thread(wait_until, lambda: not runs(leader), "the function's process has ended")
+            for _ in range(20):  # turns in which it might be reaped
+                await asyncio.sleep(0.01)
+            held = Path(f"/proc/{leader}").exists() and runs(child)
+        result = await call
+        assert isinstance(result, Failure)
+        assert (result.kind, result.reason) == ("crashed", "the function ended its process with exit code 0")
+        return leader, child, held
+
+    leader, child, held = asyncio.run(under_way())
+    assert held
+    assert not Path(f"/proc/{leader}").exists()
+    wait_until(lambda: not runs(child), "its child was killed", 60)  # if it was not, it runs for longer
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_loop_that_closes_while_a_target_is_closed_ends_its_processes(tmp_path: Path, turns: int) -> None:
+    """As at a second Ctrl-C: a function's child would go on, since only its parent ends with this process."""
+    targets = write_target(tmp_path, _FUNCTION)
+    (tmp_path / "agent.py").write_text(_FORKS.rpartition("time.sleep")[0] + "def agent(call): ...\n")
+    before = children()
+
+    async def closed() -> asyncio.Task[None]:
+        caller = await Caller(load_targets(targets)["t"]).__aenter__()
+        assert len(at_work_in(tmp_path)) == 2
+        closing = asyncio.create_task(caller.__aexit__(None, None, None))
+        for _ in range(1 + turns):
+            await asyncio.sleep(0)
+        return closing
+
+    asyncio.run(closed())
+    wait_until(lambda: not at_work_in(tmp_path), "what was killed is gone", 60)  # what was not runs for longer
+    for pid in children() - before:
+        os.waitpid(int(pid), 0)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_function_that_is_started_while_its_target_is_closed_leaves_no_process(tmp_path: Path, turns: int) -> None:
+    """Nobody would end it any more: the call fails, as one whose process is killed."""
+    named = load_targets(write_target(tmp_path, _FUNCTION))["t"]
+    before = children()
+
+    async def called() -> tuple[str, str]:
+        way = named.target.way(named.folder, None, dict(os.environ))
+        call = asyncio.create_task(way.call(Call("x")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await way.close()
+        result = await call
+        assert isinstance(result, Failure)
+        assert children() <= before
+        return result.kind, result.reason
+
+    kind, reason = asyncio.run(called())
+    assert (kind, "importing its module killed its process by SIGKILL" in reason) == ("server", True), reason
+
+
+@pytest.mark.parametrize("entry", [_COMMAND, _FUNCTION], ids=["command", "function"])
+def test_a_program_takes_no_thread(tmp_path: Path, entry: dict[str, Any]) -> None:
     """Where none is left, a program that had been started would stay, with nobody to end it."""
-    entry = {"kind": "command", "argv": ["/bin/sh", "-c", "echo > there; sleep 600"], "timeout_seconds": 600}
-    named = load_targets(write_target(tmp_path, entry))["t"]
+    targets = write_target(tmp_path, entry)
+    (tmp_path / "agent.py").write_text(_FORKS)
 
     async def more() -> int:
-        async with Caller(named) as caller:
-            before = threading.active_count()
-            call = asyncio.create_task(caller.call(Call("x")))
-            while not (tmp_path / "there").is_file():
-                await asyncio.sleep(0.01)
-            after = threading.active_count()
-            call.cancel()
-            await asyncio.wait([call])
-            return after - before
+        before, call = threading.active_count(), asyncio.create_task(_called(targets))
+        while not (tmp_path / "there").is_file():
+            await asyncio.sleep(0.01)
+        after = threading.active_count()
+        call.cancel()
+        await asyncio.wait([call])
+        return after - before
 
     assert asyncio.run(more()) == 0
 
@@ -101,9 +239,9 @@ def test_no_call_leaves_a_descriptor_or_a_process(tmp_path: Path) -> None:
             await asyncio.sleep(0)
             call.cancel()
             await asyncio.wait([call])
-            await asyncio.to_thread(wait_until, lambda: _children() == others, "what the call started is reaped")
+            await asyncio.to_thread(wait_until, lambda: children() == others, "what the call started is reaped")
 
-    others = _children()
+    others = children()
 
     async def everything() -> list[str]:
         for turns in range(10):
@@ -115,7 +253,7 @@ def test_no_call_leaves_a_descriptor_or_a_process(tmp_path: Path) -> None:
         before = _descriptors()
         assert asyncio.run(everything()) == kinds
         assert _descriptors() == before
-        assert _children() == others
+        assert children() == others
     finally:
         for pid in (tmp_path / "left").read_text().split():
             os.kill(int(pid), signal.SIGKILL)
@@ -144,12 +282,3 @@ def test_a_system_without_these_calls_has_the_same_answers(
 
 def _descriptors() -> int:
     return len([*Path("/proc/self/fd").iterdir()])
-
-
-def _children() -> set[str]:
-    """Children of this process, those that have ended and are not reaped, too."""
-    parents = {}
-    for process in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[process.parent.name] = process.read_text().rpartition(")")[2].split()[1]
-    return {pid for pid, parent in parents.items() if parent == str(os.getpid())}

@@ -17,6 +17,7 @@ import pytest
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents import functions
 from tests.integration.harness import clean_environment, wait_until
+from tests.processes import runs
 
 FUNCTIONS = Path(functions.__file__)
 KEY = "sk-" + "0123456789" * 4
@@ -129,13 +130,6 @@ def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path) -> None:
     text = "import os, sys; os.close(0)\ntry: os.wait()\nexcept ChildProcessError: print('[]')"
     result = ask(tmp_path, {"kind": "command", "argv": [sys.executable, "-c", text], "timeout_seconds": 20})
     assert isinstance(result, Answer), result
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("before", [*range(140, 200, 7)])
