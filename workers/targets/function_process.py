@@ -46,6 +46,7 @@ class FunctionProcess:
         self._waiting: dict[int, asyncio.Future[Told]] = {}
         self._given_up: set[int] = set()
         self._reader: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._end: asyncio.Task[int] | None = None
         self.retired = False
 
@@ -89,6 +90,8 @@ class FunctionProcess:
         if told.text != "threads":
             self._threads, self.room = 0, contextlib.nullcontext()
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
+        self._watch = asyncio.create_task(self._group.ended(), name="evalq-function-ended")
+        self._watch.add_done_callback(self._left_behind)
 
     def takes(self) -> bool:
         """Whether a call may begin here: not where calls that nobody waits for any more hold the threads."""
@@ -145,12 +148,21 @@ class FunctionProcess:
             self.kill()
         finally:
             self.retired = True
-        await self._group.ended()
+        assert self._watch is not None
+        await asyncio.shield(self._watch)
         # Only when the process is reaped: its exit code is part of what is told.
         how = _ended(await asyncio.shield(self.kill()))
         lost = [waiting for waiting in self._waiting.values() if not waiting.done()]
         for waiting in lost:
             waiting.set_exception(ProcessDied(how, len(lost) - 1))
+
+    def _left_behind(self, watch: asyncio.Task[None]) -> None:
+        """The process has ended: what it started has its pipe, too, by which its answers would come to no end."""
+        if not watch.cancelled() and self._end is None:
+            self.retired = True
+            self._group.kill()
+            # For what left its group, and for lines that were on their way.
+            asyncio.get_running_loop().call_later(_GIVE_UP_SECONDS, self.kill)
 
     def kill(self) -> asyncio.Task[int]:
         """End the process, and what it started, at once; it is reaped by the task, which has its exit code."""

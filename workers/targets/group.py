@@ -71,13 +71,17 @@ class Group:
             loop.remove_reader(watched)
             os.close(watched)
 
+    def kill(self) -> None:
+        """Kill what is left of the group, before `end`: until then its number is nobody else's."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._leader.pid, signal.SIGKILL)
+
     def end(self) -> Coroutine[Any, Any, int]:
-        """Kill what is left of the group; to be called once. Awaited, it reaps the leader, and gives its exit code.
+        """`kill`, and let go of the pipes; to be called once. Awaited, it reaps the leader, and gives its exit code.
 
         It kills before it is awaited: a loop that closes cancels tasks that have not begun.
         """
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._leader.pid, signal.SIGKILL)
+        self.kill()
         for end in self._unconnected:
             end.close()
         for pipe in self._connected:

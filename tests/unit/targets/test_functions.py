@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,8 @@ from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, load_tar
 from evalq.workers.targets.functions import Function
 from evalq.workers.targets.kinds.python import PythonTarget
 from tests.agents import functions
-from tests.integration.harness import clean_environment, wait_until
+from tests.integration.harness import PATIENCE, clean_environment, wait_until
+from tests.processes import runs
 from tests.unit.targets.standstill import standstill
 from tests.unit.targets.test_programs import calling
 
@@ -247,6 +249,45 @@ def test_suspects_that_come_too_late_leave_no_process(tmp_path: Path, function: 
                     await asyncio.sleep(0.01)
 
     asyncio.run(late())
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["in its group", "in one of its own"])
+def test_a_call_whose_process_ends_before_what_it_started_has_crashed(tmp_path: Path, leaves: bool) -> None:
+    """A child has the pipe of the answers, too; what left the group is not evalq's to end, and nobody waits for it."""
+    away = "os.setsid()" if leaves else "pass"
+    text = f"""
+import os, time
+def agent(call):
+    if not os.fork():
+        {away}
+        open('pid', 'w').write(str(os.getpid()))
+        os.rename('pid', 'there')
+        time.sleep(600)
+    while not os.path.exists('there'):
+        time.sleep(.01)
+    os._exit(3)
+"""
+    targets = _named(tmp_path, "agent", timeout_seconds=300)
+    (tmp_path / "agent.py").write_text(
+        text.replace("'pid'", repr(str(tmp_path / "pid"))).replace("'there'", repr(str(tmp_path / "there")))
+    )
+
+    async def made() -> Answer | Failure:
+        async with Caller(load_targets(targets)["t"]) as caller:
+            async with asyncio.timeout(PATIENCE):
+                return await caller.call(Call("x"))
+
+    try:
+        result = asyncio.run(made())
+    finally:
+        child = int((tmp_path / "there").read_text())
+        still = runs(child)
+        if leaves:
+            os.kill(child, signal.SIGKILL)
+    assert isinstance(result, Failure)
+    assert (result.kind, result.reason) == ("crashed", "the function ended its process with exit code 3")
+    assert still == leaves
+    wait_until(lambda: not runs(child), "the child has ended")
 
 
 def test_a_function_ends_with_the_process_that_calls_it(tmp_path: Path) -> None:

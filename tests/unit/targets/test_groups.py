@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from evalq.workers.targets import Call, Caller, Failure, load_targets
+from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.integration.harness import PATIENCE, clean_environment, wait_until
 from tests.processes import at_work_in, children, runs
 from tests.unit.targets.test_programs import write_target
@@ -126,27 +126,30 @@ def agent(call):
 """
 
 
-def test_the_number_of_a_functions_process_is_nobody_elses_before_its_group_is_killed(tmp_path: Path) -> None:
+def test_the_number_of_a_functions_process_is_nobody_elses_before_its_group_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has ended, and what it forked goes on: were it reaped, another might be given its number, and killed."""
     targets = write_target(tmp_path, _FUNCTION)
     (tmp_path / "agent.py").write_text(_DIES)
+    held, killpg = list[bool](), os.killpg
 
-    async def under_way() -> tuple[int, int, bool]:
+    def watched(group: int, number: int) -> None:
+        held.append(Path(f"/proc/{group}").exists())  # also of what has ended, and is not reaped
+        killpg(group, number)
+
+    monkeypatch.setattr(os, "killpg", watched)
+
+    async def made() -> Answer | Failure:
         async with Caller(load_targets(targets)["t"]) as caller:
-            call = asyncio.create_task(caller.call(Call("x")))
-            await asyncio.to_thread(wait_until, (tmp_path / "pids").is_file, "the function's child runs")
-            leader, child = (int(pid) for pid in (tmp_path / "pids").read_text().split())
-            await asyncio.to_thread(wait_until, lambda: not runs(leader), "the function's process has ended")
-            for _ in range(20):  # turns in which it might be reaped
-                await asyncio.sleep(0.01)
-            held = Path(f"/proc/{leader}").exists() and runs(child)
-        result = await call
-        assert isinstance(result, Failure)
-        assert (result.kind, result.reason) == ("crashed", "the function ended its process with exit code 0")
-        return leader, child, held
+            return await caller.call(Call("x"))
 
-    leader, child, held = asyncio.run(under_way())
+    result = asyncio.run(made())
+    assert isinstance(result, Failure)
+    assert (result.kind, result.reason) == ("crashed", "the function ended its process with exit code 0")
     assert held
+    assert all(held)
+    leader, child = (int(pid) for pid in (tmp_path / "pids").read_text().split())
     assert not Path(f"/proc/{leader}").exists()
     wait_until(lambda: not runs(child), "its child was killed", 60)  # if it was not, it runs for longer
 
