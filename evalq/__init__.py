@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     )
     from evalq.evalcore.model.calls import Prompt
     from evalq.evalcore.model.canonical import Json, canonical_json
-    from evalq.evalcore.stats import ExactSum
+    from evalq.evalcore.statistics.exact import ExactSum
     from evalq.evalcore.version import __version__
     from evalq.evalcore.views.charts import Chart, Mark, Summary, Tile
     from evalq.evalcore.views.metrics import Metric
@@ -131,7 +131,7 @@ _PLACES = {
     "Decision": "evalq._compared",
     "Estimate": "evalq.evalcore.compare.comparison",
     "Evidence": "evalq.evalcore.views.rows",
-    "ExactSum": "evalq.evalcore.stats",
+    "ExactSum": "evalq.evalcore.statistics.exact",
     "Json": "evalq.evalcore.model.canonical",
     "Mark": "evalq.evalcore.views.charts",
     "Metric": "evalq.evalcore.views.metrics",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalq._arguments import amount, at_least_one, checked_tags, paths, texts, whole
-from evalq._run import Asked, Run, computed, open_run, run_folder
+from evalq._run import Run, RunRequest, computed, open_run, run_folder
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import UsageError
@@ -69,7 +69,7 @@ def evaluate(
     given = paths(inputs, folder, params=params, options=options)
     inline = broker is None and ledger is None and workers is None
     if inline and folder is None and not once:
-        kept = Asked("", suite, tags=checked_tags(tags))
+        kept = RunRequest("", suite, tags=checked_tags(tags))
         return _in_memory(_chosen(evaluator), given, params, options, kept, chunk_size, limit)
     from evalq.producer.folder.job import Job
 
@@ -162,8 +162,8 @@ def resume(
     """
     from evalq.producer.runs.backend import Backend
     from evalq.producer.runs.holding import refuse_over
-    from evalq.producer.sweeps.held import holds_sweep
     from evalq.producer.sweeps.joining import begin_larger, resume_any
+    from evalq.producer.sweeps.sweep_folder import holds_sweep
 
     at_least_one(workers=workers)
     (max_calls,), max_cost = whole(max_calls=max_calls), amount(max_cost=max_cost)
@@ -241,7 +241,7 @@ def _in_memory(
     inputs: list[str],
     params: Mapping[str, Any] | None,
     options: Mapping[str, Any] | None,
-    asked: Asked,
+    asked: RunRequest,
     chunk_size: int | None,
     limit: int | None,
 ) -> Run:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from evalq.evalcore.fold.inline import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Asked", "Run", "computed", "open_run", "run_folder", "unwritten_cases"]
+__all__ = ["Run", "RunRequest", "computed", "open_run", "run_folder", "unwritten_cases"]
 
 
-class Asked(NamedTuple):
+class RunRequest(NamedTuple):
     """What a run was asked for, as far as it distinguishes runs."""
 
     evaluator: str
@@ -57,7 +57,7 @@ class _Computed:
     def lines(self) -> Iterable[bytes]:
         return self._evaluation.lines
 
-    def cases(self, asked: Asked) -> RunCases:
+    def cases(self, asked: RunRequest) -> RunCases:
         from evalq.producer.outputs.cases import computed_cases
 
         lines, report = self._evaluation.lines, self._evaluation.report
@@ -115,7 +115,7 @@ class Run:
     ``suite``, ``target`` (empty for recorded outputs) and ``tags`` are what it was asked for.
     """
 
-    def __init__(self, source: _Computed | _Stored, run: str, asked: Asked) -> None:
+    def __init__(self, source: _Computed | _Stored, run: str, asked: RunRequest) -> None:
         """A run comes from evalq.evaluate, evalq.sweep or evalq.open_run: nothing else makes one."""
         self._source = source
         self.id = run
@@ -243,7 +243,7 @@ def open_run(run: str | Path) -> Run:
     """
     folder = run_folder(run)
     info = folder.info()
-    return Run(_Stored(folder), info.run, Asked(info.evaluator, info.suite, info.target, info.tags))
+    return Run(_Stored(folder), info.run, RunRequest(info.evaluator, info.suite, info.target, info.tags))
 
 
 def run_folder(run: str | Path) -> RunFolder:
@@ -259,9 +259,11 @@ def unwritten_cases(run: Run) -> RunCases | None:
     """A run that wrote nothing, as one side of a comparison; None for one that has a folder. Raises UsageError."""
     if not isinstance(run._source, _Computed):
         return None
-    return run._source.cases(Asked(run.evaluator, run.suite, run.target, run.tags))
+    return run._source.cases(RunRequest(run.evaluator, run.suite, run.target, run.tags))
 
 
-def computed(evaluator: Evaluator[Any, Any], evaluation: Evaluation, options: Mapping[str, Any], asked: Asked) -> Run:
+def computed(
+    evaluator: Evaluator[Any, Any], evaluation: Evaluation, options: Mapping[str, Any], asked: RunRequest
+) -> Run:
     """The run of an evaluation that wrote nothing."""
     return Run(_Computed(evaluator, evaluation, options), "", asked)

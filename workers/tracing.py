@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.id_generator import IdGenerator
     from opentelemetry.trace import SpanContext
 
-__all__ = ["VARIABLE", "Noted", "flush", "run_span", "span", "told_results"]
+__all__ = ["VARIABLE", "SpanAttributes", "flush", "run_span", "span", "told_results"]
 
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
-class Noted(Protocol):
+class SpanAttributes(Protocol):
     """What a span takes while it lasts."""
 
     def set_attribute(self, key: str, value: str | int) -> None:
@@ -46,15 +46,15 @@ class _Off:
 
 
 _GIVEN: ContextVar[SpanContext | None] = ContextVar("evalq_given_span", default=None)
-_NOTHING: AbstractContextManager[Noted] = contextlib.nullcontext(_Off())
+_NOTHING: AbstractContextManager[SpanAttributes] = contextlib.nullcontext(_Off())
 
 
-def span(name: str, run: str, **facts: str | int) -> AbstractContextManager[Noted]:
+def span(name: str, run: str, **facts: str | int) -> AbstractContextManager[SpanAttributes]:
     """A step of a run: a child of the step around it, else of the run itself. Raises ConfigError without the extra."""
     return _spanned(name, run, facts, root=False) if _on() else _NOTHING
 
 
-def run_span(run: str, *, begun: bool) -> AbstractContextManager[Noted]:
+def run_span(run: str, *, begun: bool) -> AbstractContextManager[SpanAttributes]:
     """The run itself, for the producer that drives it; one that resumes a run ``begun`` before is a step of it."""
     return _spanned("resume" if begun else "run", run, {}, root=not begun) if _on() else _NOTHING
 
@@ -116,7 +116,7 @@ def _provider(pid: int) -> TracerProvider:
 
 
 @contextlib.contextmanager
-def _spanned(name: str, run: str, facts: dict[str, str | int], *, root: bool) -> Iterator[Noted]:
+def _spanned(name: str, run: str, facts: dict[str, str | int], *, root: bool) -> Iterator[SpanAttributes]:
     from opentelemetry import trace
     from opentelemetry.context import Context
 

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from evalq.evalcore.compare.drawn import EXACT, between, ways
+from evalq.evalcore.compare.hypergeometric import EXACT, between, ways
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.summary import CaseSummary
 

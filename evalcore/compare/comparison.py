@@ -9,13 +9,13 @@ import msgspec
 
 from evalq.evalcore.compare.collapse import newly_collapsed
 from evalq.evalcore.compare.intervals import ALPHA, Change, alike, change_of, pooled_of, t_tail
-from evalq.evalcore.compare.named import named_cases
 from evalq.evalcore.compare.pairs import Pairs, Side, pairs_of
 from evalq.evalcore.compare.permutation import ERROR, permutation_p
-from evalq.evalcore.compare.stopping import asked_alike
+from evalq.evalcore.compare.stopped_cases import asked_alike
 from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.compare.worse_cases import worse_cases
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.stats import is_below
+from evalq.evalcore.statistics.exact import is_below
 
 __all__ = ["Comparison", "Estimate", "Verdict", "change_in", "compare", "estimate", "p_values", "verdict_of"]
 
@@ -125,7 +125,7 @@ def compare(
         lost=len(losses),
         won=len(wins),
         # Fisher's test counts passes: of a single case's scores there is no exact one.
-        named=named_cases(pairs, turned=measure.better == "lower", stopped={*base.stopped, *cand.stopped})
+        named=worse_cases(pairs, turned=measure.better == "lower", stopped={*base.stopped, *cand.stopped})
         if measure.kind == "pass"
         else [],
         collapsed=newly_collapsed(base, cand),
@@ -226,7 +226,7 @@ def _by_cases(pairs: Pairs, sign: int, width: float) -> tuple[float | None, floa
     d = sign * (pairs.cand.mean - pairs.base.mean)
     if len(d) < 2:
         return None, None
-    from evalq.evalcore.distributions import student_t
+    from evalq.evalcore.statistics.distributions import student_t
 
     if float(d.max() - d.min()) <= 1e-9 * width:
         return alike(float(d.mean()), width, len(d)).interval()

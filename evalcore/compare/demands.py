@@ -16,7 +16,7 @@ from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary
-from evalq.evalcore.compare.unrecorded import with_unrecorded
+from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json

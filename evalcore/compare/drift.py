@@ -35,7 +35,7 @@ __all__ = [
     "SHIFTS",
     "Chain",
     "Stake",
-    "Watched",
+    "WatchedMeasure",
     "begin",
     "bet",
     "count",
@@ -68,7 +68,7 @@ class Stake(msgspec.Struct, array_like=True):
     logs: list[float]
 
 
-class Watched(msgspec.Struct):
+class WatchedMeasure(msgspec.Struct):
     """One measure of a chain. ``e`` is the detector's value, ``p`` the newest run's p-value.
 
     ``change`` is by how much the newest run's cases differ from what was there, as a share of the scale; below 0 is
@@ -101,7 +101,7 @@ class Chain(msgspec.Struct, kw_only=True):
     runs: int = 0
     whole: bool = False
     pool: CaseSummary
-    watched: dict[str, Watched] = {}
+    watched: dict[str, WatchedMeasure] = {}
     known: list[tuple[str, str]] = []
 
 
@@ -112,7 +112,7 @@ def begin(run: RunCases, kind: Literal["baseline", "first"] = "first") -> Chain:
         reference=run.run,
         kind=kind,
         pool=bare(run.cases),
-        watched={measure.name: Watched() for measure in run.cases.measures},
+        watched={measure.name: WatchedMeasure() for measure in run.cases.measures},
         known=[(run.run, run.report)],
     )
 
@@ -131,7 +131,7 @@ def count(chain: Chain, run: RunCases) -> Chain:
     pool = together(chain.pool) if whole else chain.pool
     new = together(new) if whole else new
     watched = {
-        measure.name: _watched(chain.watched.get(measure.name, Watched()), pool, measure, new, run.run)
+        measure.name: _watched(chain.watched.get(measure.name, WatchedMeasure()), pool, measure, new, run.run)
         for measure in new.measures
     }
     # A run without values of an optional measure says nothing of it: its evidence, and its page, stay as they are.
@@ -147,7 +147,7 @@ def count(chain: Chain, run: RunCases) -> Chain:
     )
 
 
-def _watched(before: Watched, pool: CaseSummary, measure: Measure, new: CaseSummary, run: str) -> Watched:
+def _watched(before: WatchedMeasure, pool: CaseSummary, measure: Measure, new: CaseSummary, run: str) -> WatchedMeasure:
     pairs = pairs_of(pool, new, measure) if measure.name in pool.columns else None
     # No case to compare is no evidence either way: the detector stands still.
     if pairs is None or not pairs.ids:
@@ -164,8 +164,8 @@ def _watched(before: Watched, pool: CaseSummary, measure: Measure, new: CaseSumm
     since = before.since or (run if e >= PAGED else "")
     # All stakes go, not the page alone: those that won by the drop would page again by what is over.
     if since and e < CLEARED:
-        return Watched([], first, 0.0, p, change, run=run)
-    return Watched(stakes, first, e, p, change, since, run)
+        return WatchedMeasure([], first, 0.0, p, change, run=run)
+    return WatchedMeasure(stakes, first, e, p, change, since, run)
 
 
 def _design(pairs: Pairs) -> tuple[float, float]:

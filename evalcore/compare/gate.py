@@ -11,16 +11,16 @@ from evalq.evalcore.compare.comparison import Estimate, estimate
 from evalq.evalcore.compare.decision import Check, Decision, Quarantined, overall
 from evalq.evalcore.compare.demands import compared, held, level_in, plain, reported
 from evalq.evalcore.compare.intersection import in_common, told_in_common
-from evalq.evalcore.compare.judged import nothing_decides, on_trust
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.quarantine import Past, aside_in, fallen, flaky_cases, past_of, quarantined
+from evalq.evalcore.compare.quarantine import CaseHistory, aside_in, fallen, flaky_cases, past_of, quarantined
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.sharing import shared
-from evalq.evalcore.compare.stopping import asked_alike
-from evalq.evalcore.compare.unrecorded import with_unrecorded
+from evalq.evalcore.compare.shared_answers import shared
+from evalq.evalcore.compare.stopped_cases import asked_alike
+from evalq.evalcore.compare.trust_in_judges import nothing_decides, on_trust
+from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
@@ -42,7 +42,7 @@ def decide(
     baseline: str = "",
     errors: Errors = SINGLE,
     lacking: str = "",
-    pasts: Mapping[str, Past] | None = None,
+    pasts: Mapping[str, CaseHistory] | None = None,
     today: str = "",
 ) -> Decision:
     """Hold ``candidates``, each called otherwise, to ``policy``; ``errors`` is how often that may be wrong.
@@ -91,10 +91,10 @@ def _marked(entry: Quarantined, fell: Collection[tuple[str, str]]) -> Quarantine
     return msgspec.structs.replace(entry, fell=True) if entry.aside and (entry.run, entry.case) in fell else entry
 
 
-def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, Past]) -> Past:
+def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, CaseHistory]) -> CaseHistory:
     # Nobody needs the history where no demand is on single cases.
     if run.called in pasts or not policy.by_case:
-        return pasts.get(run.called, Past({}, 0))
+        return pasts.get(run.called, CaseHistory({}, 0))
     return past_of(run, partners.get(run.called))
 
 
@@ -205,7 +205,7 @@ def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:
     return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
 
 
-def _notes(policy: Policy, candidates: Sequence[RunCases], past: Sequence[Past]) -> Iterator[str]:
+def _notes(policy: Policy, candidates: Sequence[RunCases], past: Sequence[CaseHistory]) -> Iterator[str]:
     yield from _uncounted(candidates)
     yield from _otherwise(policy, candidates)
     yield from _idle(policy, candidates)
@@ -252,7 +252,7 @@ def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
             )
 
 
-def _flaky(candidates: Sequence[RunCases], pasts: Sequence[Past]) -> Iterator[str]:
+def _flaky(candidates: Sequence[RunCases], pasts: Sequence[CaseHistory]) -> Iterator[str]:
     for run, past in zip(candidates, pasts, strict=True):
         if flaky := flaky_cases(past):
             more = f" and {len(flaky) - 10} more" if len(flaky) > 10 else ""

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalq.evalcore.compare.pairs import ROUNDED, Side
-from evalq.evalcore.distributions import beta_cdf, smallest
+from evalq.evalcore.statistics.distributions import beta_cdf, smallest
 
 if TYPE_CHECKING:
     from numpy import float64, int64

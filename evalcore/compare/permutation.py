@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalq.evalcore.compare.pairs import Side
-from evalq.evalcore.distributions import lowest
+from evalq.evalcore.statistics.distributions import lowest
 
 if TYPE_CHECKING:
     from numpy import complex128, float64

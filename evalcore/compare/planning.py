@@ -17,7 +17,7 @@ from evalq.evalcore.compare.intervals import ALPHA, level_of
 from evalq.evalcore.compare.looks import Errors
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.policy import CaseDemand, Gate, Tier
-from evalq.evalcore.compare.repeats import Answered, by_case
+from evalq.evalcore.compare.repeats import CasePasses, by_case
 from evalq.evalcore.contract.measures import Measure
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _each(demand: CaseDemand, measure: Measure, alpha: float, pairs: Pairs) -> D
     side = pairs.cand
     passed = side.total if measure.better == "higher" else side.answers - side.total
     counts = enumerate(zip(passed.tolist(), side.answers.tolist(), strict=True))
-    found, _ = by_case(demand, [Answered(str(at), round(m), n) for at, (m, n) in counts], errors=Errors(alpha))
+    found, _ = by_case(demand, [CasePasses(str(at), round(m), n) for at, (m, n) in counts], errors=Errors(alpha))
     decided = set(found.values())
     return "NO-GO" if "NO-GO" in decided else "INCONCLUSIVE" if "INCONCLUSIVE" in decided else "GO"
 

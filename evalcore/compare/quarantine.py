@@ -8,17 +8,27 @@ from typing import Literal, NamedTuple
 
 from evalq.evalcore.compare.decision import Check, Quarantined
 from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.named import fisher
 from evalq.evalcore.compare.policy import Policy, Quarantine
-from evalq.evalcore.compare.repeats import Answered, rows_of
+from evalq.evalcore.compare.repeats import CasePasses, rows_of
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.sharing import shares
-from evalq.evalcore.compare.unrecorded import with_unrecorded
+from evalq.evalcore.compare.shared_answers import shares
+from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
+from evalq.evalcore.compare.worse_cases import fisher
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.modes import holm
-from evalq.evalcore.share_sequence import surely_above, surely_below
+from evalq.evalcore.statistics.share_sequence import surely_above, surely_below
 
-__all__ = ["STEADY", "Flakiness", "Past", "aside_in", "fallen", "flakiness", "flaky_cases", "past_of", "quarantined"]
+__all__ = [
+    "STEADY",
+    "CaseHistory",
+    "Flakiness",
+    "aside_in",
+    "fallen",
+    "flakiness",
+    "flaky_cases",
+    "past_of",
+    "quarantined",
+]
 
 STEADY = 0.95
 """A case whose commoner result has a larger share than this is stable, one in which it has a smaller one flaky."""
@@ -26,7 +36,7 @@ STEADY = 0.95
 Flakiness = Literal["flaky", "stable", "unknown"]
 
 
-class Past(NamedTuple):
+class CaseHistory(NamedTuple):
     """What is known of cases from before: {case: (passes, answers)} over so many ``runs`` of one target.
 
     ``stopped`` are those that any of these runs asked no more once they were decided.
@@ -49,7 +59,7 @@ def flakiness(passed: int, answers: int) -> Flakiness:
     return "stable" if answers and surely_above(most, answers, STEADY) else "unknown"
 
 
-def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases] = ()) -> Past:
+def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases] = ()) -> CaseHistory:
     """The history of a run's cases: its baseline's answers, and those of all runs of the baseline's target.
 
     That is the target by the digest of its settings, which recorded outputs do not have: of those the baseline alone
@@ -75,7 +85,7 @@ def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases]
         for row in rows_of(each.cases, measure) if measure is not None else ():
             passed, answers = cases.get(row.case, (0, 0))
             cases[row.case] = passed + row.passed, answers + row.answers
-    return Past(cases, len(counted), frozenset(case for each in counted for case in each.cases.stopped))
+    return CaseHistory(cases, len(counted), frozenset(case for each in counted for case in each.cases.stopped))
 
 
 def _of_one_kind(run: RunCases, other: RunCases) -> bool:
@@ -88,12 +98,14 @@ def _config(run: RunCases) -> str:
     return run.usage.config if run.usage is not None else ""
 
 
-def flaky_cases(past: Past) -> list[str]:
+def flaky_cases(past: CaseHistory) -> list[str]:
     """Those of them that are flaky, by their names."""
     return sorted(case for case, counts in past.cases.items() if flakiness(*counts) == "flaky")
 
 
-def quarantined(policy: Policy, runs: Sequence[RunCases], pasts: Sequence[Past], today: str) -> Iterator[Quarantined]:
+def quarantined(
+    policy: Policy, runs: Sequence[RunCases], pasts: Sequence[CaseHistory], today: str
+) -> Iterator[Quarantined]:
     """Each entry of the policy's quarantine for each of ``runs`` that it means; ``today`` is an ISO day.
 
     A case is set aside only while its history proves it flaky: one that always fails is no flaky one, and what nobody
@@ -116,7 +128,7 @@ def quarantined(policy: Policy, runs: Sequence[RunCases], pasts: Sequence[Past],
             yield Quarantined(entry.run, entry.case, False, "no run has such a case", entry.reason, entry.until)
 
 
-def _entry(entry: Quarantine, run: RunCases, row: Answered, past: Past, today: str) -> Quarantined:
+def _entry(entry: Quarantine, run: RunCases, row: CasePasses, past: CaseHistory, today: str) -> Quarantined:
     passed, answers = past.cases.get(entry.case, (0, 0))
     state = flakiness(passed, answers)
     why = f"{state}: {passed} of {answers} answers passed in {past.runs} earlier run(s) of one target"

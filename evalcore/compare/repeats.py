@@ -15,13 +15,13 @@ from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.policy import CaseDemand, Gate
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.modes import rejected
-from evalq.evalcore.rates import exact_interval, pass_at_k, pass_hat_k
+from evalq.evalcore.statistics.distributions import at_least, at_most
+from evalq.evalcore.statistics.rates import exact_interval, pass_at_k, pass_hat_k
 
 __all__ = [
-    "Answered",
+    "CasePasses",
     "by_case",
     "case_interval",
     "enough_for",
@@ -36,7 +36,7 @@ _SHOWN = 20
 _MOST = 10_000
 
 
-class Answered(NamedTuple):
+class CasePasses(NamedTuple):
     """One case: how many of its ``answers`` passed, and how many more are ``missing``."""
 
     case: str
@@ -45,14 +45,14 @@ class Answered(NamedTuple):
     missing: int = 0
 
 
-def rows_of(run: CaseSummary, measure: Measure) -> list[Answered]:
+def rows_of(run: CaseSummary, measure: Measure) -> list[CasePasses]:
     """The cases that were answered or should have been, by a measure of kind "pass", in the order of their ids."""
     column = run.columns[measure.name]
     rows = []
     for case, ones, answers, missing in zip(run.ids, column.total, column.count, run.missing, strict=True):
         if answers or missing:
             passed = round(ones if measure.better == "higher" else answers - ones)
-            rows.append(Answered(case, passed, answers, missing))
+            rows.append(CasePasses(case, passed, answers, missing))
     return rows
 
 
@@ -108,7 +108,7 @@ def _all_proved(demand: CaseDemand, rate: float, cases: int, answers: int) -> fl
 
 
 def by_case(
-    demand: CaseDemand, rows: Sequence[Answered], *, minimum: int = 1, errors: Errors = SINGLE
+    demand: CaseDemand, rows: Sequence[CasePasses], *, minimum: int = 1, errors: Errors = SINGLE
 ) -> tuple[dict[str, Decided], float]:
     """Each case by itself, those that fail first, the most surprising of them before the others; and how surprising
     the first is, among all of them.
@@ -180,7 +180,7 @@ def held_by_cases(
 
 
 def _reasons(
-    demand: CaseDemand, rows: Sequence[Answered], failing: int, undecided: set[str], minimum: int
+    demand: CaseDemand, rows: Sequence[CasePasses], failing: int, undecided: set[str], minimum: int
 ) -> Iterator[str]:
     told = f"{failing} of {len(rows)} case(s) fail it, {len(undecided)} are undecided"
     yield told if rows else "no case is there to be held to it"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evalq.evalcore.compare.pairs import Pairs
 from evalq.evalcore.compare.permutation import ERROR, permutation_p
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.distributions import lowest
+from evalq.evalcore.statistics.distributions import lowest
 
 if TYPE_CHECKING:
     from numpy import float64

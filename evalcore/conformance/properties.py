@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.conformance.garbage import garbled
-from evalq.evalcore.conformance.lined import lines
-from evalq.evalcore.conformance.measured import measures, paths
-from evalq.evalcore.conformance.paged import page
+from evalq.evalcore.conformance.measures import measures, paths
+from evalq.evalcore.conformance.page import page
 from evalq.evalcore.conformance.purity import watched
+from evalq.evalcore.conformance.record_lines import lines
 from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
 from evalq.evalcore.contract.partial import Partial, encode

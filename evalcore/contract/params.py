@@ -13,10 +13,10 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import ValidationError
 
-from evalq.evalcore import bounded_yaml
 from evalq.evalcore.contract.evaluator import Option, Params
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
+from evalq.evalcore.records import bounded_yaml
 
 __all__ = [
     "MAX_FILE_CHARACTERS",

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.rates import ALPHA
+from evalq.evalcore.statistics.rates import ALPHA
 
 __all__ = ["CaseSoFar", "StoppingByCase", "stopping_section"]
 

@@ -6,7 +6,6 @@ to a known number of runs, `rules` the choice between these and the fixed number
 one case, `nowhere` whether any case is collapsed.
 """
 
-from evalq.evalcore.distributions import at_least, at_most, beta_cdf, student_t
 from evalq.evalcore.modes.decide import Verdict, holm, rejected, runs_to_decide, verdict
 from evalq.evalcore.modes.diversity import (
     chao1,
@@ -26,6 +25,7 @@ from evalq.evalcore.modes.intervals import (
 from evalq.evalcore.modes.rules import FIXED_RUNS, ShareRule, stopping_rule
 from evalq.evalcore.modes.sequence import mode_share_sequence, sequence_p_value, sequence_verdict
 from evalq.evalcore.modes.spending import MOST_LOOKS, Limits, limits, spending_p_value, spending_verdict
+from evalq.evalcore.statistics.distributions import at_least, at_most, beta_cdf, student_t
 
 __all__ = [
     "ALPHA",

@@ -9,7 +9,7 @@ from evalq.evalcore.modes.decide import runs_to_decide
 from evalq.evalcore.modes.diversity import chao1, chao_wang_jost_bits, coverage, hill
 from evalq.evalcore.modes.intervals import collision_interval, collision_probability
 from evalq.evalcore.modes.rules import FIXED_RUNS, ShareRule, stopping_rule
-from evalq.evalcore.stats import shannon_bits
+from evalq.evalcore.statistics.exact import shannon_bits
 
 __all__ = ["modes_block", "share_of", "share_rule"]
 

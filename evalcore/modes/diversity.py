@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 
-from evalq.evalcore.distributions import beta_fraction
-from evalq.evalcore.stats import shannon_bits
+from evalq.evalcore.statistics.distributions import beta_fraction
+from evalq.evalcore.statistics.exact import shannon_bits
 
 __all__ = ["chao1", "chao_shen_bits", "chao_wang_jost_bits", "coverage", "hill", "miller_madow_bits"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from evalq.evalcore.distributions import at_least, at_most, smallest, student_t
+from evalq.evalcore.statistics.distributions import at_least, at_most, smallest, student_t
 
 __all__ = [
     "ALPHA",

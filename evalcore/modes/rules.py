@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from evalq.evalcore.distributions import at_most
 from evalq.evalcore.modes.decide import Verdict
 from evalq.evalcore.modes.intervals import ALPHA, mode_share_interval, mode_share_p_value
 from evalq.evalcore.modes.sequence import mode_share_sequence
 from evalq.evalcore.modes.spending import spending_p_value, spending_verdict
+from evalq.evalcore.statistics.distributions import at_most
 
 __all__ = ["FIXED_RUNS", "ShareRule", "stopping_rule"]
 

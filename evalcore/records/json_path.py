@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["Missing", "find", "parse_path"]
+__all__ = ["NothingThere", "find", "parse_path"]
 
 _STEP = re.compile(r"(?:\.|\A)(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['\"])(?P<name>.*?)(?P=quote)\]")
 
 
-class Missing(LookupError):
+class NothingThere(LookupError):
     """Nothing is at a path; the message says how far it leads."""
 
 
@@ -32,12 +32,12 @@ def parse_path(path: str) -> tuple[str | int, ...]:
 
 
 def find(value: Any, steps: tuple[str | int, ...], what: str = "the reply") -> Any:
-    """What is at the path in ``value``, which messages call ``what``. Raises Missing."""
+    """What is at the path in ``value``, which messages call ``what``. Raises NothingThere."""
     for number, step in enumerate(steps):
         listed = isinstance(step, int) and isinstance(value, list) and step < len(value)
         if listed or (isinstance(step, str) and isinstance(value, dict) and step in value):
             value = value[step]
         else:
             shown = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps[: number + 1])
-            raise Missing(f"{what} has nothing at {shown.removeprefix('.')}")
+            raise NothingThere(f"{what} has nothing at {shown.removeprefix('.')}")
     return value

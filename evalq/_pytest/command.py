@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-__all__ = ["Command", "Ended"]
+__all__ = ["Command", "CommandResult"]
 
 _ENDING_SECONDS = 10.0
 _TOLD_BYTES = 4000
@@ -20,7 +20,7 @@ _UNFIT = ("EVALQ_DETACH", "EVALQ_DRY_RUN")
 """Variables under which the command would leave no reports."""
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     """How it ended: the folders of the runs that it saw to their reports, in the suite's order, and what it said."""
 
     code: int
@@ -47,7 +47,7 @@ class Command:
             process_group=0,
         )
 
-    def wait(self) -> Ended:
+    def wait(self) -> CommandResult:
         """Until it has ended."""
         try:
             code = self._process.wait()
@@ -62,7 +62,7 @@ class Command:
             self._told.seek(max(0, self._told.seek(0, os.SEEK_END) - _TOLD_BYTES))
             told = self._told.read().decode(errors="replace")
         folders = tuple(event["folder"] for event in events if event.get("event") == "done")
-        return Ended(code, folders, told)
+        return CommandResult(code, folders, told)
 
     def interrupt(self) -> None:
         """Have it keep what it has paid for and end."""

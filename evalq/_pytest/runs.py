@@ -15,7 +15,7 @@ from typing import IO
 
 import pytest
 
-from evalq._pytest.command import Command, Ended
+from evalq._pytest.command import Command, CommandResult
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.names import RUNS
 from evalq.producer.suites.suite_file import Suite
@@ -121,15 +121,15 @@ class SuiteRuns:
         with lock, _unlocking(lock):
             self._keep(command.wait())
 
-    def _ended(self) -> Ended | None:
+    def _ended(self) -> CommandResult | None:
         """How they ended in this session."""
         try:
             code, folders, told = json.loads(self._marker.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        return Ended(code, tuple(folders), told)
+        return CommandResult(code, tuple(folders), told)
 
-    def _keep(self, ended: Ended) -> Ended:
+    def _keep(self, ended: CommandResult) -> CommandResult:
         """Tell the other processes of this session."""
         part = self._marker.with_suffix(".part")
         part.write_text(json.dumps(ended), encoding="utf-8")

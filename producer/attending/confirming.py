@@ -23,7 +23,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import pooled
 from evalq.evalcore.errors import Incomplete, UsageError
 from evalq.producer.comparing.docket import Docket
-from evalq.producer.comparing.gating import Matched, matched
+from evalq.producer.comparing.gating import MatchedRuns, matched
 from evalq.producer.comparing.operands import operand
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def check_sides(called: str, target: str, base: str, bases: Iterable[str]) -> No
 
 
 def _asked_afresh(
-    found: Matched, suspects: Iterable[Check], sides: Mapping[str, _Sides], asking: Asking, key: str
-) -> Matched:
+    found: MatchedRuns, suspects: Iterable[Check], sides: Mapping[str, _Sides], asking: Asking, key: str
+) -> MatchedRuns:
     """The demands that were not kept, and fresh answers of both sides to decide them by."""
     from evalq.producer.runs.backend import shared_backend
 
@@ -132,7 +132,7 @@ def _asked_afresh(
             partners[run.called] = base
     # What is missing is told by how it was screened; of fresh answers it only keeps them from being certain.
     policy = found.policy.model_copy(update={"gates": gates, "collapse": "allowed", "missing": _NO_LIMIT})
-    return Matched(policy, candidates, partners, found.baseline, pasts=found.pasts)
+    return MatchedRuns(policy, candidates, partners, found.baseline, pasts=found.pasts)
 
 
 def _blocks(sides: _Sides, key: str, asking: Asking) -> tuple[RunCases, RunCases]:
@@ -167,7 +167,7 @@ def _pooled(first: RunCases, second: RunCases) -> RunCases:
     )
 
 
-def _confirmed(screened: Decision, suspects: Sequence[Check], fresh: Matched, number: int) -> Decision:
+def _confirmed(screened: Decision, suspects: Sequence[Check], fresh: MatchedRuns, number: int) -> Decision:
     """What was screened, with what fresh answers say of each suspect."""
     errors = confirming(number)
     found = fresh.decide(errors)

@@ -18,7 +18,7 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, Output, Where
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.sweeps.held import holds_sweep
+from evalq.producer.sweeps.sweep_folder import holds_sweep
 
 if TYPE_CHECKING:
     from evalq.producer.sweeps.sweep import Sweep

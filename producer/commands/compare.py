@@ -10,7 +10,7 @@ import msgspec
 from evalq.producer.comparing.comparing import MARGIN, compare_runs
 from evalq.producer.comparing.gating import is_approved
 from evalq.producer.comparing.operands import base_of, operand, partner
-from evalq.producer.comparing.outputs import Compared, Deciding, errors_written, write_comparison
+from evalq.producer.comparing.outputs import ComparedRuns, Deciding, errors_written, write_comparison
 from evalq.producer.comparing.text import comparison_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import warn
@@ -30,7 +30,7 @@ def _compare(
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    compared: list[Compared] = []
+    compared: list[ComparedRuns] = []
     with errors_written("compare", outputs, (base, cand)), invocation.servers() as servers:
         candidates, bases = operand(cand, servers), base_of(base, servers)
         if is_approved(base, servers) and Path(base).exists():
@@ -38,7 +38,7 @@ def _compare(
         for run in candidates:
             before = bases[0] if len(bases) == 1 else partner(run, bases, base)
             found = compare_runs(before, run, margin, measure, by_cases=by_cases)
-            compared.append(Compared(before, run, found))
+            compared.append(ComparedRuns(before, run, found))
     try:
         write_comparison(outputs, compared)
     finally:

@@ -14,7 +14,7 @@ from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of
 from evalq.producer.comparing.outputs import Deciding, check_decision_outputs, errors_written
-from evalq.producer.comparing.planning import Asked, outlook, outlook_text
+from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import (
@@ -51,7 +51,7 @@ def _gate(
     if invocation.start.dry_run:
         check_decision_outputs(outputs, reads)
         _refuse_unasked(confirm)
-        asked = Asked(invocation.live.repeat, cases, rate)
+        asked = RunPlan(invocation.live.repeat, cases, rate)
         return _plan(invocation, load_policy(policy), candidates, baseline, asked, as_json)
     with errors_written("gate", outputs, reads), invocation.servers() as servers:
         _refuse_unasked(confirm)
@@ -77,7 +77,7 @@ def _refuse_unasked(confirm: bool) -> None:
 
 
 def _plan(
-    invocation: Invocation, policy: Policy, candidates: tuple[str, ...], baseline: str, asked: Asked, as_json: bool
+    invocation: Invocation, policy: Policy, candidates: tuple[str, ...], baseline: str, asked: RunPlan, as_json: bool
 ) -> int:
     with invocation.servers() as servers:
         found = outlook(policy, candidates_of(candidates, servers), baseline, asked, servers)

@@ -10,7 +10,7 @@ import msgspec
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.drift_text import drift_lines
-from evalq.producer.comparing.drifting import Told, histories
+from evalq.producer.comparing.drifting import SuiteHistory, histories
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, server_options
@@ -43,7 +43,7 @@ _UNWATCHED = (
 )
 
 
-def _lines(told: Told) -> Iterator[str]:
+def _lines(told: SuiteHistory) -> Iterator[str]:
     yield " · ".join(filter(None, told.place))
     drift = list(drift_lines(told.drift))
     for line in drift or [_UNWATCHED]:

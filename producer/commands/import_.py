@@ -29,7 +29,7 @@ def _import(
     invocation: Invocation, source: str, file: Path, folder: Path, checks: tuple[str, ...], anywhere: bool, force: bool
 ) -> int:
     from evalq.producer.importing.accepting import accepted
-    from evalq.producer.importing.imported import Asked
+    from evalq.producer.importing.imported import ImportRequest
     from evalq.producer.importing.patterns import NoCounterpart
     from evalq.producer.importing.writing import write
 
@@ -38,7 +38,7 @@ def _import(
             accepted({check: "x"})
         except NoCounterpart as error:
             raise UsageError(f"--check {check}: {error}") from None
-    imported = sources.read(source, file, Asked(checks, anywhere))
+    imported = sources.read(source, file, ImportRequest(checks, anywhere))
     if not imported.cases and not imported.targets:
         _tell(imported, "")  # nothing is written, where the others could be read
         raise ConfigError(f"{file}: nothing in it has a counterpart in evalq")

@@ -16,7 +16,7 @@ from evalq.producer.invocation.finding import elsewhere, find, folders, left_beh
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, run_argument, server_options
 from evalq.producer.monitor import fleet
-from evalq.producer.monitor.unserved import other_code
+from evalq.producer.monitor.no_workers import other_code
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:

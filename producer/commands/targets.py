@@ -62,7 +62,7 @@ def _targets(
 def _kept(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
     """Keep what the calls took; returns where, "" where they told no tokens or nothing can be written here."""
     from evalq.evalcore.model.calls import Attempt
-    from evalq.producer.sweeps.measured import keep_trial
+    from evalq.producer.sweeps.earlier_calls import keep_trial
     from evalq.workers.targets.digests import config_digest
 
     calls = [

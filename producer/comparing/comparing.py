@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalq.evalcore.compare.comparison import Comparison, compare
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.sharing import shared
+from evalq.evalcore.compare.shared_answers import shared
 from evalq.evalcore.errors import UsageError
 
 __all__ = ["MARGIN", "compare_runs"]

@@ -20,10 +20,10 @@ from evalq.producer.outputs.cases import cases_of
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["Ended", "Told", "histories"]
+__all__ = ["FinishedRun", "SuiteHistory", "histories"]
 
 
-class Ended(msgspec.Struct, frozen=True):
+class FinishedRun(msgspec.Struct, frozen=True):
     """A finished run: when it ended (of a folder: began), and its counts of records."""
 
     run: str
@@ -31,13 +31,13 @@ class Ended(msgspec.Struct, frozen=True):
     records: dict[str, int]
 
 
-class Told(msgspec.Struct, frozen=True):
+class SuiteHistory(msgspec.Struct, frozen=True):
     """The history of one evaluator, suite and target: its runs and its chains, those of the newest run first."""
 
     evaluator: str
     suite: str
     target: str
-    runs: list[Ended]
+    runs: list[FinishedRun]
     drift: list[DriftState]
 
     @property
@@ -46,23 +46,25 @@ class Told(msgspec.Struct, frozen=True):
         return self.evaluator, self.suite, self.target
 
 
-def histories(servers: Servers, most: int) -> list[Told]:
+def histories(servers: Servers, most: int) -> list[SuiteHistory]:
     """All histories, each with its ``most`` newest runs."""
     return sorted(_of_ledger(servers, most) if servers.named else _of_folders(servers, most), key=lambda one: one.place)
 
 
-def _of_ledger(servers: Servers, most: int) -> Iterator[Told]:
+def _of_ledger(servers: Servers, most: int) -> Iterator[SuiteHistory]:
     for place in servers.history.places():
         # None asked for is not asked of the server, whose range to -1 is the whole list.
         entries = servers.history.entries(place, most) if most else []
         runs = [
-            Ended(entry.run, datetime.fromtimestamp(entry.ended, UTC).isoformat(timespec="seconds"), entry.records)
+            FinishedRun(
+                entry.run, datetime.fromtimestamp(entry.ended, UTC).isoformat(timespec="seconds"), entry.records
+            )
             for entry in entries
         ]
-        yield Told(place.evaluator, place.suite, place.target, runs, servers.drift.states(place))
+        yield SuiteHistory(place.evaluator, place.suite, place.target, runs, servers.drift.states(place))
 
 
-def _of_folders(servers: Servers, most: int) -> Iterator[Told]:
+def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
     """Every finished run counted again in the order in which they began, as a ledger would have counted them."""
     found: dict[tuple[str, str, str], list[tuple[RunFolder, RunInfo]]] = {}
     for folder, info in folders():
@@ -74,12 +76,12 @@ def _of_folders(servers: Servers, most: int) -> Iterator[Told]:
         runs, cases = [], []
         for folder, info in sorted(each, key=_order):
             try:
-                runs.append(Ended(info.run, info.started, folder.report()["records"]))
+                runs.append(FinishedRun(info.run, info.started, folder.report()["records"]))
                 cases += _cases(folder, runs[-1], servers.settings.cases_records)
             except (EvalqError, OSError) as error:
                 warn(f"warning: {folder.path} is skipped: {error}")
         states = _counted(cases, [run for run in known if (run.evaluator, run.target) == (evaluator, target)])
-        yield Told(evaluator, suite, target, runs[::-1][:most], states)
+        yield SuiteHistory(evaluator, suite, target, runs[::-1][:most], states)
 
 
 def _order(one: tuple[RunFolder, RunInfo]) -> tuple[str, int, str]:
@@ -89,7 +91,7 @@ def _order(one: tuple[RunFolder, RunInfo]) -> tuple[str, int, str]:
     return info.started, report.stat().st_mtime_ns if report.is_file() else 0, info.run
 
 
-def _cases(folder: RunFolder, run: Ended, most: int) -> list[RunCases]:
+def _cases(folder: RunFolder, run: FinishedRun, most: int) -> list[RunCases]:
     # A ledger keeps no cases of larger runs: both ways of counting are to find the same.
     return [cases_of(folder)] if run.records["total"] <= most else []
 

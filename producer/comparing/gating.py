@@ -14,7 +14,7 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.looks import SINGLE, Errors, growing, looks_at
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.quarantine import Past
+from evalq.evalcore.compare.quarantine import CaseHistory
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import UsageError
@@ -27,7 +27,7 @@ from evalq.producer.invocation.finding import folders
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["Matched", "candidates_of", "distinct", "gate_runs", "is_approved", "load_policy", "matched"]
+__all__ = ["MatchedRuns", "candidates_of", "distinct", "gate_runs", "is_approved", "load_policy", "matched"]
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -53,7 +53,7 @@ def distinct(runs: list[RunCases]) -> list[RunCases]:
     return runs
 
 
-class Matched(NamedTuple):
+class MatchedRuns(NamedTuple):
     """Candidates and what each is compared with: all that a decision is made of.
 
     ``lacking`` says why one has no partner, ``baseline`` what was named; ``pasts`` is the history of each one's cases.
@@ -65,7 +65,7 @@ class Matched(NamedTuple):
     partners: Mapping[str, RunCases]
     baseline: str = ""
     lacking: str = ""
-    pasts: Mapping[str, Past] = {}
+    pasts: Mapping[str, CaseHistory] = {}
     approved: bool = False
 
     def decide(self, errors: Errors = SINGLE) -> Decision:
@@ -106,7 +106,7 @@ def gate_runs(
     return docket.settled(noted(decision, look), found.baseline)
 
 
-def _uncounted(found: Matched) -> Decision:
+def _uncounted(found: MatchedRuns) -> Decision:
     """The decision where no looks are counted: those at a run that was extended count by what it says of itself."""
     looks = looks_at(found.candidates)
     decision = found.decide(growing(looks))
@@ -128,7 +128,7 @@ def matched(
     servers: Servers,
     *,
     first: Sequence[str] = (),
-) -> Matched:
+) -> MatchedRuns:
     """Which approved run each of ``candidates`` is compared with.
 
     ``first`` is what they were named by where they may be the first of their kind: what is to be compared is
@@ -156,7 +156,7 @@ def matched(
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
     # Only where a quarantine asks for it: the history of all runs has to be read for that.
     pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
-    return Matched(policy, candidates, partners, name, lacking, pasts, bool(by_name))
+    return MatchedRuns(policy, candidates, partners, name, lacking, pasts, bool(by_name))
 
 
 def _approvable(candidates: Sequence[RunCases], named: Sequence[str], servers: Servers) -> list[str]:

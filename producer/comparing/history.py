@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from evalq.evalcore.compare.quarantine import Past, past_of
+from evalq.evalcore.compare.quarantine import CaseHistory, past_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import EvalqError
 from evalq.producer.invocation.finding import folders
@@ -21,7 +21,9 @@ MOST = 100
 """Runs of a target that are looked at, the latest ones."""
 
 
-def pasts_of(candidates: Sequence[RunCases], partners: Mapping[str, RunCases], servers: Servers) -> dict[str, Past]:
+def pasts_of(
+    candidates: Sequence[RunCases], partners: Mapping[str, RunCases], servers: Servers
+) -> dict[str, CaseHistory]:
     """The history of each candidate's cases: runs in ./evalq-runs and, where one is named, in the ledger."""
     return {run.called: past_of(run, partners.get(run.called), list(_earlier(run, servers))) for run in candidates}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from evalq.evalcore.compare.comparison import Comparison, Flip
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.run import RunCases
-from evalq.producer.comparing.text import VERDICTS, Shown, comparison_notes, standing_of
+from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, standing_of
 from evalq.producer.page.markup import Html, element, joined
 
 __all__ = ["comparison_html", "decision_html"]
@@ -38,7 +38,7 @@ def decision_html(decision: Decision) -> str:
 
 
 def _measure(found: Comparison) -> tuple[object, ...]:
-    seen, shown = found.observed, Shown(found.measure)
+    seen, shown = found.observed, MeasureFormat(found.measure)
     name, verdict = found.measure.name, element("b", VERDICTS[found.verdict])
     if seen is None:
         return name, verdict, "", "", "", "", "", 0, found.missing
@@ -49,14 +49,14 @@ def _measure(found: Comparison) -> tuple[object, ...]:
 
 def _notes(found: Comparison) -> Html | None:
     """What the numbers of the table do not say, such as what else than the interval there the verdict goes by."""
-    shown = Shown(found.measure)
+    shown = MeasureFormat(found.measure)
     notes = comparison_notes(found, found.observed, shown, str) if found.observed is not None else []
     name = found.measure.name
     return element("ul", *[element("li", f"{name}: {note}") for note in notes]) if notes else None
 
 
 def _flips(found: Comparison) -> Html | None:
-    shown = Shown(found.measure)
+    shown = MeasureFormat(found.measure)
     parts = []
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
         if count:
@@ -67,7 +67,7 @@ def _flips(found: Comparison) -> Html | None:
     return joined(*parts) if parts else None
 
 
-def _flip(flip: Flip, shown: Shown) -> tuple[object, ...]:
+def _flip(flip: Flip, shown: MeasureFormat) -> tuple[object, ...]:
     return flip.case, shown.answers(flip.base, flip.base_count), shown.answers(flip.cand, flip.cand_count)
 
 

@@ -9,13 +9,13 @@ import msgspec
 
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.judged import why_advisory
 from evalq.evalcore.compare.looks import Look, baseline_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.repeats import enough_for
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.trust_in_judges import why_advisory
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
@@ -27,14 +27,14 @@ from evalq.producer.comparing.operands import base_of
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["Asked", "Outlook", "Proof", "outlook", "outlook_text"]
+__all__ = ["Outlook", "Proof", "RunPlan", "outlook", "outlook_text"]
 
 
 _RATES = (1.0, 0.99, 0.95, 0.9, 0.8)
 """Pass rates for which it is said how many answers prove a demand on single cases."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RunPlan(msgspec.Struct, frozen=True):
     """The run that is planned, as far as a user says: 0 is as many as the baseline has."""
 
     repeats: int = 0
@@ -69,7 +69,7 @@ def outlook(
     policy: Policy,
     candidates: Sequence[RunCases],
     baseline: str,
-    asked: Asked,
+    asked: RunPlan,
     servers: Servers,
 ) -> Outlook:
     """The outlook for a run like ``candidates`` (or as ``asked``) against ``baseline`` (or none yet).
@@ -124,7 +124,7 @@ def _measure(gate: Gate, base: RunCases | None) -> Measure | None:
     return gate.measure_in(declared.measures) if declared is not None else None
 
 
-def _plan(gate: Gate, measure: Measure, base: RunCases | None, cand: RunCases | None, asked: Asked) -> Plan:
+def _plan(gate: Gate, measure: Measure, base: RunCases | None, cand: RunCases | None, asked: RunPlan) -> Plan:
     side = _side(base, measure) if base is not None else None
     # A run that is there says how many answers a case has; else the baseline does.
     like = _side(cand, measure) if cand is not None else side
@@ -145,7 +145,7 @@ def _typical(side: Side) -> int:
     return int(counts[len(counts) // 2]) if counts else 0
 
 
-def _warnings(policy: Policy, bases: Iterable[RunCases], asked: Asked) -> Iterator[str]:
+def _warnings(policy: Policy, bases: Iterable[RunCases], asked: RunPlan) -> Iterator[str]:
     # Before anything is paid for: no answer can undo what the plan itself rules out.
     if 0 < asked.repeats < policy.minimum_repeats:
         yield (

@@ -10,7 +10,15 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.views.markdown import escape, table, visible
 
-__all__ = ["VERDICTS", "Shown", "comparison_notes", "comparison_text", "decision_text", "standing_of", "surprise"]
+__all__ = [
+    "VERDICTS",
+    "MeasureFormat",
+    "comparison_notes",
+    "comparison_text",
+    "decision_text",
+    "standing_of",
+    "surprise",
+]
 
 _SHOWN = 10
 VERDICTS = {
@@ -70,7 +78,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
     if seen is None:
         yield "No case has an answer in both runs."
         return
-    shown = Shown(measure)
+    shown = MeasureFormat(measure)
     yield f"{shown.level(seen.base)} to {shown.level(seen.cand)} over {seen.cases:,} cases that both answered:"
     yield ""
     yield "| change | 95 % between | p worse | p better | margin | would have seen |"
@@ -83,7 +91,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield from _more(found, seen, shown)
 
 
-def _more(found: Comparison, seen: Estimate, shown: Shown) -> Iterator[str]:
+def _more(found: Comparison, seen: Estimate, shown: MeasureFormat) -> Iterator[str]:
     if notes := comparison_notes(found, seen, shown):
         yield from ("", *(f"- {note}" for note in notes))
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
@@ -96,7 +104,9 @@ def _more(found: Comparison, seen: Estimate, shown: Shown) -> Iterator[str]:
                 yield f"| {escape(flip.case)} | {base} | {cand} |"
 
 
-def comparison_notes(found: Comparison, seen: Estimate, shown: Shown, said: Callable[[str], str] = escape) -> list[str]:
+def comparison_notes(
+    found: Comparison, seen: Estimate, shown: MeasureFormat, said: Callable[[str], str] = escape
+) -> list[str]:
     """What to know besides the numbers, a sentence each; ``said`` makes the name of a case fit where they go."""
     notes = []
     if reading := found.measure.reading:
@@ -157,7 +167,7 @@ def surprise(value: float) -> str:
     return "< 1e-12" if value <= 1e-12 else f"{value:.2g}"
 
 
-class Shown:
+class MeasureFormat:
     """Numbers of a measure as people read them: shares as percentages, changes of shares as points."""
 
     def __init__(self, measure: Measure) -> None:

@@ -15,7 +15,7 @@ from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.spending import Spending
 from evalq.producer.folder.append import AppendedFile, whole_lines
 
-__all__ = ["Recorded"]
+__all__ = ["RecordedOutputs"]
 
 # Failures that say nothing of the agent: it was not heard.
 UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
@@ -44,7 +44,7 @@ class _Before(NamedTuple):
     failure: str | None
 
 
-class Recorded:
+class RecordedOutputs:
     """Outputs in the order they came, appended and synced; of a call that was tried anew the last one counts."""
 
     def __init__(self, path: Path, total: int) -> None:

@@ -15,7 +15,7 @@ from evalq.producer.folder.append import AppendedFile
 from evalq.producer.folder.names import JOURNAL, KEPT
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Journal", "Kept", "answers", "counted"]
+__all__ = ["Journal", "KeptAnswers", "answers", "counted"]
 
 # Number, length and digest, before each answer: who counts or looks for answers then reads none of them.
 _FRAME = struct.Struct(">QQ64s")
@@ -61,7 +61,7 @@ class Journal:
         self._file.close()
 
 
-class Kept:
+class KeptAnswers:
     """Answers of a finished run that its retry goes by: of any chunks, asked for about in their order.
 
     ``count`` is how many there are. Whoever asks goes through the file, so that none has to be remembered.

@@ -15,7 +15,7 @@ from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.append import AppendedFile, whole_lines
 from evalq.producer.folder.names import HEAD, MANIFEST
-from evalq.producer.folder.planned import PlannedChunks
+from evalq.producer.folder.plan_file import PlannedChunks
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["Manifest", "resumable_by"]

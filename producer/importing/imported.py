@@ -15,7 +15,7 @@ from evalq.evalcore.evaluators.checks.params import weightless
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart
 
-__all__ = ["Asked", "Imported", "Kind", "Note", "cut", "same_case", "unique_id", "whole"]
+__all__ = ["ImportRequest", "Imported", "Kind", "Note", "cut", "same_case", "unique_id", "whole"]
 
 _LONGEST = 80
 _LONGEST_ID = 480
@@ -40,7 +40,7 @@ class Note(msgspec.Struct, frozen=True):
     why: str
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ImportRequest(msgspec.Struct, frozen=True):
     """What the user asks of an import.
 
     ``checks`` are checks, by name, for cases that bring none of their own: they compare with the case's `expected`.
@@ -75,7 +75,7 @@ class Imported:
             self._noted.add(note)
             self.notes.append(note)
 
-    def add_case(self, case: dict[str, Any], where: str, asked: Asked) -> str:
+    def add_case(self, case: dict[str, Any], where: str, asked: ImportRequest) -> str:
         """Add a case under an id that no other has; returns that. One without a check is noted and left out: ""."""
         checks = [check for check in case.get("checks") or () if self._fine(check, where)]
         if checks and weightless(checks):

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from evalq.evalcore import bounded_yaml
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given, read_up_to
+from evalq.evalcore.records import bounded_yaml
 from evalq.producer.importing.imported import cut
 
 __all__ = [

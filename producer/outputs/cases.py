@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.compare.counting import CaseCounter
+from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.run import SCHEMA, RunCases
 from evalq.evalcore.compare.usage import usage_of
-from evalq.evalcore.compare.wholeness import fault_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.plug_in import unprinted

@@ -12,7 +12,7 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.charts import Chart, Mark, Summary, derived_charts, derived_summary
 from evalq.producer.page.model import (
     ChartSection,
-    Drawn,
+    ChartTable,
     FailedSection,
     Listing,
     Page,
@@ -76,14 +76,14 @@ def _sections(
         yield TableSection("Faults of the input", caption, ("Where", "Why"), rows)
 
 
-def drawn(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[Drawn]:
+def drawn(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[ChartTable]:
     """Those of the charts that have something to show, with their rows."""
     for chart in charts:
         marks = tuple(chart.marks(report))
         if any(mark.value is not None for mark in marks):
             line = chart.line(report)
             low, high = chart.range or _reach(marks, line, chart.kind != "dots")
-            yield Drawn(chart.title, chart.caption, chart.kind, chart.unit, chart.label, marks, low, high, line)
+            yield ChartTable(chart.title, chart.caption, chart.kind, chart.unit, chart.label, marks, low, high, line)
 
 
 def _reach(marks: Iterable[Mark], line: float | None, zero: bool) -> tuple[float, float]:

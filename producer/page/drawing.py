@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from evalq.evalcore.views.charts import Mark, number
 from evalq.producer.page.markup import Html, element, joined
-from evalq.producer.page.model import Drawn
+from evalq.producer.page.model import ChartTable
 
 __all__ = ["chart"]
 
@@ -19,7 +19,7 @@ _HEIGHT, _BAR = 18, 10
 _HUES = 6
 
 
-def chart(drawn: Drawn) -> Html:
+def chart(drawn: ChartTable) -> Html:
     """A chart with its title and caption; of many rows, those after the first are folded away."""
     table = _stacked if drawn.kind == "stacked" else _single
     groups = list(dict.fromkeys(mark.label for mark in drawn.marks))
@@ -39,7 +39,7 @@ def chart(drawn: Drawn) -> Html:
     )
 
 
-def _single(drawn: Drawn, marks: Sequence[Mark]) -> Html:
+def _single(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
     interval = any(mark.low is not None for mark in marks)
     notes = any(mark.note for mark in marks)
     heads = [
@@ -63,7 +63,7 @@ def _single(drawn: Drawn, marks: Sequence[Mark]) -> Html:
     return _table(drawn, heads, rows)
 
 
-def _stacked(drawn: Drawn, marks: Sequence[Mark]) -> Html:
+def _stacked(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
     """A row a label, a column a part; the colours of the heads are the legend."""
     parts = list(dict.fromkeys(mark.part for mark in marks))
     heads = [element("th", drawn.label, scope="col"), element("th", "Shares", scope="col", class_="drawing")]
@@ -83,17 +83,17 @@ def _stacked(drawn: Drawn, marks: Sequence[Mark]) -> Html:
     return _table(drawn, heads, rows)
 
 
-def _table(drawn: Drawn, heads: Iterable[Html | None], rows: Iterable[Html]) -> Html:
+def _table(drawn: ChartTable, heads: Iterable[Html | None], rows: Iterable[Html]) -> Html:
     caption = element("caption", drawn.title, class_="unseen")
     return element("table", caption, element("thead", element("tr", *heads)), element("tbody", *rows), class_="drawn")
 
 
-def _axis(drawn: Drawn) -> Html:
+def _axis(drawn: ChartTable) -> Html:
     low, high = (number(end, drawn.unit).replace(".0 %", " %") for end in (drawn.low, drawn.high))
     return element("span", element("span", low), element("span", high), class_="axis")
 
 
-def _at(drawn: Drawn, value: float) -> float:
+def _at(drawn: ChartTable, value: float) -> float:
     width = drawn.high - drawn.low
     # What lies outside the axis is drawn at its end; the number stands beside it.
     return min(1.0, max(0.0, (value - drawn.low) / width)) if width else 0.0
@@ -103,7 +103,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2f}%"
 
 
-def _track(drawn: Drawn, inner: Html) -> Html:
+def _track(drawn: ChartTable, inner: Html) -> Html:
     limit = None
     if drawn.line is not None:
         at = _percent(_at(drawn, drawn.line))
@@ -115,7 +115,7 @@ def _svg(inner: Html) -> Html:
     return element("svg", inner, class_="track", height=_HEIGHT, aria_hidden="true", focusable="false")
 
 
-def _bar(drawn: Drawn, mark: Mark) -> Html:
+def _bar(drawn: ChartTable, mark: Mark) -> Html:
     if mark.value is None:
         return Html()
     # A bar starts at nought, or where the axis begins above it.
@@ -126,7 +126,7 @@ def _bar(drawn: Drawn, mark: Mark) -> Html:
     return joined(rail, bar, _whisker(drawn, mark))
 
 
-def _whisker(drawn: Drawn, mark: Mark) -> Html:
+def _whisker(drawn: ChartTable, mark: Mark) -> Html:
     if mark.low is None or mark.high is None:
         return Html()
     middle = _HEIGHT // 2
@@ -136,7 +136,7 @@ def _whisker(drawn: Drawn, mark: Mark) -> Html:
     return joined(across, *caps)
 
 
-def _dot(drawn: Drawn, mark: Mark) -> Html:
+def _dot(drawn: ChartTable, mark: Mark) -> Html:
     middle = _HEIGHT // 2
     rail = element("line", x1="0", x2="100%", y1=middle, y2=middle, class_="rail")
     if mark.value is None:
@@ -177,7 +177,7 @@ def _swatch(look: str) -> Html:
     return element("svg", square, class_="swatch", width="10", height="10", aria_hidden="true", focusable="false")
 
 
-def _interval(drawn: Drawn, mark: Mark) -> str:
+def _interval(drawn: ChartTable, mark: Mark) -> str:
     if mark.low is None or mark.high is None:
         return "–"
     return f"{number(mark.low, drawn.unit)} to {number(mark.high, drawn.unit)}"

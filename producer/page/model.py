@@ -10,8 +10,8 @@ from evalq.evalcore.views.rows import Column, Evidence
 
 __all__ = [
     "ChartSection",
-    "Drawn",
-    "Failed",
+    "ChartTable",
+    "FailedRecord",
     "FailedSection",
     "Listing",
     "Page",
@@ -31,7 +31,7 @@ class TileSection:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ChartTable:
     """A chart with its rows."""
 
     title: str
@@ -50,7 +50,7 @@ class ChartSection:
     """Charts, one below the other."""
 
     title: str
-    charts: tuple[Drawn, ...]
+    charts: tuple[ChartTable, ...]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class TableSection:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedRecord:
     """A record that failed or cannot be decided, with what was expected of it beside what came."""
 
     record: str
@@ -89,7 +89,7 @@ class FailedSection:
 
     title: str
     total: int
-    first: tuple[Failed, ...]
+    first: tuple[FailedRecord, ...]
 
 
 Section = TileSection | ChartSection | ProseSection | TableSection | FailedSection
@@ -108,7 +108,7 @@ class Listing:
     failed: int = 0
     explained: int = 0
     statuses: dict[tuple[str, State], int] = field(default_factory=dict)
-    first: list[Failed] = field(default_factory=list)
+    first: list[FailedRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

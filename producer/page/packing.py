@@ -17,7 +17,7 @@ import msgspec
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.rows import Evidence, Row, Rows
-from evalq.producer.page.model import Failed, Listing
+from evalq.producer.page.model import FailedRecord, Listing
 
 __all__ = ["ALL_UP_TO", "explained", "pack"]
 
@@ -147,10 +147,10 @@ class _Room:
         self.most = max(_LEAST, min(_TEXT, round(self.most * min(2.0, max(0.5, share)))))
 
 
-def explained(row: Row) -> Failed:
+def explained(row: Row) -> FailedRecord:
     """A record that failed with its evidence, both as long as a page has room for."""
     evidence = tuple(_cut(piece) for piece in row.evidence()[:_PIECES])
-    return Failed(row.record, row.id, row.status, row.state, _shortened(row.reason, _TEXT), evidence)
+    return FailedRecord(row.record, row.id, row.status, row.state, _shortened(row.reason, _TEXT), evidence)
 
 
 def _cut(piece: Evidence) -> Evidence:

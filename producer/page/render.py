@@ -17,7 +17,7 @@ from evalq.producer.page.drawing import chart
 from evalq.producer.page.markup import Html, element, joined, text
 from evalq.producer.page.model import (
     ChartSection,
-    Failed,
+    FailedRecord,
     FailedSection,
     Listing,
     Page,
@@ -173,7 +173,7 @@ def _plain(section: TableSection) -> Html:
     return element("div", table, class_="scroll", tabindex="0", role="group", aria_label=section.title)
 
 
-def _failed(failed: Failed) -> Html:
+def _failed(failed: FailedRecord) -> Html:
     mark = element("span", failed.status, class_=f"status {failed.state}")
     name = element("span", failed.id or failed.record, class_="name", dir="auto")
     summary = element("summary", mark, " ", name, " ", element("span", failed.reason, class_="reason", dir="auto"))

@@ -16,7 +16,7 @@ from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.model.manifest import Chunk, Seal
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.journal import Journal, Kept
+from evalq.producer.folder.journal import Journal, KeptAnswers
 from evalq.producer.folder.names import RECORDS
 from evalq.producer.folder.sources import open_source
 from evalq.producer.folder.staging import remove_halves
@@ -34,7 +34,7 @@ class Collector:
         self._journal = Journal(job.folder)
         # Anew in every process, from the journal: what a killed one left could be torn at any byte.
         self._records = open_new(job.folder.path / (RECORDS + ".partial"))
-        self._kept = Kept(job.folder)
+        self._kept = KeptAnswers(job.folder)
         self.next = 0
         self._ahead = self._kept.count
         try:

@@ -15,9 +15,9 @@ from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.hand_over import HandOver
 from evalq.producer.runs.intake import Intake
 from evalq.producer.runs.planner import Planner
+from evalq.producer.runs.progress import RunProgress
 from evalq.producer.runs.publisher import InputBytes, Publisher, UnlessFull
 from evalq.producer.runs.registration import Registration
-from evalq.producer.runs.standing import Standing
 from evalq.workers import tracing
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.progress import Progress
@@ -55,7 +55,7 @@ class RunDriver:
         self._unpublished = 0
         self._reconciler = Reconciler(ledger, broker)
         self._intake = Intake(job, collector, ledger)
-        self._standing = Standing(job, ledger, broker, settings)
+        self._standing = RunProgress(job, ledger, broker, settings)
         self.registration = to = Registration(job, collector, ledger, settings, begun)
         self._inputs = InputBytes(job, collector, ledger, broker, to, settings.blob_bytes)
         self._publisher = Publisher(job, ledger, to, self._reconciler, self._inputs)

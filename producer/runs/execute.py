@@ -27,9 +27,9 @@ from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.replan import Replanned
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.no_workers import Unserved
 from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.monitor.unserved import Unserved
 from evalq.producer.outputs import write_final
 from evalq.producer.runs.backend import Backend, shared_backend
 from evalq.producer.runs.collector import Collector

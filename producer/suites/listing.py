@@ -8,7 +8,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.contract.plug_in import unprinted
-from evalq.evalcore.fold.named import named_cases
+from evalq.evalcore.fold.case_names import case_names
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.suites.suite_file import PlannedRun, Suite
 from evalq.producer.sweeps.estimate import asks_of
@@ -28,7 +28,7 @@ def listed_cases(run: PlannedRun) -> list[str] | None:
         if not run.live.target:
             return None  # what is asked about outputs says nothing of the outputs
         return sorted({prompt.case for prompt in calls.prompts(run.request)}) if calls.answers_suffice else None
-    return named_cases(run.evaluator, run.evaluator.command.request(run.request), run.limit)
+    return case_names(run.evaluator, run.evaluator.command.request(run.request), run.limit)
 
 
 class PlannedCalls(msgspec.Struct, frozen=True):

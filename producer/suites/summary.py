@@ -14,10 +14,10 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from evalq.producer.suites.suite_file import PlannedRun
 
-__all__ = ["Found", "Matrices", "MatrixRow", "matrix_rows", "matrix_text"]
+__all__ = ["Matrices", "MatrixRow", "MeasureMean", "matrix_rows", "matrix_text"]
 
 
-class Found(msgspec.Struct, frozen=True):
+class MeasureMean(msgspec.Struct, frozen=True):
     """A measure's mean over a run's cases, with its 95 % interval."""
 
     mean: float
@@ -33,7 +33,7 @@ class MatrixRow(msgspec.Struct, frozen=True):
     name: str
     labels: dict[str, str]
     run: str = ""
-    measures: dict[str, Found] = {}
+    measures: dict[str, MeasureMean] = {}
     outputs: int = 0
     errors: int = 0
     reused: int = 0
@@ -72,9 +72,9 @@ def _row(run: PlannedRun, folder: RunFolder | None, error: str) -> MatrixRow:
     )
 
 
-def _measures(run: RunCases) -> dict[str, Found]:
+def _measures(run: RunCases) -> dict[str, MeasureMean]:
     levels = {measure.name: level_in(run.cases, measure) for measure in run.cases.measures}
-    return {name: Found(level.mean, *level.interval()) for name, level in levels.items() if level is not None}
+    return {name: MeasureMean(level.mean, *level.interval()) for name, level in levels.items() if level is not None}
 
 
 def matrix_text(rows: Matrices, level: int = 1) -> str:
@@ -99,5 +99,5 @@ def _table(rows: Sequence[MatrixRow]) -> str:
     return table(head, lines)
 
 
-def _shown(found: Found | None) -> str:
+def _shown(found: MeasureMean | None) -> str:
     return "" if found is None else f"{found.mean:.3g} ({found.low:.3g} to {found.high:.3g})"

@@ -8,12 +8,12 @@ from evalq.producer.driving.loop import drive
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.sweeps.cache import Cache
-from evalq.producer.sweeps.decided import Stops
+from evalq.producer.sweeps.decided_cases import Stops
 from evalq.producer.sweeps.ending import Ending
 from evalq.producer.sweeps.hand_over import SweepHandOver
 from evalq.producer.sweeps.intake import SweepIntake
 from evalq.producer.sweeps.registration import SweepRegistration
-from evalq.producer.sweeps.served import Notices, Served
+from evalq.producer.sweeps.served import CallingProcesses, Notices
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -47,7 +47,9 @@ class SweepDriver:
         self._stops = Stops(sweep, calls)
         self._intake = SweepIntake(sweep, calls, self._stops, cache)
         self.notices = Notices()
-        self._served = Served(Heartbeats(calls.client), sweep.header, self.notices, priced=bool(sweep.live.max_cost))
+        self._served = CallingProcesses(
+            Heartbeats(calls.client), sweep.header, self.notices, priced=bool(sweep.live.max_cost)
+        )
         self.registration = SweepRegistration(sweep, calls, self._stops)
         self._ending = Ending(sweep, calls, self._stops, self.registration, self._intake, self.notices)
         self.hand_over = SweepHandOver(sweep, calls, self.registration, self._intake, self._served, patience)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalq.evalcore.errors import Cancelled, Driven, Incomplete, Paused
-from evalq.producer.sweeps.decided import Stops
+from evalq.producer.sweeps.decided_cases import Stops
 from evalq.producer.sweeps.intake import SweepIntake
 from evalq.producer.sweeps.registration import SweepRegistration
 from evalq.producer.sweeps.served import Notices

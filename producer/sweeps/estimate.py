@@ -15,8 +15,8 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Prompt
 from evalq.producer.monitor.spans import spell
 from evalq.producer.sweeps.cache import Cache
+from evalq.producer.sweeps.earlier_calls import Means, means_of
 from evalq.producer.sweeps.gathering import recorded_lines
-from evalq.producer.sweeps.measured import Means, means_of
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver
 from evalq.producer.sweeps.wording import prompts_of

@@ -23,7 +23,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.names import FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, SETTLED
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweeps.carrying import carry_over
+from evalq.producer.sweeps.carry_over import carry_over
 from evalq.producer.sweeps.head import SweepHead, read_head
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
@@ -33,20 +33,20 @@ from evalq.workers.ledger.calls import about
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 from evalq.workers.targets.variable import canonical_name
 
-__all__ = ["FurtherCalls", "FurtherSweep", "Settled", "further_sweeps"]
+__all__ = ["FurtherCalls", "FurtherSweep", "TargetSettings", "further_sweeps"]
 
 _NEW, _OLD = ".new", ".old"
 _STEP = 500
 
 
-class Settled(msgspec.Struct, frozen=True):
+class TargetSettings(msgspec.Struct, frozen=True):
     """Under which settings a target is asked: their digest, and {key path: digest} of each, where these are known."""
 
     config: str
     parts: dict[str, str] = {}
 
 
-Settle = Callable[[Sequence[str]], Mapping[str, Settled]]
+Settle = Callable[[Sequence[str]], Mapping[str, TargetSettings]]
 """Gives {target: its settings} of the targets that are to be asked."""
 
 
@@ -70,11 +70,11 @@ class FurtherSweep(Sweep):
         return self.header.asked[SETTINGS]
 
     @property
-    def settled(self) -> Settled:
+    def settled(self) -> TargetSettings:
         """These settings, as far as they were known. Raises WireError."""
         path = self.files / SETTLED
         try:
-            return msgspec.json.decode(read_plain(path), type=Settled)
+            return msgspec.json.decode(read_plain(path), type=TargetSettings)
         except (OSError, msgspec.DecodeError) as error:
             raise WireError(f"{path} is damaged: {error}; start the sweep anew") from error
 
@@ -188,7 +188,7 @@ class FurtherCalls:
             for line in stream:
                 yield line.rstrip(b"\n")
 
-    def _begun(self, number: int, target: str, repeats: int, settled: Settled) -> FurtherSweep:
+    def _begun(self, number: int, target: str, repeats: int, settled: TargetSettings) -> FurtherSweep:
         """The sweep of one group: as it was left where it asks the same, else a new one with what is answered."""
         place, new = self._root / str(number), self._root / f"{number}{_NEW}"
         old = self._root / f"{number}{_OLD}"

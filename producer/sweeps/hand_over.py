@@ -9,12 +9,12 @@ from evalq.evalcore.errors import Driven
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.sweeps.intake import SweepIntake
 from evalq.producer.sweeps.registration import SweepRegistration
-from evalq.producer.sweeps.served import Served
+from evalq.producer.sweeps.served import CallingProcesses
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.recovery.unattended import Left, UnattendedSweeps
+from evalq.workers.recovery.unattended import UnattendedSweep, UnattendedSweeps
 
 __all__ = ["SweepHandOver"]
 
@@ -28,7 +28,7 @@ class SweepHandOver:
         calls: SweepLedger,
         registration: SweepRegistration,
         intake: SweepIntake,
-        served: Served,
+        served: CallingProcesses,
         patience: Patience,
     ) -> None:
         self._sweep = sweep
@@ -69,5 +69,5 @@ class SweepHandOver:
         # What takes more than the outputs and the parameters has to be evaluated by whoever watches.
         if header is not None:
             facts = Detached(began, sweep.header.target, sweep.tags, sweep.folder.info().name)
-            UnattendedSweeps(self._calls, self._calls.settings).leave(sweep.run, Left(header, facts))
+            UnattendedSweeps(self._calls, self._calls.settings).leave(sweep.run, UnattendedSweep(header, facts))
         return True

@@ -13,7 +13,7 @@ import msgspec
 from evalq.evalcore.errors import StorageError
 from evalq.evalcore.model.calls import Output
 from evalq.producer.sweeps.cache import Cache
-from evalq.producer.sweeps.decided import Stops
+from evalq.producer.sweeps.decided_cases import Stops
 from evalq.producer.sweeps.reuse import Giver, lineage_of
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.sweeps import SweepLedger

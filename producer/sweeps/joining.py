@@ -21,7 +21,7 @@ from evalq.producer.folder.manifest import resumable_by
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
-from evalq.producer.sweeps.held import holds_sweep, in_calls, leave_to_others
+from evalq.producer.sweeps.sweep_folder import holds_sweep, in_calls, leave_to_others
 from evalq.producer.sweeps.watching import POLL_SECONDS, attend_fleet, ledger_state, only_watching, watch_driver
 from evalq.workers.processes.identity import is_gone
 

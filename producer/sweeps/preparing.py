@@ -22,10 +22,10 @@ from evalq.producer.sweeps.reuse import Giver
 from evalq.producer.sweeps.wording import prompts_of
 from evalq.workers.ledger.sweep_model import SweepHeader
 
-__all__ = ["Prepared", "prepare", "read_prompts", "write_prompts"]
+__all__ = ["PreparedSweep", "prepare", "read_prompts", "write_prompts"]
 
 
-class Prepared(NamedTuple):
+class PreparedSweep(NamedTuple):
     """A sweep that can begin: its header with the run's id, and what asks further targets, where anything does."""
 
     header: SweepHeader
@@ -33,7 +33,7 @@ class Prepared(NamedTuple):
     stage: Stage | None
 
 
-def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> Prepared:
+def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> PreparedSweep:
     """Raises ConfigError, UsageError or InputError for what cannot be asked."""
     from evalq.workers.targets.variable import canonical_name  # brings what calls along, which looking at a run is not
 
@@ -57,7 +57,7 @@ def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions
     facts = asked_of(evaluator, request, live, asked, digest)
     header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
     run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
-    return Prepared(msgspec.structs.replace(header, run=run), live, stage)
+    return PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)
 
 
 def read_prompts(path: Path) -> Iterator[Prompt]:

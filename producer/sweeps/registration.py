@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Literal
 
 from evalq.evalcore.errors import WireError
-from evalq.producer.sweeps.decided import Stops
+from evalq.producer.sweeps.decided_cases import Stops
 from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.ledger.sweep_model import Known, SweepLook
+from evalq.workers.ledger.sweep_model import FolderCounts, SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes.identity import host
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -53,7 +53,7 @@ class SweepRegistration:
             self.taken_over |= before.place not in ("", place)
         sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
         answered = (recorded.spending.told, recorded.spending.untold)
-        known = Known(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
+        known = FolderCounts(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
         if (last := sweep.last_driver.token()) != self._calls.token:
             self._before = last  # also for a server that comes back as it was under that one
         # Seen by this process itself: those that the folder knows of may be gone since.

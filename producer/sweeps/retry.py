@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from evalq.evalcore.contract.partial import decode
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.journal import Kept, answers
+from evalq.producer.folder.journal import KeptAnswers, answers
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import records_of
 from evalq.producer.sweeps.further import further_sweeps
-from evalq.producer.sweeps.held import holds_sweep
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweeps.sweep_folder import holds_sweep
 
 if TYPE_CHECKING:
     from evalq.producer.runs.backend import Backend
@@ -59,5 +59,5 @@ def begin_retry(folder: RunFolder) -> None:
     }
     # Before they are set aside: whoever goes on after a crash no longer finds their counts among the answers.
     folder.note(retry=dead)
-    Kept.set_aside(folder, {int(seq) for seq in dead})
+    KeptAnswers.set_aside(folder, {int(seq) for seq in dead})
     folder.note(state="retrying")

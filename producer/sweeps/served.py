@@ -12,7 +12,7 @@ from evalq.workers.callers.choices import known_facts, refuse_unknown
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 
-__all__ = ["Notices", "Served"]
+__all__ = ["CallingProcesses", "Notices"]
 
 PATIENT_SECONDS = 3.0
 """So long from the beginning of a command, or from when the last one left, nobody need call."""
@@ -53,7 +53,7 @@ class Notices:
             self._told.add(name)
 
 
-class Served:
+class CallingProcesses:
     """The processes that call for one sweep. ``priced``: its target needs a price."""
 
     def __init__(self, heartbeats: Heartbeats, header: SweepHeader, notices: Notices, *, priced: bool) -> None:

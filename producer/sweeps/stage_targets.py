@@ -18,8 +18,8 @@ from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend
 from evalq.producer.sweeps.callers import Callers
-from evalq.producer.sweeps.further import FurtherSweep, Settled, further_sweeps
-from evalq.producer.sweeps.served import Notices, Served
+from evalq.producer.sweeps.further import FurtherSweep, TargetSettings, further_sweeps
+from evalq.producer.sweeps.served import CallingProcesses, Notices
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.producer.sweeps.watching import POLL_SECONDS
 from evalq.workers.callers.choices import known_facts
@@ -50,7 +50,7 @@ def refuse_uncalled(sweep: Sweep, backend: Backend, shared: Backend) -> None:
 
 def settle_targets(
     sweep: Sweep, backends: tuple[Backend, Backend], reporter: Reporter, targets: Sequence[str]
-) -> dict[str, Settled]:
+) -> dict[str, TargetSettings]:
     """{target: the settings under which it is asked} of those that are: those of its replies, where there are any.
 
     Waits until somebody can call each. ``backends``: where calls are made, and what a user would name to resume them.
@@ -122,17 +122,17 @@ def _targets(stage: Stage) -> list[str]:
     return sorted({canonical_name(target) for target, _ in stage.asks()})
 
 
-def _settled(callers: Callers, target: str) -> Settled:
+def _settled(callers: Callers, target: str) -> TargetSettings:
     """The settings by the file here; of no digest where that does not have it."""
     named = choose(callers.here, target) if callers.here else None
-    return Settled("") if named is None else Settled(config_digest(named), setting_digests(named))
+    return TargetSettings("") if named is None else TargetSettings(config_digest(named), setting_digests(named))
 
 
 def _awaited(sweep: Sweep, target: str, client: redis.Redis, patience: Patience, reporter: Reporter) -> set[str]:
     """The digests of a target's settings at processes that call, as soon as there are any. Raises UsageError."""
     notices, heartbeats = Notices(), Heartbeats(client)
     header = SweepHeader(sweep.run, target, code_version(), 1, 1)
-    served = Served(heartbeats, header, notices, priced=bool(sweep.live.max_cost))
+    served = CallingProcesses(heartbeats, header, notices, priced=bool(sweep.live.max_cost))
     while True:
         if patience(served.config) is not None:
             callers = [one for one in patience(heartbeats.callers).values() if one.code == header.code]

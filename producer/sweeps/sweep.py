@@ -24,16 +24,16 @@ from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.call_log import Recorded
+from evalq.producer.folder.call_log import RecordedOutputs
 from evalq.producer.folder.job import Job, RunOptions, begun, planned
 from evalq.producer.folder.last_driver import LastDriver
 from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.gathering import gather
 from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
-from evalq.producer.sweeps.held import remove
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.preparing import prepare, read_prompts, write_prompts
+from evalq.producer.sweeps.sweep_folder import remove
 from evalq.producer.sweeps.wording import prompts_of
 
 __all__ = ["Sweep"]
@@ -59,7 +59,7 @@ class Sweep:
         self._cwd = head.cwd
         self.request = head.request
         self.evaluator: Evaluator[Any, Any] = registry.get(folder.info().evaluator)
-        self.recorded = Recorded(self.files / CALLS, head.header.total)
+        self.recorded = RecordedOutputs(self.files / CALLS, head.header.total)
 
     @property
     def run(self) -> str:

@@ -10,9 +10,9 @@ from typing import Literal, cast
 from evalq.evalcore.errors import Cancelled, EvalqError, Incomplete, UsageError
 from evalq.evalcore.model.life import CALLS_OVER, LEFT_ALONE, RunState, next_step
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.no_workers import other_code
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.monitor.unserved import other_code
 from evalq.producer.servers import Servers
 from evalq.workers.servers.urls import server_options
 

@@ -21,7 +21,7 @@ from evalq.producer.folder.staging import is_private
 from evalq.producer.invocation.finding import find
 from evalq.producer.viewing.ledger import Ledger
 
-__all__ = ["Catalogue", "Known"]
+__all__ = ["Catalogue", "KnownRun"]
 
 _SECONDS = 1.0
 """For so long what was found is taken as it was."""
@@ -29,7 +29,7 @@ _Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownRun:
     """A run that can be looked at; without a ``folder`` it is in the ledger only."""
 
     key: str
@@ -57,8 +57,8 @@ class Catalogue:
         self._named: list[Path] = []
         self.asked: list[str] = []
         """The keys of the runs among ``given``."""
-        self._read: dict[Path, tuple[_Stamp, Known]] = {}
-        self._found: dict[str, Known] = {}
+        self._read: dict[Path, tuple[_Stamp, KnownRun]] = {}
+        self._found: dict[str, KnownRun] = {}
         self._looked = -_SECONDS
         self._looking = threading.Lock()
         wanted = [self._place(name) for name in given]
@@ -85,7 +85,7 @@ class Catalogue:
             self._named.append(found)
         return found
 
-    def runs(self) -> list[Known]:
+    def runs(self) -> list[KnownRun]:
         """All of them, the latest begun first."""
         with self._looking:
             if time.monotonic() - self._looked >= _SECONDS:
@@ -93,17 +93,17 @@ class Catalogue:
                 self._looked = time.monotonic()
             return list(self._found.values())
 
-    def get(self, key: str) -> Known | None:
+    def get(self, key: str) -> KnownRun | None:
         """The run of this key."""
         self.runs()
         return self._found.get(key)
 
-    def _look(self) -> dict[str, Known]:
+    def _look(self) -> dict[str, KnownRun]:
         paths = self._folders()
         folders = [known for path in paths if (known := self._known(path)) is not None]
         self._read = {path: read for path in paths if (read := self._read.get(path)) is not None}
         here = {known.run for known in folders}
-        away = [Known(run, run, started=self._ledger.created(run)) for run in self._ledger.runs() if run not in here]
+        away = [KnownRun(run, run, started=self._ledger.created(run)) for run in self._ledger.runs() if run not in here]
         ordered = sorted([*folders, *away], key=lambda each: (each.started, each.noted, each.run), reverse=True)
         return {known.key: known for known in _with_keys(ordered)}
 
@@ -114,7 +114,7 @@ class Catalogue:
             distinct.setdefault(path.resolve(), path)
         return list(distinct.values())
 
-    def _known(self, path: Path) -> Known | None:
+    def _known(self, path: Path) -> KnownRun | None:
         """What the run.json in ``path`` says, read again when it was written again; None where it is gone."""
         try:
             found = (path / "run.json").stat()
@@ -128,18 +128,18 @@ class Catalogue:
         return before[1]
 
 
-def _read(path: Path, noted: int) -> Known:
+def _read(path: Path, noted: int) -> KnownRun:
     folder = RunFolder(path)
     try:
         info = folder.info()
     except (EvalqError, OSError) as error:
-        return Known("", path.name, folder=folder, trouble=str(error))
-    return Known(
+        return KnownRun("", path.name, folder=folder, trouble=str(error))
+    return KnownRun(
         "", info.run, info.evaluator, info.suite, info.target, info.state, info.started, info.tags, folder, noted=noted
     )
 
 
-def _with_keys(runs: Sequence[Known]) -> Iterable[Known]:
+def _with_keys(runs: Sequence[KnownRun]) -> Iterable[KnownRun]:
     """Each with its id as key; where two have the same one, or it could not stand in an address, with a mark behind."""
     counts = Counter(_said(known.run) for known in runs)
     for known in runs:

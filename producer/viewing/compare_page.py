@@ -11,11 +11,11 @@ from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
 from evalq.producer.comparing.comparing import MARGIN
-from evalq.producer.comparing.text import VERDICTS, Shown, comparison_notes, surprise
+from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, surprise
 from evalq.producer.page.build import drawn
 from evalq.producer.page.drawing import chart
 from evalq.producer.page.markup import Html, element, joined
-from evalq.producer.page.model import Drawn
+from evalq.producer.page.model import ChartTable
 from evalq.producer.page.render import tile_list
 from evalq.producer.viewing.frame import Answer, document, link, table
 from evalq.producer.viewing.sides import BASELINE, Side, Sides
@@ -134,12 +134,12 @@ def _changes(found: Sequence[Comparison]) -> Html | None:
         "As a share of the measure's scale, right of the line is better; with its 95 % interval. Within "
         f"{100 * margin:g} % either way is the same."
     )
-    figure = chart(Drawn("Change", caption, "dots", "share", "Measure", tuple(marks), -reach, reach, 0.0))
+    figure = chart(ChartTable("Change", caption, "dots", "share", "Measure", tuple(marks), -reach, reach, 0.0))
     return element("section", element("h2", "What changed", id="h-changed"), figure, aria_labelledby="h-changed")
 
 
 def _measure(found: Comparison) -> Html:
-    seen, shown = found.observed, Shown(found.measure)
+    seen, shown = found.observed, MeasureFormat(found.measure)
     heading = element("h3", spoken(found.measure.name))
     verdict = element("p", VERDICTS[found.verdict].capitalize(), class_=f"verdict {LOOKS[found.verdict]}")
     if seen is None:
@@ -168,7 +168,7 @@ def _measure(found: Comparison) -> Html:
     )
 
 
-def _flips(found: Comparison, shown: Shown) -> Iterator[Html]:
+def _flips(found: Comparison, shown: MeasureFormat) -> Iterator[Html]:
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
         if not count:
             continue
@@ -178,7 +178,7 @@ def _flips(found: Comparison, shown: Shown) -> Iterator[Html]:
         yield element("details", element("summary", said), cases, open=what == "lost" or count <= _LISTED)
 
 
-def _flip(flip: Flip, shown: Shown) -> Html:
+def _flip(flip: Flip, shown: MeasureFormat) -> Html:
     return element(
         "tr",
         element("th", flip.case, scope="row", dir="auto"),

@@ -16,14 +16,14 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.producer.comparing.comparing import MARGIN
 from evalq.producer.comparing.drift_text import drift_lines
-from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.sides import Sides
-from evalq.producer.viewing.viewer import Kept, Viewer
+from evalq.producer.viewing.viewer import NewestValues, Viewer
 
 if TYPE_CHECKING:
     from evalq.workers.ledger.history import Entry
 
-__all__ = ["Histories", "Past", "Suite", "Went", "suites_of"]
+__all__ = ["Histories", "PastRun", "Suite", "Went", "suites_of"]
 
 _SECONDS = 2.0
 """Of reading how cases went; the page says what is left, and has it when it is loaded again."""
@@ -38,7 +38,7 @@ class Suite(NamedTuple):
     target: str
 
 
-class Past(NamedTuple):
+class PastRun(NamedTuple):
     """A finished run of a suite: in a folder here, in the ledger's history, or both.
 
     ``when`` a run in a folder was begun, which does not say when it ended; else when it ended.
@@ -46,7 +46,7 @@ class Past(NamedTuple):
 
     run: str
     when: str
-    known: Known | None
+    known: KnownRun | None
     entry: Entry | None
 
 
@@ -66,21 +66,21 @@ class Histories:
     def __init__(self, viewer: Viewer, sides: Sides) -> None:
         self._viewer = viewer
         self._sides = sides
-        self._went: Kept[Went] = Kept(5_000)
+        self._went: NewestValues[Went] = NewestValues(5_000)
 
-    def past(self, suite: Suite) -> list[Past]:
+    def past(self, suite: Suite) -> list[PastRun]:
         """Its runs, the newest first."""
         entries = {entry.run: entry for entry in self._viewer.ledger.entries(*suite, most=_ENTRIES)}
         runs = self._viewer.catalogue.runs()
         found = [
-            Past(known.run, known.started, known, entries.pop(known.run, None))
+            PastRun(known.run, known.started, known, entries.pop(known.run, None))
             for known in runs
             if known.state == "done" and (known.evaluator, known.suite, known.target) == suite
         ]
         away = {known.run: known for known in runs if known.folder is None}
         for entry in entries.values():
             ended = datetime.fromtimestamp(entry.ended, UTC).isoformat()
-            found.append(Past(entry.run, ended, away.get(entry.run), entry))
+            found.append(PastRun(entry.run, ended, away.get(entry.run), entry))
         return sorted(found, key=lambda each: (each.when, each.run), reverse=True)
 
     def approved(self, suite: Suite) -> dict[str, RunCases]:
@@ -98,7 +98,7 @@ class Histories:
         """Whether its runs get worse, in words; nothing where no ledger has counted them."""
         return list(drift_lines(self._viewer.ledger.drift(*suite)))
 
-    def read(self, runs: Sequence[Past], approved: Mapping[str, RunCases]) -> tuple[dict[str, Went], int, int]:
+    def read(self, runs: Sequence[PastRun], approved: Mapping[str, RunCases]) -> tuple[dict[str, Went], int, int]:
         """How ``runs`` went, as far as that is known in a while; of how many it is left, and too much to be read."""
         until, left, many = time.monotonic() + _SECONDS, 0, 0
         found: dict[str, Went] = {}
@@ -123,7 +123,7 @@ class Histories:
         key = (base.run, base.report)
         return self._went.get(key) or self._went.put(key, _went(base, {}))
 
-    def _of(self, known: Known, approved: Mapping[str, RunCases]) -> Went:
+    def _of(self, known: KnownRun, approved: Mapping[str, RunCases]) -> Went:
         run = self._sides.cases(known)
         verdicts: dict[str, tuple[str, Verdict] | None] = {}
         for name, base in approved.items():

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from evalq.evalcore.views.charts import State
 from evalq.producer.page.markup import Html, element, joined
-from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.frame import Answer, document, link, table
 from evalq.producer.viewing.progress import Standing
 from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
@@ -41,7 +41,7 @@ _NONE = "There is no run in ./evalq-runs yet. evalq demo makes some; name folder
 _FILTERS = ("q", "evaluator", "suite", "state")
 
 
-def _wanted(known: Known, query: Query) -> bool:
+def _wanted(known: KnownRun, query: Query) -> bool:
     if any((given := asked(query, name)) and getattr(known, name) != given for name in _FILTERS[1:]):
         return False
     tags = (f"{key}={value}" for key, value in known.tags.items())
@@ -50,7 +50,7 @@ def _wanted(known: Known, query: Query) -> bool:
     return all(word in words for word in asked(query, "q").lower().split())
 
 
-def _told(viewer: Viewer, known: Known) -> Known:
+def _told(viewer: Viewer, known: KnownRun) -> KnownRun:
     """With what the ledger says of a run that it alone has."""
     if known.folder is not None or (facts := viewer.ledger.facts(known.run)) is None:
         return known
@@ -58,7 +58,7 @@ def _told(viewer: Viewer, known: Known) -> Known:
     return replace(known, evaluator=evaluator, suite=suite, target=target, state=state)
 
 
-def _form(runs: Iterable[Known], query: Query) -> Html:
+def _form(runs: Iterable[KnownRun], query: Query) -> Html:
     search = element("input", type="search", name="q", value=asked(query, "q"), autocomplete="off")
     picks = [_pick(name, sorted({getattr(known, name) for known in runs} - {""}), query) for name in _FILTERS[1:]]
     return element(
@@ -80,14 +80,14 @@ def _pick(name: str, values: list[str], query: Query) -> Html | None:
     return element("label", name.capitalize(), element("select", *options, name=name))
 
 
-def _table(viewer: Viewer, shown: list[Known]) -> Html:
+def _table(viewer: Viewer, shown: list[KnownRun]) -> Html:
     titles = ("Run", "Result", "State", "Evaluator, suite", "Begun", "Base", "Other")
     found = table("Runs", titles, [_row(viewer, known) for known in shown], look="runs")
     button = element("p", element("button", "Compare the two that are picked", class_="button"))
     return element("form", found, button if len(shown) > 1 else None, method="get", action=link("compare"))
 
 
-def _row(viewer: Viewer, known: Known) -> Html:
+def _row(viewer: Viewer, known: KnownRun) -> Html:
     going = known.state not in ("done", "cancelled", "") or known.folder is None
     standing = viewer.standings.of(known) if going else Standing(known.state)
     summary = viewer.head(known)
@@ -108,11 +108,11 @@ def _row(viewer: Viewer, known: Known) -> Html:
 _PICKS = (("base", "as base"), ("cand", "to compare with it"))
 
 
-def _radio(name: str, what: str, known: Known) -> Html:
+def _radio(name: str, what: str, known: KnownRun) -> Html:
     return element("input", type="radio", name=name, value=known.key, aria_label=f"{known.run} {what}")
 
 
-def run_cell(known: Known) -> Html:
+def run_cell(known: KnownRun) -> Html:
     """The head of a row: the run's name, leading to its page, and what distinguishes it."""
     notes = [known.target, *(f"{key}={value}" for key, value in known.tags.items())]
     if known.folder is not None and known.folder.path.name != known.run:
@@ -121,7 +121,7 @@ def run_cell(known: Known) -> Html:
     return element("th", element("a", known.run, href=link("run", known.key), dir="auto"), small, scope="row")
 
 
-def state_cell(known: Known, standing: Standing) -> Html:
+def state_cell(known: KnownRun, standing: Standing) -> Html:
     """A run's state; of one that goes, how far it is."""
     word = element("span", standing.state or "unreadable", class_=f"status {look_of(standing.state)}")
     if not standing.going:
@@ -155,7 +155,7 @@ def turning(at: int, step: int, total: int, to: object) -> Html | None:
     return element("p", f"{at + 1:,} to {last:,} of {total:,}", *links, class_="turn")
 
 
-def _refreshing(viewer: Viewer, shown: list[Known]) -> Html | None:
+def _refreshing(viewer: Viewer, shown: list[KnownRun]) -> Html | None:
     if not any(known.state in ("open", "calling", "retrying") for known in shown):
         return None
     return element("noscript", element("meta", http_equiv="refresh", content="15"))

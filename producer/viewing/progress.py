@@ -18,7 +18,7 @@ from evalq.producer.folder.journal import counted
 from evalq.producer.folder.names import CALLS, FURTHER, HEAD, JOURNAL, MANIFEST, RECORDS
 from evalq.producer.invocation.finding import left_behind
 from evalq.producer.sweeps.head import read_head
-from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Standings:
         self._tails: OrderedDict[Path, _Tail] = OrderedDict()
         self._counting = threading.Lock()
 
-    def of(self, known: Known) -> Standing:
+    def of(self, known: KnownRun) -> Standing:
         """How a run stands now; of a folder that is gone, that it is."""
         if known.folder is None:
             return self._away(known)
@@ -99,7 +99,7 @@ class Standings:
             share, facts = self._in_folder(known.folder.path)
         return replace(standing, share=share, facts=facts)
 
-    def _away(self, known: Known) -> Standing:
+    def _away(self, known: KnownRun) -> Standing:
         facts = self._ledger.facts(known.run)
         if facts is None:
             return Standing("gone", then=self._ledger.trouble or "the ledger does not know this run any more")

@@ -11,11 +11,11 @@ import msgspec
 
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.rows import Row, Rows
-from evalq.producer.page.model import Failed
+from evalq.producer.page.model import FailedRecord
 from evalq.producer.page.packing import explained
 from evalq.producer.viewing.lines import LONGEST, LinesOf
 
-__all__ = ["ROWS", "Found", "Looked", "Records", "Wanted"]
+__all__ = ["ROWS", "FoundRecord", "RecordFilter", "RecordPage", "Records"]
 
 ROWS = 100
 _SECONDS = 1.0
@@ -24,7 +24,7 @@ _FAILED = frozenset({"bad", "doubtful"})
 _TEXT, _RAW = 400, 1 << 16
 
 
-class Wanted(NamedTuple):
+class RecordFilter(NamedTuple):
     """Which records: ``failed`` (or undecided) ones alone, and those in whose cells ``text`` stands, in any case."""
 
     failed: bool = False
@@ -43,18 +43,18 @@ class Wanted(NamedTuple):
         return not self.text or self.text.lower() in "\n".join(words).lower()
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record, by the number of its line."""
 
     number: int
     row: Row
-    failed: Failed | None = None
+    failed: FailedRecord | None = None
 
 
-class Looked(NamedTuple):
+class RecordPage(NamedTuple):
     """What a look found: ``end`` is the line up to which it looked, ``more`` whether the file goes on there."""
 
-    found: list[Found]
+    found: list[FoundRecord]
     end: int
     more: bool
     total: int | None
@@ -70,22 +70,22 @@ class Records:
         self._see: Callable[[Any], Row | None] = rows.reader(report)
 
     def look(
-        self, first: int, wanted: Wanted, most: int = ROWS, *, explain: bool = False, seconds: float = _SECONDS
-    ) -> Looked:
+        self, first: int, wanted: RecordFilter, most: int = ROWS, *, explain: bool = False, seconds: float = _SECONDS
+    ) -> RecordPage:
         """Up to ``most`` of those ``wanted`` from line ``first`` on, with what failed explained. Raises OSError."""
-        found: list[Found] = []
+        found: list[FoundRecord] = []
         until = time.monotonic() + seconds
         stream, lines = self._lines.open(self._path)
         with stream:
             for number, line in lines.read(stream, first):
                 if len(found) == most or (number % 64 == 0 and number > first and time.monotonic() > until):
-                    return Looked(found, number, True, lines.total)
+                    return RecordPage(found, number, True, lines.total)
                 row = self._row(line)
                 if row is not None and wanted.takes(row):
-                    found.append(Found(number, _short(row), explained(row) if explain else None))
-        return Looked(found, lines.total or 0, False, lines.total)
+                    found.append(FoundRecord(number, _short(row), explained(row) if explain else None))
+        return RecordPage(found, lines.total or 0, False, lines.total)
 
-    def one(self, number: int) -> tuple[Failed, str] | None:
+    def one(self, number: int) -> tuple[FailedRecord, str] | None:
         """The record of line ``number`` with its evidence, and the line itself as far as a page has room.
 
         None where there is none. Raises OSError.

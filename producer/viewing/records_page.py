@@ -14,22 +14,22 @@ from evalq.producer.page import ALL_UP_TO
 from evalq.producer.page.markup import Html, element, joined
 from evalq.producer.page.packing import pack
 from evalq.producer.page.render import compared, record_table, table_script
-from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.frame import Answer, document, link, refusal, table
-from evalq.producer.viewing.records import ROWS, Found, Looked, Records, Wanted
+from evalq.producer.viewing.records import ROWS, FoundRecord, RecordFilter, RecordPage, Records
 from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
 
 __all__ = ["asking", "listed", "record_page", "records_of", "records_page", "section", "table_page"]
 
 
-def records_page(viewer: Viewer, known: Known, query: Query) -> Answer:
+def records_page(viewer: Viewer, known: KnownRun, query: Query) -> Answer:
     """Some of a run's records, from a line on: all, or those that are searched for."""
     report = viewer.report(known)
     evaluator = registry.get(report["evaluator"]) if report else None
     records = records_of(viewer, known, evaluator, report) if evaluator and report else None
     if records is None or evaluator is None:
         return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
-    wanted = Wanted(asked(query, "show") == "failed", asked(query, "q"))
+    wanted = RecordFilter(asked(query, "show") == "failed", asked(query, "q"))
     first = max(0, number_of(query, "at") - 1)
     looked = records.look(first, wanted)
     header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
@@ -39,7 +39,7 @@ def records_page(viewer: Viewer, known: Known, query: Query) -> Answer:
     return document(f"Records · {known.run}", header, main)
 
 
-def table_page(viewer: Viewer, known: Known) -> Answer:
+def table_page(viewer: Viewer, known: KnownRun) -> Answer:
     """All records of a run in the table of its report.html, to be sorted and filtered; read whole, for this page."""
     report, path = viewer.report(known), viewer.path_of(known)
     if report is None or path is None:
@@ -58,11 +58,11 @@ def table_page(viewer: Viewer, known: Known) -> Answer:
     return document(f"Records · {known.run}", header, main, script=table_script())
 
 
-def _way_back(known: Known) -> Html:
+def _way_back(known: KnownRun) -> Html:
     return element("a", known.run, href=link("run", known.key), dir="auto")
 
 
-def record_page(viewer: Viewer, known: Known, query: Query) -> Answer:
+def record_page(viewer: Viewer, known: KnownRun, query: Query) -> Answer:
     """One record: what was expected of it beside what came, and its whole line."""
     report = viewer.report(known)
     evaluator = registry.get(report["evaluator"]) if report else None
@@ -96,14 +96,14 @@ def section(title: str, *inner: Html | None) -> Html:
 
 
 def records_of(
-    viewer: Viewer, known: Known, evaluator: Evaluator[Any, Any], report: Mapping[str, Json]
+    viewer: Viewer, known: KnownRun, evaluator: Evaluator[Any, Any], report: Mapping[str, Json]
 ) -> Records | None:
     """The records of a run, where they are here."""
     path = viewer.path_of(known)
     return Records(path, viewer.lines, evaluator.views.rows, report) if path else None
 
 
-def asking(known: Known, wanted: Wanted, first: int = 0) -> Html:
+def asking(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
     """The form that asks for records."""
     search = element("input", type="search", name="q", value=wanted.text, autocomplete="off")
     options = [
@@ -120,7 +120,7 @@ def asking(known: Known, wanted: Wanted, first: int = 0) -> Html:
     )  # fmt: skip
 
 
-def listed(known: Known, evaluator: Evaluator[Any, Any], found: list[Found]) -> Html:
+def listed(known: KnownRun, evaluator: Evaluator[Any, Any], found: list[FoundRecord]) -> Html:
     """Records as a table, each leading to its page."""
     if not found:
         return element("p", "No record is like that, as far as was looked.", class_="caption")
@@ -133,7 +133,7 @@ def listed(known: Known, evaluator: Evaluator[Any, Any], found: list[Found]) -> 
     return table("Records", titles, rows, numeric=numeric, look="rows")
 
 
-def _row(known: Known, evaluator: Evaluator[Any, Any], found: Found, named: bool) -> Html:
+def _row(known: KnownRun, evaluator: Evaluator[Any, Any], found: FoundRecord, named: bool) -> Html:
     row = found.row
     title = (row.id if named else row.record) or f"line {found.number + 1}"
     to = element("a", title, href=link("run", known.key, "record", at=found.number + 1))
@@ -159,7 +159,7 @@ def _cell(value: object, kind: str) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-def _turning(known: Known, wanted: Wanted, first: int, looked: Looked) -> Html:
+def _turning(known: KnownRun, wanted: RecordFilter, first: int, looked: RecordPage) -> Html:
     """How far was looked, and links to what comes before and after."""
     show = "failed" if wanted.failed else ""
     whole = f" of {looked.total:,}" if looked.total is not None else ""

@@ -10,11 +10,11 @@ from evalq.producer.page import ALL_UP_TO, build_page
 from evalq.producer.page.markup import Html, element, joined
 from evalq.producer.page.model import Listing
 from evalq.producer.page.render import Block, banner, contents, title_of
-from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.frame import Answer, document, link
 from evalq.producer.viewing.index_page import look_of, when
 from evalq.producer.viewing.progress import Standing
-from evalq.producer.viewing.records import Looked, Records, Wanted
+from evalq.producer.viewing.records import RecordFilter, RecordPage, Records
 from evalq.producer.viewing.records_page import asking, listed, records_of, section
 from evalq.producer.viewing.viewer import Viewer
 
@@ -25,7 +25,7 @@ _SHOWN = 25
 _ELSEWHERE = "The records of this run are not here, only its report: they are where its command computed it."
 
 
-def run_page(viewer: Viewer, known: Known) -> Answer:
+def run_page(viewer: Viewer, known: KnownRun) -> Answer:
     """All of a run on one page; of one without a report, how it stands."""
     standing = viewer.standings.of(known)
     report = viewer.report(known)
@@ -37,7 +37,7 @@ def run_page(viewer: Viewer, known: Known) -> Answer:
     if records is None:
         blocks.append(Block("records", "Records", element("p", _ELSEWHERE)))
     else:
-        failed = records.look(0, Wanted(failed=True), _FIRST, explain=True, seconds=_SECONDS)
+        failed = records.look(0, RecordFilter(failed=True), _FIRST, explain=True, seconds=_SECONDS)
         listing = _failed(failed, evaluator)
         blocks.append(
             Block("records", "Records", _first_records(known, evaluator, records, failed, report["records"]["total"]))
@@ -48,27 +48,29 @@ def run_page(viewer: Viewer, known: Known) -> Answer:
     return document(title_of(page), banner(page, blocks), main)
 
 
-def _failed(looked: Looked, evaluator: Evaluator[Any, Any]) -> Listing:
+def _failed(looked: RecordPage, evaluator: Evaluator[Any, Any]) -> Listing:
     first = [found.failed for found in looked.found if found.failed is not None]
     return Listing(evaluator.views.rows.columns, failed=len(first), explained=len(first), first=first)
 
 
-def _first_records(known: Known, evaluator: Evaluator[Any, Any], records: Records, failed: Looked, total: int) -> Html:
+def _first_records(
+    known: KnownRun, evaluator: Evaluator[Any, Any], records: Records, failed: RecordPage, total: int
+) -> Html:
     """The first rows of ``total``, and ways to the others."""
-    looked = records.look(0, Wanted(), _SHOWN)
+    looked = records.look(0, RecordFilter(), _SHOWN)
     links = [element("a", "All records", href=link("run", known.key, "records"))] if looked.more else []
     if failed.more:
         links.append(element("a", "All that failed", href=link("run", known.key, "records", show="failed")))
     if 1 < total <= ALL_UP_TO:
         links.append(element("a", "All in one table, to be sorted", href=link("run", known.key, "table")))
     return joined(
-        asking(known, Wanted()),
+        asking(known, RecordFilter()),
         listed(known, evaluator, looked.found),
         element("p", *(joined(each, " ") for each in links), class_="turn") if links else None,
     )
 
 
-def _unreported(known: Known, standing: Standing) -> Answer:
+def _unreported(known: KnownRun, standing: Standing) -> Answer:
     subject = " · ".join(filter(None, (known.evaluator, known.suite, known.target)))
     header = element(
         "header",
@@ -80,7 +82,7 @@ def _unreported(known: Known, standing: Standing) -> Answer:
     return document(f"{known.run} · {standing.state}", header, main, head=head)
 
 
-def _standing(known: Known, standing: Standing) -> Html:
+def _standing(known: KnownRun, standing: Standing) -> Html:
     """How a run that is not done stands; asked for again while it goes."""
     facts = [
         joined(element("dt", name), element("dd", value, data_fact=name, dir="auto")) for name, value in standing.facts
@@ -101,7 +103,7 @@ def _standing(known: Known, standing: Standing) -> Html:
     )
 
 
-def _place(known: Known, standing: Standing) -> Html:
+def _place(known: KnownRun, standing: Standing) -> Html:
     facts = [("Run", known.run), ("State", standing.state), ("Begun", when(known.started))]
     facts += [("Suite", known.suite)] if known.suite else []
     facts += [("Target", known.target)] if known.target else []

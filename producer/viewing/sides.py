@@ -13,8 +13,8 @@ from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.comparing import compare_runs
 from evalq.producer.outputs.cases import CASES, cases_of, decoded
 from evalq.producer.servers import Servers
-from evalq.producer.viewing.catalogue import Known
-from evalq.producer.viewing.viewer import Kept, Viewer
+from evalq.producer.viewing.catalogue import KnownRun
+from evalq.producer.viewing.viewer import NewestValues, Viewer
 from evalq.workers.settings import Settings
 
 __all__ = ["BASELINE", "Side", "Sides"]
@@ -30,7 +30,7 @@ class Side(NamedTuple):
 
     name: str
     cases: RunCases
-    known: Known | None
+    known: KnownRun | None
 
 
 class Sides:
@@ -38,8 +38,8 @@ class Sides:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._cases: Kept[RunCases] = Kept(3)  # of a run of 200,000 cases it takes about 100 MB
-        self._compared: Kept[list[Comparison]] = Kept(500)
+        self._cases: NewestValues[RunCases] = NewestValues(3)  # of a run of 200,000 cases it takes about 100 MB
+        self._compared: NewestValues[list[Comparison]] = NewestValues(500)
         self._reading = threading.Lock()
 
     def side(self, name: str, partner: str = "") -> Side:
@@ -54,7 +54,7 @@ class Sides:
             raise UsageError(f"no run here is called {name!r}")
         return Side(known.run, self.cases(known), known)
 
-    def at_hand(self, known: Known) -> bool:
+    def at_hand(self, known: KnownRun) -> bool:
         """Whether how the cases of a run went is soon known: there are few records, or somebody has compared it."""
         if known.folder is None:
             return True
@@ -64,7 +64,7 @@ class Sides:
             return True  # and that is soon known as well
         return few or (known.folder.path / CASES).is_file()
 
-    def cases(self, known: Known) -> RunCases:
+    def cases(self, known: KnownRun) -> RunCases:
         """How the cases of a run went. Raises EvalqError."""
         if known.folder is None:
             data = self._viewer.ledger.cases(known.run)
@@ -75,7 +75,7 @@ class Sides:
         with self._reading:  # two at once would read the same records twice
             return self._cases.get(key) or self._cases.put(key, cases_of(known.folder, keep=False))
 
-    def stamp(self, known: Known) -> Stamp:
+    def stamp(self, known: KnownRun) -> Stamp:
         """What is another one when a run has another report. Raises UsageError where it has none."""
         if known.folder is None:
             return known.run, 0, 0, 0

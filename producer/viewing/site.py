@@ -8,7 +8,7 @@ import msgspec
 
 from evalq.evalcore.errors import EvalqError
 from evalq.producer.folder.report_file import form_told
-from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.compare_page import compare_page
 from evalq.producer.viewing.frame import Answer, refusal
 from evalq.producer.viewing.history import Histories
@@ -64,7 +64,7 @@ class Site:
                 return refusal(404, "No such run", "Its folder is gone, or it has expired in the ledger.")
         return refusal(404, "No such page", "This address leads nowhere.")
 
-    def _of_run(self, known: Known, rest: list[str], query: Query) -> Answer:
+    def _of_run(self, known: KnownRun, rest: list[str], query: Query) -> Answer:
         place = known.folder.path if known.folder else f"what the ledger has of run {known.run}"
         with form_told(place, known.evaluator or "its evaluator"):
             match rest:

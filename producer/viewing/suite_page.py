@@ -11,10 +11,10 @@ from evalq.evalcore.views.metrics import Metric, Unit
 from evalq.producer.comparing.text import VERDICTS
 from evalq.producer.page.drawing import chart
 from evalq.producer.page.markup import Html, element, joined
-from evalq.producer.page.model import Drawn
+from evalq.producer.page.model import ChartTable
 from evalq.producer.viewing.compare_page import LOOKS, spoken
 from evalq.producer.viewing.frame import Answer, document, link, table
-from evalq.producer.viewing.history import Histories, Past, Suite, Went, suites_of
+from evalq.producer.viewing.history import Histories, PastRun, Suite, Went, suites_of
 from evalq.producer.viewing.index_page import run_cell, when
 from evalq.producer.viewing.sides import BASELINE
 from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
@@ -101,10 +101,10 @@ def _charts(rows: Sequence[tuple[str, str, Went]]) -> Iterator[Html]:
         if marks:
             unit: Unit = "share" if (measure.low, measure.high) == (0.0, 1.0) else "number"
             caption = "The mean over cases of each run, with its 95 % interval."
-            yield chart(Drawn(spoken(name), caption, "dots", unit, "Run", marks, measure.low, measure.high))
+            yield chart(ChartTable(spoken(name), caption, "dots", unit, "Run", marks, measure.low, measure.high))
 
 
-def _runs(metrics: Sequence[Metric], shown: Sequence[Past], found: Mapping[str, Went], names: Sequence[str]) -> Html:
+def _runs(metrics: Sequence[Metric], shown: Sequence[PastRun], found: Mapping[str, Went], names: Sequence[str]) -> Html:
     entries = [past.entry for past in shown if past.entry is not None]
     numbers = [metric for metric in metrics if not metric.labels][:_NUMBERS] if entries else []
     titles = [metric.name.removeprefix("evalq_").partition("_")[2].replace("_", " ") for metric in numbers]
@@ -127,7 +127,7 @@ def _runs(metrics: Sequence[Metric], shown: Sequence[Past], found: Mapping[str, 
     return table("Runs of this suite", heads, rows, numeric=("Records", *titles), look="runs")
 
 
-def _verdict(past: Past, went: Went | None, name: str) -> Html:
+def _verdict(past: PastRun, went: Went | None, name: str) -> Html:
     """By the first measure, leading to all of them."""
     if went is None or past.known is None:
         return element("td", "–")

@@ -14,12 +14,12 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Summary, derived_summary
 from evalq.producer.servers import Servers
-from evalq.producer.viewing.catalogue import Catalogue, Known
+from evalq.producer.viewing.catalogue import Catalogue, KnownRun
 from evalq.producer.viewing.ledger import Ledger
 from evalq.producer.viewing.lines import LinesOf
 from evalq.producer.viewing.progress import Standings
 
-__all__ = ["Kept", "Query", "Viewer", "asked", "number_of", "summary_of"]
+__all__ = ["NewestValues", "Query", "Viewer", "asked", "number_of", "summary_of"]
 
 T = TypeVar("T")
 Query = Mapping[str, list[str]]
@@ -29,7 +29,7 @@ _LARGEST = 4_000_000
 """Of a larger report.json the index shows no headline."""
 
 
-class Kept(Generic[T]):
+class NewestValues(Generic[T]):
     """The newest of some values, by what they were made of. For many threads at a time."""
 
     def __init__(self, most: int) -> None:
@@ -63,9 +63,9 @@ class Viewer:
         self.catalogue = Catalogue(given, self.ledger)
         self.standings = Standings(self.ledger)
         self.lines = LinesOf()
-        self._heads: Kept[Summary] = Kept(2_000)
+        self._heads: NewestValues[Summary] = NewestValues(2_000)
 
-    def report(self, known: Known) -> dict[str, Json] | None:
+    def report(self, known: KnownRun) -> dict[str, Json] | None:
         """The report of a run that has one, from its folder or from the ledger. Raises EvalqError."""
         if known.folder is None:
             return self.ledger.report(known.run)
@@ -74,7 +74,7 @@ class Viewer:
         except OSError as error:
             raise UsageError(f"{known.folder.path}: {error.strerror or error}") from error
 
-    def head(self, known: Known) -> Summary | None:
+    def head(self, known: KnownRun) -> Summary | None:
         """What the page of a finished run in a folder begins with; None where that is not soon known."""
         if known.folder is None or not known.folder.reported:
             return None
@@ -89,7 +89,7 @@ class Viewer:
             return None
         return kept
 
-    def path_of(self, known: Known) -> Path | None:
+    def path_of(self, known: KnownRun) -> Path | None:
         """The records.jsonl of a run, where it is here."""
         return known.folder.records if known.folder and known.folder.records.is_file() else None
 

@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from evalq.evalcore.distributions import at_least, at_most
-from evalq.evalcore.rates import Rate, clustered, exact_interval
+from evalq.evalcore.statistics.distributions import at_least, at_most
+from evalq.evalcore.statistics.rates import Rate, clustered, exact_interval
 from evalq.evalcore.views.markdown import table
 
 __all__ = ["LEAST", "case_coverage", "clustered_coverage"]

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from evalq.evalcore.agreement import Table, kappa, share
-from evalq.evalcore.corrected import Labelled, corrected
-from evalq.evalcore.rates import Interval
+from evalq.evalcore.statistics.agreement import Table, kappa, share
+from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
+from evalq.evalcore.statistics.rates import Interval
 from evalq.evalcore.views.markdown import table
 
 __all__ = ["JUDGES", "Judge", "Setting", "agreement_coverage", "corrected_coverage"]

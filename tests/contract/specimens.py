@@ -28,7 +28,7 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
 )
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 from evalq.evalcore.views.charts import Chart, Mark
 from evalq.evalcore.views.panels import Panel, Plot
 from evalq.evalcore.views.rows import Row as PageRow

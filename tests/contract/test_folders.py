@@ -14,7 +14,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, State, Tally
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import Faults
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 FOLDER = Path(__file__).parents[2] / "evalcore" / "evaluators"
 PARTS = (

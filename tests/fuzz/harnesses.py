@@ -45,7 +45,7 @@ from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.names import JOURNAL, MANIFEST
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Asked
+from evalq.producer.importing.imported import ImportRequest
 from evalq.producer.importing.writing import write
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.broker.message import MAX_HINT_BYTES, read_hint
@@ -215,7 +215,7 @@ def _check(data: bytes) -> None:
 def _import(source: str, name: str, data: bytes) -> None:
     """What is imported is what evalq takes: its cases can be read again."""
     with _file(data, name) as path, _documented():
-        imported = sources.read(source, path, Asked(("equals",)))
+        imported = sources.read(source, path, ImportRequest(("equals",)))
         if imported.cases:
             wrote = write(imported, path.parent / "out", force=False)
             load_cases([each for each in wrote.files if each.stem == "cases"])

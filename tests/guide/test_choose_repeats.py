@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from evalq.evalcore.compare.policy import CaseDemand, PerCase, Policy
-from evalq.evalcore.compare.repeats import Answered, by_case, case_interval, estimate
+from evalq.evalcore.compare.repeats import CasePasses, by_case, case_interval, estimate
 from evalq.evalcore.contract.params import validate
 from evalq.producer.cli import main
 
@@ -56,9 +56,9 @@ def test_the_numbers_in_its_text_are_so() -> None:
     eight = _share(min_passes=8, of=10)
     assert case_interval(eight, 8, 10)[0] < 0.5
     for passed, answers in ((17, 17), (25, 26), (44, 48)):
-        found = [by_case(eight, [Answered("x", m, answers)])[0]["x"] for m in (passed, passed - 1)]
+        found = [by_case(eight, [CasePasses("x", m, answers)])[0]["x"] for m in (passed, passed - 1)]
         assert found == ["GO", "INCONCLUSIVE"], (passed, answers)
-    assert by_case(eight, [Answered("x", 16, 16)])[0]["x"] == "INCONCLUSIVE"
+    assert by_case(eight, [CasePasses("x", 16, 16)])[0]["x"] == "INCONCLUSIVE"
     at, hat = _share(pass_at_k={"k": 5, "min": 0.5}), _share(pass_hat_k={"k": 5, "min": 0.5})
     assert estimate(at, 7000, 10_000) == pytest.approx(0.998, abs=5e-4)
     assert estimate(hat, 7000, 10_000) == pytest.approx(0.168, abs=5e-4)

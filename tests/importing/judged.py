@@ -10,15 +10,17 @@ from evalq.evalcore.evaluators.checks.expanding import load_cases
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.score import Judge, Judgement
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.writing import write
 
 __all__ = ["judged"]
 
 
-def judged(source: str, path: Path, folder: Path, asked: Asked | None = None) -> tuple[Imported, list[Judgement]]:
+def judged(
+    source: str, path: Path, folder: Path, asked: ImportRequest | None = None
+) -> tuple[Imported, list[Judgement]]:
     """What was imported, by way of the files that are written into ``folder``, and the judgements of its outputs."""
-    imported = sources.read(source, path, asked or Asked())
+    imported = sources.read(source, path, asked or ImportRequest())
     written = write(imported, folder, force=True).files
     cases = next(path for path in written if path.stem == "cases")
     params = ChecksParams.model_validate({"cases": [case.params for case in load_cases([cases])]})

@@ -14,7 +14,7 @@ import yaml
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.expanding import load_cases
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Asked
+from evalq.producer.importing.imported import ImportRequest
 from evalq.producer.importing.writing import write
 from evalq.workers.targets import load_targets
 from tests.importing.record import HERE, MADE
@@ -67,7 +67,7 @@ def test_a_broken_file_is_read_as_far_as_it_goes_or_refused(source: str, tmp_pat
         lines = [json.dumps(_mixed(chance, sample)) for sample in samples]
         (tmp_path / "in" / "samples_sums_2026-01-01T00-00-00.1.jsonl").write_text("\n".join(lines))
         try:
-            imported = sources.read(source, path, Asked())
+            imported = sources.read(source, path, ImportRequest())
         except ConfigError:
             continue
         read += 1

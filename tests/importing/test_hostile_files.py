@@ -14,7 +14,7 @@ import yaml
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.cli import main
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Asked, Imported, unique_id
+from evalq.producer.importing.imported import Imported, ImportRequest, unique_id
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 
 _CONTAINS = {"type": "contains", "value": "x"}
@@ -24,7 +24,7 @@ def imported(folder: Path, config: Any) -> Imported:
     """What a promptfoo configuration gives."""
     path = folder / "promptfooconfig.yaml"
     path.write_text(yaml.safe_dump(config))
-    return sources.read("promptfoo", path, Asked())
+    return sources.read("promptfoo", path, ImportRequest())
 
 
 def _why(found: Imported) -> str:
@@ -97,7 +97,7 @@ def test_broken_archives(tmp_path: Path, kind: str) -> None:
             data[data.index(sign) + at] |= 1
         path.write_bytes(data)
     with pytest.raises(ConfigError, match=r"header.json: (cannot be unpacked|not JSON)"):
-        sources.read("inspect", path, Asked())
+        sources.read("inspect", path, ImportRequest())
 
 
 def test_a_note_is_one_line_of_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,9 +117,9 @@ def test_assertions_that_nest_without_end(tmp_path: Path, depth: int) -> None:
     path.write_text(f'{{"prompts": ["p"], "tests": [{{"assert": [{nested}, {{"type": "contains", "value": "y"}}]}}]}}')
     if depth > 120:
         with pytest.raises(ConfigError, match="nested too deeply to be read"):
-            sources.read("promptfoo", path, Asked())
+            sources.read("promptfoo", path, ImportRequest())
         return
-    found = sources.read("promptfoo", path, Asked())
+    found = sources.read("promptfoo", path, ImportRequest())
     assert [case["checks"] for case in found.cases] == [[{"contains": "y"}]]
     assert any("tests[0].assert[0]" in note.where and "deeper than 100" in note.why for note in found.notes)
 
@@ -145,9 +145,9 @@ def test_what_is_no_list_where_tags_or_calls_are_is_none_of_them(given: Any, tmp
     """And no traceback."""
     path = tmp_path / "given.json"
     path.write_text(json.dumps([{"input": "i", "expected_output": "x", "actual_output": "x", "tags": given}]))
-    (case,) = sources.read("deepeval", path, Asked(checks=("equals",))).cases
+    (case,) = sources.read("deepeval", path, ImportRequest(checks=("equals",))).cases
     assert "tags" not in case
     sample = {"id": 1, "input": "i", "target": "x", "output": {"completion": "x"}, "messages": [{"tool_calls": given}]}
     path.write_text(json.dumps({"eval": {"scorers": [{"name": "includes"}]}, "samples": [sample]}))
-    ((line,),) = sources.read("inspect", path, Asked()).outputs.values()
+    ((line,),) = sources.read("inspect", path, ImportRequest()).outputs.values()
     assert line["tool_calls"] == []

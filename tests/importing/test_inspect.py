@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing import sources
 from evalq.producer.importing.archive import Archive
-from evalq.producer.importing.imported import Asked
+from evalq.producer.importing.imported import ImportRequest
 from tests.importing.judged import judged
 from tests.importing.record import HERE
 
@@ -84,11 +84,11 @@ def test_samples_of_one_id_that_ask_something_else_are_cases_of_their_own(tmp_pa
 
 def test_what_has_no_counterpart_is_listed() -> None:
     """Scorers that normalise by rules of their own, and the model."""
-    imported = sources.read("inspect", HERE / "inspect-capitals.json", Asked())
+    imported = sources.read("inspect", HERE / "inspect-capitals.json", ImportRequest())
     noted = {note.what: note for note in imported.notes}
     assert noted["exact"].where.endswith("eval.scorers[8]")
     assert "mockllm/model" in noted
-    imported = sources.read("inspect", HERE / "inspect-epochs.eval", Asked())
+    imported = sources.read("inspect", HERE / "inspect-epochs.eval", ImportRequest())
     assert any("normalises numbers" in note.why for note in imported.notes)
 
 
@@ -108,7 +108,7 @@ def test_a_broken_log_is_an_error_that_names_it(change: str, tmp_path: Path) -> 
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
             made.writestr("header.json", "{}" if change == "empty" else b" " * (257 << 20))
     with pytest.raises(ConfigError, match=r"log\.eval"):
-        sources.read("inspect", path, Asked())
+        sources.read("inspect", path, ImportRequest())
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", '{"eval": {}}', '{"eval": {}, "samples": null}', "{"])
@@ -117,4 +117,4 @@ def test_a_file_that_is_no_log_is_an_error(content: str, tmp_path: Path) -> None
     path = tmp_path / "log.json"
     path.write_text(content)
     with pytest.raises(ConfigError, match=r"log\.json"):
-        sources.read("inspect", path, Asked())
+        sources.read("inspect", path, ImportRequest())

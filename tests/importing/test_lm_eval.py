@@ -12,7 +12,7 @@ import re2
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Asked
+from evalq.producer.importing.imported import ImportRequest
 from tests.importing.judged import judged
 from tests.importing.record import HERE
 
@@ -55,7 +55,7 @@ def test_a_document_that_is_there_twice_is_listed(tmp_path: Path) -> None:
     lines = samples.read_text().splitlines()
     again = json.dumps(json.loads(lines[0]) | {"target": "another", "resps": [["another"]]})
     (tmp_path / samples.name).write_text("\n".join([*lines, again]) + "\n")
-    once, twice = (sources.read("lm-eval", path, Asked()) for path in (samples, tmp_path / samples.name))
+    once, twice = (sources.read("lm-eval", path, ImportRequest()) for path in (samples, tmp_path / samples.name))
     assert (twice.cases, twice.outputs) == (once.cases, once.outputs)
     (note,) = (note for note in twice.notes if note.where.endswith(f":{len(lines) + 1}"))
     assert note.why == "this document and filter are there before: it is of another run, import that by itself"
@@ -63,7 +63,7 @@ def test_a_document_that_is_there_twice_is_listed(tmp_path: Path) -> None:
 
 def test_probabilities_votes_and_other_measures_are_listed() -> None:
     """Each with its place in the results."""
-    imported = sources.read("lm-eval", RESULTS, Asked())
+    imported = sources.read("lm-eval", RESULTS, ImportRequest())
     noted = {note.what: note.where for note in imported.notes}
     assert noted["choices: multiple_choice"].endswith("configs.choices.output_type")
     assert "filter vote" in noted
@@ -78,7 +78,7 @@ def test_samples_alone_are_read_with_the_results_beside_them(tmp_path: Path) -> 
     alone = tmp_path / samples.name
     alone.write_bytes(samples.read_bytes())
     with pytest.raises(ConfigError, match="results_"):
-        sources.read("lm-eval", alone, Asked())
+        sources.read("lm-eval", alone, ImportRequest())
 
 
 @pytest.mark.parametrize("name", ["other.json", "results_2026-01-01T00-00-00.1.json"])
@@ -86,7 +86,7 @@ def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
     """With the names that are wanted."""
     (tmp_path / name).write_text("{}")
     with pytest.raises(ConfigError, match=r"samples_TASK_|results_DATE"):
-        sources.read("lm-eval", tmp_path / name, Asked())
+        sources.read("lm-eval", tmp_path / name, ImportRequest())
 
 
 def test_a_pattern_that_a_later_python_may_read_otherwise_is_taken_without_a_word_of_it(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_pattern_that_a_later_python_may_read_otherwise_is_taken_without_a_wor
     results.write_text(results.read_text().replace("answer is (-?[0-9]+)", pattern))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        imported = sources.read("lm-eval", results, Asked())
+        imported = sources.read("lm-eval", results, ImportRequest())
     checks = [check for case in imported.cases for check in case.get("checks", ()) if "captures" in check]
     assert [check for check in checks if re2.search(check["captures"], "answer is [42")]
     assert all("strict" not in note.what for note in imported.notes)

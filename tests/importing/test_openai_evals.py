@@ -9,7 +9,7 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Asked
+from evalq.producer.importing.imported import ImportRequest
 from tests.importing.judged import judged
 from tests.importing.record import MADE
 
@@ -33,7 +33,7 @@ def test_string_checks_are_checks_with_the_verdicts_of_the_items(tmp_path: Path)
 
 def test_other_graders_are_listed_and_never_run() -> None:
     """Models, code and similarities; checks of the row alone."""
-    notes = {note.what: note for note in sources.read("openai-evals", EVAL, Asked()).notes}
+    notes = {note.what: note for note in sources.read("openai-evals", EVAL, ImportRequest()).notes}
     assert notes["polite (label_model)"].kind == "later"
     assert notes["code (python)"].where.endswith("testing_criteria[7]")
     assert {"near (text_similarity)", "of the row"} <= set(notes)
@@ -50,7 +50,7 @@ def test_one_page_of_output_items_is_said_to_be_one(beside: bool, tmp_path: Path
     (tmp_path / "eval.json").write_text(json.dumps(data))
     (note,) = [
         note
-        for note in sources.read("openai-evals", tmp_path / "eval.json", Asked()).notes
+        for note in sources.read("openai-evals", tmp_path / "eval.json", ImportRequest()).notes
         if note.what == "further output items"
     ]
     place = "output_items.json: has_more" if beside else "eval.json: output_items.has_more"
@@ -65,7 +65,7 @@ def test_output_items_may_lie_beside_the_eval(form: str, tmp_path: Path) -> None
     (tmp_path / "eval.json").write_text(json.dumps(data))
     text = json.dumps(items) if form == "json" else "".join(f"{json.dumps(item)}\n" for item in items["data"])
     (tmp_path / f"output_items.{form}").write_text(text)
-    whole, apart = (sources.read("openai-evals", path, Asked()) for path in (EVAL, tmp_path / "eval.json"))
+    whole, apart = (sources.read("openai-evals", path, ImportRequest()) for path in (EVAL, tmp_path / "eval.json"))
     assert (whole.cases, whole.outputs) == (apart.cases, apart.outputs)
 
 
@@ -88,4 +88,4 @@ def test_a_file_of_something_else_is_an_error(content: str, tmp_path: Path) -> N
     """And says what is missing."""
     (tmp_path / "eval.json").write_text(content)
     with pytest.raises(ConfigError, match=r"eval\.json"):
-        sources.read("openai-evals", tmp_path / "eval.json", Asked())
+        sources.read("openai-evals", tmp_path / "eval.json", ImportRequest())

@@ -9,20 +9,20 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 from tests.importing.judged import judged
 from tests.importing.record import HERE, MADE
 
 
-def _imported(folder: Path, text: str, asked: Asked | None = None) -> Imported:
+def _imported(folder: Path, text: str, asked: ImportRequest | None = None) -> Imported:
     path = folder / "promptfooconfig.yaml"
     path.write_text(text)
-    return sources.read("promptfoo", path, asked or Asked())
+    return sources.read("promptfoo", path, asked or ImportRequest())
 
 
 def test_the_configuration_gives_the_prompts_that_promptfoo_asked(tmp_path: Path) -> None:
     """Of texts, files and chats, variables of lists and files, spreadsheets, scenarios, defaults, references."""
-    imported = sources.read("promptfoo", MADE / "promptfoo" / "promptfooconfig.yaml", Asked())
+    imported = sources.read("promptfoo", MADE / "promptfoo" / "promptfooconfig.yaml", ImportRequest())
     results = json.loads((HERE / "promptfoo-forms.json").read_text())["results"]["results"]
     asked = {row["prompt"]["raw"] for row in results}
     made = {each if isinstance(each, str) else json.dumps(each) for each in (case["input"] for case in imported.cases)}
@@ -31,7 +31,7 @@ def test_the_configuration_gives_the_prompts_that_promptfoo_asked(tmp_path: Path
 
 def test_configuration_and_results_make_the_same_cases(tmp_path: Path) -> None:
     """The same inputs with the same checks, whichever of the two is imported."""
-    of_config = sources.read("promptfoo", MADE / "promptfoo" / "promptfooconfig.yaml", Asked())
+    of_config = sources.read("promptfoo", MADE / "promptfoo" / "promptfooconfig.yaml", ImportRequest())
     of_results, judgements = judged("promptfoo", HERE / "promptfoo-forms.json", tmp_path)
 
     def known(imported: Imported) -> set[str]:
@@ -64,7 +64,7 @@ def test_recorded_results_have_the_verdicts_that_promptfoo_gave(tmp_path: Path) 
 def test_everything_without_a_counterpart_is_listed_with_its_place() -> None:
     """File, line, key path and the reason."""
     path = MADE / "promptfoo" / "promptfooconfig.yaml"
-    imported = sources.read("promptfoo", path, Asked())
+    imported = sources.read("promptfoo", path, ImportRequest())
     lines = path.read_text().splitlines()
     listed = {(note.kind, note.what): note.where for note in imported.notes}
     for kind, what, text in (
@@ -81,7 +81,7 @@ def test_everything_without_a_counterpart_is_listed_with_its_place() -> None:
 
 def test_providers_become_targets_and_no_secret_is_copied(tmp_path: Path) -> None:
     """Chat completions and plain endpoints; programs and other services are listed."""
-    imported = sources.read("promptfoo", MADE / "promptfoo-providers.yaml", Asked())
+    imported = sources.read("promptfoo", MADE / "promptfoo-providers.yaml", ImportRequest())
     assert imported.targets["local-model"] == {
         "kind": "openai",
         "base_url": "http://127.0.0.1:9/v1",
@@ -145,7 +145,7 @@ def test_files_outside_the_folder_are_not_read_unless_asked(name: str, tmp_path:
     kept = _imported(folder, text)
     assert not kept.cases
     assert "outside" in kept.notes[0].why
-    assert _imported(folder, text, Asked(anywhere=True)).cases[0]["input"]
+    assert _imported(folder, text, ImportRequest(anywhere=True)).cases[0]["input"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.rates import exact_interval
+from evalq.evalcore.statistics.rates import exact_interval
 from evalq.evalcore.views.markdown import table
 
 __all__ = ["page"]

@@ -41,20 +41,10 @@ def _evaluator(name: str) -> Target:
     return Target((f"evaluators/{name}",), (f"tests/unit/{name}",), contract, f"{CORE}.evaluators.{name}")
 
 
-_STATISTICS = (
-    "agreement.py",
-    "corrected.py",
-    "distributions.py",
-    "quantiles.py",
-    "rates.py",
-    "share_sequence.py",
-    "share_spending.py",
-    "stats.py",
-    "vectors.py",
-)
+_STATISTICS = ("statistics", "model/vectors.py")
 _TESTS_OF_STATISTICS = (
-    *(f"tests/unit/core/test_{name}.py" for name in ("agreement", "corrected", "quantiles", "rates", "stats")),
-    *(f"tests/unit/checks/test_{name}.py" for name in ("embedded", "labels", "section", "state")),
+    "tests/unit/statistics",
+    *(f"tests/unit/checks/test_{name}.py" for name in ("embeddings", "labels", "section", "state")),
     *(f"tests/unit/vs/test_{name}.py" for name in ("intervals", "sequence", "special", "spending", "stops")),
     *(f"tests/unit/compare/test_{name}.py" for name in ("drift", "permutation", "quarantine")),
     "tests/unit/targets/test_embeddings.py",

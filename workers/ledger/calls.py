@@ -22,7 +22,7 @@ from evalq.workers.ledger.damage import as_written, texts
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.scripts import SWEEPS, Scripts
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.ledger.tally import Made, Tally
+from evalq.workers.ledger.tally import EndedAttempts, Tally
 from evalq.workers.settings import Settings
 
 __all__ = ["MAX_WIRE_BYTES", "CallLedger", "about", "subject", "unpacked"]
@@ -157,7 +157,7 @@ class CallLedger(Scripts):
     def give_back(self, run: str, holder: str, returned: Mapping[int, int], *, leave: bool = False) -> None:
         """Give back calls, {call: attempts that were made of it, for nothing}; with ``leave``, all it has."""
         tally = self._tally(run, holder)
-        made = {call: Made(attempts) for call, attempts in returned.items() if attempts}
+        made = {call: EndedAttempts(attempts) for call, attempts in returned.items() if attempts}
         tally.count(made)
         self.step("give_back", run, holder, tally.wire(), int(leave), *returned)
         tally.told(made)
@@ -169,9 +169,9 @@ class CallLedger(Scripts):
             return tally
 
 
-def _made(output: Output, *, fatal: bool) -> Made:
+def _made(output: Output, *, fatal: bool) -> EndedAttempts:
     """What comes of a call, as its process tells of itself."""
-    return Made(len(output.attempts), int(not fatal), output.cost, output.untold)
+    return EndedAttempts(len(output.attempts), int(not fatal), output.cost, output.untold)
 
 
 def about(run: str, name: str) -> str:

@@ -16,7 +16,7 @@ from evalq.workers.ledger.keys import RunKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.servers.errors import explained
 
-__all__ = ["REASON_CHARACTERS", "Failed", "FailureCounts", "Failures", "Kind", "server_is_away"]
+__all__ = ["REASON_CHARACTERS", "FailureCounts", "Failures", "Kind", "LastFailure", "server_is_away"]
 
 Kind = Literal["load", "environment", "evaluator", "ledger", "input", "report"]
 """Of a failure: an evaluator that cannot be loaded here; no memory, or an error of the system; the evaluator raised;
@@ -33,7 +33,7 @@ def server_is_away(error: BaseException) -> bool:
     return isinstance(error, redis.RedisError) and isinstance(explained(error, "the ledger"), BrokerUnreachable)
 
 
-class Failed(msgspec.Struct, frozen=True):
+class LastFailure(msgspec.Struct, frozen=True):
     """The last failure of a worker, how many there were, and when: ms since 1970, by the server's clock, and how many
     chunks were ``committed`` then.
     """
@@ -54,10 +54,10 @@ class FailureCounts(msgspec.Struct, frozen=True):
     """All that a run's list of failures says.
 
     ``chunks``: {seq: {worker: how often}} of those without an answer; ``unread``: workers that could not read an input;
-    ``barren``: chunks committed at the last failure, and the time (as in `Failed`) of the first one since that commit.
+    ``barren``: chunks committed at the last failure, and when (as in `LastFailure`) the first one since came.
     """
 
-    workers: dict[str, Failed]
+    workers: dict[str, LastFailure]
     chunks: dict[int, dict[str, int]]
     unread: frozenset[str]
     barren: tuple[int, int] = (0, 0)
@@ -90,7 +90,7 @@ class Failures:
         """The failures of a run. Entries that evalq did not write are left out."""
         client: Any = self._ledger.client
         keys = RunKeys.of(run)
-        workers: dict[str, Failed] = {}
+        workers: dict[str, LastFailure] = {}
         chunks: dict[int, dict[str, int]] = {}
         unread, barren = set(), (0, 0)
         for field, value in client.hgetall(keys.failures).items():
@@ -124,8 +124,8 @@ class Failures:
         return [int(seq) for seq in self._ledger.step("offer", run, self._settings.window, driver, int(at_once))]
 
 
-def _failed(data: bytes) -> Failed | None:
+def _failed(data: bytes) -> LastFailure | None:
     try:
-        return msgspec.json.decode(data, type=Failed)
+        return msgspec.json.decode(data, type=LastFailure)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

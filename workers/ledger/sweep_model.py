@@ -14,7 +14,7 @@ from evalq.evalcore.model.packing import pack
 from evalq.workers.ledger.histograms import bucket
 from evalq.workers.ledger.progress import state_of
 
-__all__ = ["SETTINGS", "Collected", "Known", "Result", "SweepHeader", "SweepLook"]
+__all__ = ["SETTINGS", "CollectedOutputs", "FolderCounts", "Result", "SweepHeader", "SweepLook"]
 
 SETTINGS = "settings"
 """Where a header's ``asked`` says which settings its target has to have, by their digest: others make no call of it."""
@@ -146,7 +146,7 @@ class SweepLook(msgspec.Struct, frozen=True):
         )
 
 
-class Collected(msgspec.Struct, frozen=True):
+class CollectedOutputs(msgspec.Struct, frozen=True):
     """Outputs that wait in the ledger, up to running number ``upto``; ``last``: the SHA-1 of the last, packed."""
 
     outputs: list[Output] = []
@@ -154,7 +154,7 @@ class Collected(msgspec.Struct, frozen=True):
     last: str = ""
 
 
-class Known(msgspec.Struct, frozen=True):
+class FolderCounts(msgspec.Struct, frozen=True):
     """What a run folder knows of a sweep: attempts that ended, outputs that were paid, what those cost, calls lost.
 
     ``free``: outputs that it has less those that were paid; ``told`` and ``untold``: those that were answered, and what

@@ -18,7 +18,7 @@ from evalq.workers.ledger.calls import MAX_WIRE_BYTES, CallLedger, unpacked
 from evalq.workers.ledger.damage import as_written
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.scripts import STEP
-from evalq.workers.ledger.sweep_model import Collected, Known, SweepHeader, SweepLook
+from evalq.workers.ledger.sweep_model import CollectedOutputs, FolderCounts, SweepHeader, SweepLook
 
 __all__ = ["SweepLedger"]
 
@@ -39,7 +39,7 @@ class SweepLedger(CallLedger):
         max_calls: int = 0,
         max_cost: float = 0.0,
         unattended_seconds: float = 0.0,
-        known: Known | None = None,
+        known: FolderCounts | None = None,
         *,
         before: str = "",
         place: str = "",
@@ -56,7 +56,7 @@ class SweepLedger(CallLedger):
         handed out.
         Raises Driven where another process drives it, UsageError where the ledger has another sweep of this id.
         """
-        known = known or Known()
+        known = known or FolderCounts()
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
         # Sorted, since the script compares headers byte for byte.
         facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
@@ -97,13 +97,13 @@ class SweepLedger(CallLedger):
     def look(self, run: str, *, attending: bool = False, free: int = 0) -> SweepLook | None:
         """How a sweep stands; None for one the ledger does not know.
 
-        Its driver looks ``attending``, and stays that; ``free`` is as in `Known`. Raises WireError.
+        Its driver looks ``attending``, and stays that; ``free`` is as in `FolderCounts`. Raises WireError.
         """
         with as_written(run, SHARED.sweep):
             found = self.step("look", run, run, int(attending), self.generation(run), free)
             return SweepLook.of(*found) if found[0] else None
 
-    def collect(self, run: str, most: int) -> Collected:
+    def collect(self, run: str, most: int) -> CollectedOutputs:
         """Recorded outputs that `trim` has not taken away, the oldest first: fewer than ``most`` where they are long.
 
         Raises WireError for what evalq never wrote.
@@ -117,12 +117,12 @@ class SweepLedger(CallLedger):
             if size > MAX_WIRE_BYTES:  # long answers come in smaller steps
                 break
         if not outputs:
-            return Collected()
+            return CollectedOutputs()
         # For `trim`: a server that came back older may have other outputs under these numbers by then.
         last = hashlib.sha1(packed[len(outputs) - 1], usedforsecurity=False).hexdigest()
-        return Collected(outputs, number + len(outputs), last)
+        return CollectedOutputs(outputs, number + len(outputs), last)
 
-    def trim(self, run: str, collected: Collected) -> None:
+    def trim(self, run: str, collected: CollectedOutputs) -> None:
         """Forget outputs that are safe in the run folder; those that have other numbers by now stay."""
         if collected.outputs:
             self.step("trim", run, collected.upto, collected.last)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from evalq.evalcore.model.spending import Spending
 
-__all__ = ["Made", "Tally"]
+__all__ = ["EndedAttempts", "Tally"]
 
 
-class Made(NamedTuple):
+class EndedAttempts(NamedTuple):
     """Attempts of a call that ended, the outputs that came of them (0 or 1), and what they cost.
 
     ``untold``: it was answered, and what that cost is not known.
@@ -39,7 +39,7 @@ class Tally:
         self._telling: set[int] = set()
         self._lock = threading.Lock()
 
-    def count(self, made: Mapping[int, Made]) -> None:
+    def count(self, made: Mapping[int, EndedAttempts]) -> None:
         """Add what came of calls; what was counted and may not have been `told` since counts once."""
         with self._lock:
             # A commit that is tried again after a lost answer brings the same calls: they are in the sum already.

@@ -21,7 +21,7 @@ from evalq.workers.settings import Settings
 
 _Told = TypeVar("_Told", SweepHeader, CallerFacts)
 
-__all__ = ["RECENT_RUNS", "Newest", "ServerFacts", "Snapshot", "Unserved", "WorkerStanding", "read_snapshot"]
+__all__ = ["RECENT_RUNS", "Newest", "ServerFacts", "Snapshot", "UnservedRun", "WorkerStanding", "read_snapshot"]
 
 RECENT_RUNS = 10
 """How many runs of a history are shown side by side."""
@@ -54,7 +54,7 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     """{evaluator: package and version} that are installed where it runs."""
 
 
-class Unserved(msgspec.Struct, frozen=True):
+class UnservedRun(msgspec.Struct, frozen=True):
     """An open run that no living worker can compute, and for how many seconds that is so."""
 
     run: str
@@ -115,7 +115,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Of the histories: as long as it is the same, so are they."""
     histories: list[Newest]
     server: ServerFacts
-    unserved: list[Unserved] = []
+    unserved: list[UnservedRun] = []
 
     @property
     def last_commit(self) -> float:
@@ -208,7 +208,7 @@ def read_snapshot(
         version=version.decode(),
         histories=before.histories if before and version.decode() == known else newest,
         server=_server(info, now / 1000),
-        unserved=[Unserved(run.decode(), max(0, now - since) / 1000) for run, since in waits],
+        unserved=[UnservedRun(run.decode(), max(0, now - since) / 1000) for run, since in waits],
     )
 
 

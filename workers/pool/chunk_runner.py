@@ -28,7 +28,7 @@ from evalq.workers import tracing
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import Lease, RunLedger
-from evalq.workers.pool.faults import Failed, kind_of, raise_if_told_to_stop
+from evalq.workers.pool.faults import ChunkFailed, kind_of, raise_if_told_to_stop
 from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
 from evalq.workers.processes import forking, identity
 from evalq.workers.processes.own_code import OwnCode
@@ -82,7 +82,7 @@ class ChunkRunner:
     def _counted(self, run: str, seq: int, epoch: int) -> str:
         try:
             became = self._evaluate(run, seq, epoch)
-        except Failed as failed:
+        except ChunkFailed as failed:
             return self._fail(run, seq, epoch, failed.kind, failed.reason)
         except (WireError, UnknownEvaluator) as error:  # what stands in the ledger is not what a producer wrote there
             log.warning("chunk %s of run %s: %s", seq, run, error)
@@ -159,7 +159,7 @@ class ChunkRunner:
     def _answer(
         self, evaluator: Evaluator[Any, Any], lease: Lease, header: Header, chunk: Chunk, batch: Batch
     ) -> tuple[Partial, int]:
-        """The chunk's answer, and how many of its records are dead. Raises Failed for what the evaluator raises."""
+        """The chunk's answer, and how many of its records are dead. Raises ChunkFailed where the evaluator raises."""
         try:
             params = _params(header.evaluator, msgspec.json.encode(header.params))
             with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
@@ -169,19 +169,19 @@ class ChunkRunner:
                 self._of_one_code(header.evaluator, elsewhere=apart)
                 return encode(outcome, chunk), outcome.tally.dead
         # The ledger's trouble, where pieces are noted, or this host's, and none of the evaluator's.
-        except (redis.RedisError, Failed):
+        except (redis.RedisError, ChunkFailed):
             raise
         # An evaluator that calls sys.exit() fails its chunk; it does not end the process of the pool.
         except (Exception, SystemExit) as error:
             raise_if_told_to_stop(error)
             self._of_one_code(header.evaluator)
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
-            raise Failed(kind_of(error), f"{batch.where(chunk.first_line)}: {brief(error)}") from error
+            raise ChunkFailed(kind_of(error), f"{batch.where(chunk.first_line)}: {brief(error)}") from error
 
     def _evaluator(self, lease: Lease, name: str) -> Evaluator[Any, Any]:
         """The evaluator of that name. Where it cannot be loaded here, says so in this worker's heartbeat.
 
-        Raises Failed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
+        Raises ChunkFailed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
         """
         if name in self._loaded and not _suspicious(lease):
             self._of_one_code(name)
@@ -206,14 +206,14 @@ class ChunkRunner:
         return evaluator
 
     def _of_one_code(self, name: str, *, elsewhere: bool = False) -> None:
-        """That nothing that evaluator ``name`` computes with is of other code than this worker's. Raises Failed."""
+        """That nothing that evaluator ``name`` computes with is of other code than this worker's; else ChunkFailed."""
         if mixed := self._code.mixed(elsewhere=elsewhere):
             raise self._sick(name, mixed)
 
-    def _sick(self, name: str, why: str) -> Failed:
+    def _sick(self, name: str, why: str) -> ChunkFailed:
         """The failure to have an evaluator here, after this worker's heartbeat says so."""
         self._heartbeats.sicken(self._name, name, why)
-        return Failed("load", f"cannot load {name}: {why}")
+        return ChunkFailed("load", f"cannot load {name}: {why}")
 
     def _unread(self, given: str, why: str) -> str:
         if why == reading.UNREADABLE:

@@ -7,10 +7,10 @@ from billiard.common import terminate_handler_fired
 
 from evalq.workers.ledger.failures import Kind
 
-__all__ = ["Failed", "kind_of", "raise_if_told_to_stop"]
+__all__ = ["ChunkFailed", "kind_of", "raise_if_told_to_stop"]
 
 
-class Failed(Exception):
+class ChunkFailed(Exception):
     """A chunk failed here, for a reason that is known."""
 
     def __init__(self, kind: Kind, reason: str) -> None:

@@ -25,7 +25,7 @@ import msgspec
 
 from evalq.workers.processes.rlimits import bound_memory, die_with_parent
 
-__all__ = ["Asked", "Told"]
+__all__ = ["CallReply", "CallRequest"]
 
 _SHOWN = 200
 _LONGEST = 2000
@@ -33,14 +33,14 @@ _LONGEST = 2000
 _unpaired = re.compile("[\ud800-\udfff]")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class CallRequest(msgspec.Struct, frozen=True):
     """One line in: call number ``id`` with these values; without ``call``, nobody waits for it any more."""
 
     id: int
     call: dict[str, Any] | None = None
 
 
-class Told(msgspec.Struct, frozen=True):
+class CallReply(msgspec.Struct, frozen=True):
     """One line out: ``text`` of the answer to call ``id``, or its ``failure`` (a `Failure` as plain data).
 
     The first line has no call: the function is ready (``text`` is "threads" where its calls are in threads, which there
@@ -73,7 +73,7 @@ class _Host:
         reader = asyncio.StreamReader(limit=1 << 30)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
         while line := await reader.readline():
-            asked = msgspec.json.decode(line, type=Asked)
+            asked = msgspec.json.decode(line, type=CallRequest)
             if asked.call is not None:
                 self._tasks[asked.id] = asyncio.create_task(self._one(asked.id, asked.call))
             elif (task := self._tasks.get(asked.id)) is not None and _is_async(self._function):
@@ -81,9 +81,9 @@ class _Host:
 
     async def _one(self, number: int, call: dict[str, Any]) -> None:
         try:
-            told = Told(number, text=await self._text(call))
+            told = CallReply(number, text=await self._text(call))
         except BaseException as error:  # whatever a user's function raises is a failed call, sys.exit() too
-            told = Told(number, failure=_failure(error, self._most))
+            told = CallReply(number, failure=_failure(error, self._most))
         self._tasks.pop(number, None)
         tell(self._out, told)
 
@@ -125,7 +125,7 @@ class _Told(Exception):
         self.told = told
 
 
-def tell(out: BinaryIO, told: Told) -> None:
+def tell(out: BinaryIO, told: CallReply) -> None:
     """One line to the process that calls."""
     out.write(msgspec.json.encode(told) + b"\n")
     out.flush()
@@ -210,9 +210,9 @@ def main(path: str, folder: str, most_bytes: str, threads: str, megabytes: str) 
     try:
         function = _found(path, folder)
     except _NotFound as error:
-        tell(out, Told(0, failure={"kind": "server", "reason": _unpaired.sub("\ufffd", str(error))}))
+        tell(out, CallReply(0, failure={"kind": "server", "reason": _unpaired.sub("\ufffd", str(error))}))
         os._exit(0)
-    tell(out, Told(0, text="" if _is_async(function) else "threads"))
+    tell(out, CallReply(0, text="" if _is_async(function) else "threads"))
     asyncio.run(_Host(function, out, int(most_bytes), int(threads)).serve(source))
     os._exit(0)  # threads of functions that hang are not waited for
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from evalq.workers.ledger.failures import Failed, FailureCounts
+from evalq.workers.ledger.failures import FailureCounts, LastFailure
 from evalq.workers.ledger.heartbeats import sick_of
 from evalq.workers.ledger.progress import Look
 
@@ -44,7 +44,9 @@ def judge(evaluator: str, told: FailureCounts, look: Look, living: Mapping[str, 
     """How a run of ``evaluator`` stands. ``living``: the facts of the living workers of its code, by name."""
     able = {name for name, facts in living.items() if evaluator not in sick_of(facts)}
     sick = [
-        Failed(name, facts.get("host", name), "load", f"cannot load {evaluator}: {sick_of(facts)[evaluator]}", 1, 0)
+        LastFailure(
+            name, facts.get("host", name), "load", f"cannot load {evaluator}: {sick_of(facts)[evaluator]}", 1, 0
+        )
         for name, facts in living.items()
         if name not in able
     ]
@@ -84,9 +86,9 @@ def _barren(told: FailureCounts, look: Look, able: set[str]) -> str:
     return f"all {len(able)} living worker(s) failed, and nothing was committed since: {why}"
 
 
-def _lines(failed: Iterable[Failed]) -> tuple[str, ...]:
+def _lines(failed: Iterable[LastFailure]) -> tuple[str, ...]:
     """The newest failures, a host's same reason once."""
-    told: dict[tuple[str, str], Failed] = {}
+    told: dict[tuple[str, str], LastFailure] = {}
     # By name where two came at once, so that equal lists read alike.
     for each in sorted(failed, key=lambda one: (-one.at, one.worker)):
         before = told.get((each.host, each.reason))

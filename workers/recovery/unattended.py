@@ -37,12 +37,12 @@ from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.servers.errors import explained
 from evalq.workers.settings import Settings
 
-__all__ = ["Left", "UnattendedSweeps"]
+__all__ = ["UnattendedSweep", "UnattendedSweeps"]
 
 log = logging.getLogger("evalq.worker")
 
 
-class Left(msgspec.Struct, frozen=True):
+class UnattendedSweep(msgspec.Struct, frozen=True):
     """What a producer leaves with its sweep: the run that evaluates the outputs, and what finalising that one needs."""
 
     header: Header
@@ -58,7 +58,7 @@ class UnattendedSweeps:
         self._settings = settings
         self._damaged: set[str] = set()
 
-    def leave(self, run: str, left: Left) -> None:
+    def leave(self, run: str, left: UnattendedSweep) -> None:
         """Have the fleet evaluate a sweep when its calls are over."""
         # All or nothing: a sweep on the list that has nothing left with it is taken off as nobody's.
         pipe = self._client.pipeline(transaction=True)
@@ -76,11 +76,11 @@ class UnattendedSweeps:
         """Whether a sweep is still left, whatever has become of what was left with it."""
         return bool(self._client.hexists(SHARED.unattended, run))
 
-    def find(self, run: str) -> Left | None:
+    def find(self, run: str) -> UnattendedSweep | None:
         """What was left with a sweep that is still left. Raises WireError."""
         data = self._client.hget(_key(run), "left") if self.has(run) else None
         try:
-            return msgspec.json.decode(data, type=Left) if data else None
+            return msgspec.json.decode(data, type=UnattendedSweep) if data else None
         except msgspec.DecodeError as error:
             raise WireError(f"sweep {run}: what was left with it is not what evalq writes: {error}") from error
 
@@ -159,7 +159,7 @@ class UnattendedSweeps:
         self.take_back(run)
         return True
 
-    def _tried(self, run: str) -> Left | None:
+    def _tried(self, run: str) -> UnattendedSweep | None:
         """What was left with a sweep, one try at it counted; None where there is nothing, or it was tried enough."""
         try:
             left = self.find(run)

@@ -13,8 +13,8 @@ import msgspec
 
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.records.json_path import Missing, find, parse_path
-from evalq.evalcore.vectors import packed
+from evalq.evalcore.model.vectors import packed
+from evalq.evalcore.records.json_path import NothingThere, find, parse_path
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.files import files_of, resolved
 from evalq.workers.targets.headers import rate_limits
@@ -56,7 +56,7 @@ class HttpEndpoint:
             return reply
         try:
             found = find(reply.value, self._answer)
-        except Missing as error:
+        except NothingThere as error:
             return _bad(reply, str(error), reply.text)
         prompt, completion = self._target.prompt_tokens, self._target.completion_tokens
         return Answer(
@@ -105,7 +105,7 @@ class ChatEndpoint:
         try:
             choice = find(reply.value, ("choices", 0))
             message = find(choice, ("message",))
-        except Missing as error:
+        except NothingThere as error:
             return _bad(reply, f"not a chat completion: {error}", reply.text)
         prompt, completion = (_at(reply.value, ("usage", f"{part}_tokens")) for part in ("prompt", "completion"))
         reason, refusal = _text(_at(choice, ("finish_reason",))), _text(_at(message, ("refusal",)))
@@ -170,7 +170,7 @@ class EmbeddingsEndpoint:
             return reply
         try:
             vector = packed(_floats(find(reply.value, ("data", 0, "embedding"))))
-        except (Missing, ValueError) as error:
+        except (NothingThere, ValueError) as error:
             return _bad(reply, f"not an embedding: {error}", reply.text[:_SHOWN])
         return Answer(
             text=msgspec.json.encode({"vector": vector}).decode(),
@@ -222,7 +222,7 @@ def _optional(reply: Reply, path: str | None) -> Any:
 def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
     try:
         return find(value, steps)
-    except Missing:
+    except NothingThere:
         return None
 
 

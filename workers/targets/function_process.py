@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.processes.function_host import Asked, Told
+from evalq.workers.processes.function_host import CallReply, CallRequest
 from evalq.workers.processes.signals import signal_name
 from evalq.workers.targets.answers import Call
 from evalq.workers.targets.group import Group
@@ -43,7 +43,7 @@ class FunctionProcess:
         # What waits here for a thread has not begun, and its time does not run.
         self.room: contextlib.AbstractAsyncContextManager[object] = asyncio.Semaphore(threads)
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Told]] = {}
+        self._waiting: dict[int, asyncio.Future[CallReply]] = {}
         self._given_up: set[int] = set()
         self._reader: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -78,7 +78,7 @@ class FunctionProcess:
                     await self._group.ended()
             if not line:
                 raise ConfigError(f"importing its module {_ended(await asyncio.shield(self.kill()))}")
-            told = msgspec.json.decode(line, type=Told)
+            told = msgspec.json.decode(line, type=CallReply)
             if told.failure is not None:
                 raise ConfigError(str(told.failure["reason"]))
         except TimeoutError:
@@ -100,10 +100,10 @@ class FunctionProcess:
             self._bury()
         return not self.retired
 
-    async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> Told:
+    async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> CallReply:
         """What becomes of one call. Raises TimeoutError, and ProcessDied."""
         number, told = next(self._numbers), asyncio.get_running_loop().create_future()
-        line = msgspec.json.encode(Asked(number, call.values(parameters))) + b"\n"
+        line = msgspec.json.encode(CallRequest(number, call.values(parameters))) + b"\n"
         # Before it is sent: the answer may be there before `drain` returns.
         self._waiting[number] = told
         try:
@@ -111,7 +111,7 @@ class FunctionProcess:
                 with contextlib.suppress(ConnectionError):  # the reader knows what became of it
                     self._asks.write(line)
                     await self._asks.drain()
-                result: Told = await told
+                result: CallReply = await told
                 return result
         except (TimeoutError, asyncio.CancelledError):
             self._give_up(number)
@@ -124,7 +124,7 @@ class FunctionProcess:
         """Nobody waits for the call any more; where it goes on all the same, the process gets no others."""
         self._given_up.add(number)
         with contextlib.suppress(ConnectionError):
-            self._asks.write(msgspec.json.encode(Asked(number)) + b"\n")
+            self._asks.write(msgspec.json.encode(CallRequest(number)) + b"\n")
         asyncio.get_running_loop().call_later(_GIVE_UP_SECONDS, self._check, number)
 
     def _check(self, number: int) -> None:
@@ -139,7 +139,7 @@ class FunctionProcess:
         """Answers, until the process ends: what was in flight then has no answer."""
         try:
             while line := await self._tells.readline():
-                told = msgspec.json.decode(line, type=Told)
+                told = msgspec.json.decode(line, type=CallReply)
                 self._given_up.discard(told.id)
                 waiting = self._waiting.get(told.id)
                 if waiting is not None and not waiting.done():

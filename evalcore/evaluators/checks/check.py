@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, Made
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion, Made
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.extract import NoJson
-from evalq.evalcore.records.json_path import Missing, find, parse_path
-from evalq.evalcore.stats import is_below
+from evalq.evalcore.records.json_path import NothingThere, find, parse_path
+from evalq.evalcore.statistics.exact import is_below
 
-__all__ = ["FOUND_CHARACTERS", "WANTED_CHARACTERS", "Check", "Composed", "Shared", "Verdict", "mean_by_weight"]
+__all__ = ["FOUND_CHARACTERS", "WANTED_CHARACTERS", "Check", "CommonOptions", "Composed", "Verdict", "mean_by_weight"]
 
 WANTED_CHARACTERS = 120
 FOUND_CHARACTERS = 200
@@ -38,7 +38,7 @@ class Verdict(msgspec.Struct, omit_defaults=True):
     checks: list[Verdict] = []
 
 
-class Shared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CommonOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The options of every check."""
 
     name: str | None = None
@@ -52,7 +52,9 @@ class Check:
 
     __slots__ = ("_at", "_made", "_negated", "_threshold", "name", "wanted", "weight")
 
-    def __init__(self, name: str, shared: Shared, negated: bool, wanted: str, made: Made | None, least: float) -> None:
+    def __init__(
+        self, name: str, shared: CommonOptions, negated: bool, wanted: str, made: Made | None, least: float
+    ) -> None:
         self.name = shorten(shared.name or name)
         self.weight = shared.weight
         self.wanted = shorten(f"not: {wanted}" if negated else wanted, WANTED_CHARACTERS)
@@ -65,7 +67,7 @@ class Check:
         """What becomes of it, looking at ``answer``."""
         try:
             answer = self._seen(answer)
-        except (NoJson, Missing) as error:
+        except (NoJson, NothingThere) as error:
             return self._unlooked(str(error))
         return self._judged(answer)
 
@@ -75,21 +77,21 @@ class Check:
         return Verdict(self.name, False, 0.0, self.wanted, found, "", self.weight, False, list(parts))
 
     def _seen(self, answer: Answer) -> Answer:
-        """What it looks at. Raises NoJson, Missing."""
+        """What it looks at. Raises NoJson, NothingThere."""
         return answer if self._at is None else answer.part(find(answer.json, self._at, "the answer"))
 
-    def asks(self) -> Iterator[Asked]:
+    def asks(self) -> Iterator[JudgeQuestion]:
         """What it asks judges, and its parts do."""
         if self._made is not None and self._made.asked is not None:
             yield self._made.asked
 
-    def questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+    def questions(self, answer: Answer) -> Iterator[tuple[JudgeQuestion, Answer]]:
         """What is to be asked, and about what, so that it can be computed."""
-        with contextlib.suppress(NoJson, Missing):
+        with contextlib.suppress(NoJson, NothingThere):
             seen = self._seen(answer)
             yield from self._questions(seen)
 
-    def _questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+    def _questions(self, answer: Answer) -> Iterator[tuple[JudgeQuestion, Answer]]:
         return ((asked, answer) for asked in self.asks())
 
     def _judged(self, answer: Answer) -> Verdict:
@@ -112,16 +114,18 @@ class Composed(Check):
 
     __slots__ = ("_count", "_kind", "_parts")
 
-    def __init__(self, name: str, shared: Shared, negated: bool, kind: str, parts: Sequence[Check], count: int) -> None:
+    def __init__(
+        self, name: str, shared: CommonOptions, negated: bool, kind: str, parts: Sequence[Check], count: int
+    ) -> None:
         wanted = f"{count} of {len(parts)} checks" if kind == "at-least" else f"{kind} of {len(parts)} checks"
         super().__init__(name, shared, negated, wanted, None, 0.0)
         self._kind, self._parts, self._count = kind, parts, count
 
-    def asks(self) -> Iterator[Asked]:
+    def asks(self) -> Iterator[JudgeQuestion]:
         """What its parts ask judges."""
         return (asked for part in self._parts for asked in part.asks())
 
-    def _questions(self, answer: Answer) -> Iterator[tuple[Asked, Answer]]:
+    def _questions(self, answer: Answer) -> Iterator[tuple[JudgeQuestion, Answer]]:
         # All of them: which part decides depends on the others, and an answer must not count by what was asked of it.
         return (question for part in self._parts for question in part.questions(answer))
 

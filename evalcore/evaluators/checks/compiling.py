@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.check import Check, Composed, Shared
+from evalq.evalcore.evaluators.checks.check import Check, CommonOptions, Composed
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Made
 from evalq.evalcore.naming import join, kind_of, shorten
@@ -74,7 +74,7 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
     return Check(name, shared, negated, made.wanted, made, _least(shared, kind, made))
 
 
-def _least(shared: Shared, kind: Kind, made: Made) -> float:
+def _least(shared: CommonOptions, kind: Kind, made: Made) -> float:
     """The least score that passes. Raises BadCheck."""
     given = shared.threshold
     if given is None:
@@ -127,9 +127,9 @@ def _nearest(name: str) -> str:
     return str(found[0]) if found else ""
 
 
-def _shared(written: Mapping[str, Any]) -> Shared:
+def _shared(written: Mapping[str, Any]) -> CommonOptions:
     given = {key: written[key] for key in COMMON if key in written}
-    shared: Shared = _typed(given, Shared, "")
+    shared: CommonOptions = _typed(given, CommonOptions, "")
     if not 0.0 <= shared.weight <= 1e9:
         raise BadCheck("must be a number from 0 to 1e9", "weight")
     if shared.at is not None:

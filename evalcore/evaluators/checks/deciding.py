@@ -10,13 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from evalq.evalcore.distributions import at_least, at_most
 from evalq.evalcore.evaluators.checks.params import Threshold
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.modes import rejected
-from evalq.evalcore.rates import ALPHA
-from evalq.evalcore.share_sequence import log_e_above, log_e_below
-from evalq.evalcore.share_spending import MOST_LOOKS, rate_limits
+from evalq.evalcore.statistics.distributions import at_least, at_most
+from evalq.evalcore.statistics.rates import ALPHA
+from evalq.evalcore.statistics.share_sequence import log_e_above, log_e_below
+from evalq.evalcore.statistics.share_spending import MOST_LOOKS, rate_limits
 
 __all__ = ["Demand", "Verdict", "decide"]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from evalq.evalcore.contract.duplicates import count_first, leave_out_repeated
 from evalq.evalcore.contract.evaluator import (
     Batch,
     Calls,
@@ -22,7 +23,6 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
     without_result,
 )
-from evalq.evalcore.contract.repeated import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
 from evalq.evalcore.evaluators.checks.further import asking, to_ask
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping

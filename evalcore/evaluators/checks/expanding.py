@@ -15,21 +15,21 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
 from evalq.evalcore.evaluators.checks.diversity.options import layered_diversity
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
-from evalq.evalcore.evaluators.checks.filling import Missing, Room, fill
+from evalq.evalcore.evaluators.checks.filling import Room, UnknownPlaceholder, fill
 from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Threshold, weightless
-from evalq.evalcore.evaluators.checks.reading import Written, read_cases
+from evalq.evalcore.evaluators.checks.reading import WrittenCase, read_cases
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import kind_of, shorten
 
-__all__ = ["Loaded", "load_cases"]
+__all__ = ["ExpandedCase", "load_cases"]
 
 _LONGEST_ID = 500
 _MOST_TAGS = 100
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-class Loaded(NamedTuple):
+class ExpandedCase(NamedTuple):
     """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none.
 
     ``judge`` is the target that judges where neither a check nor the command names one.
@@ -41,7 +41,7 @@ class Loaded(NamedTuple):
     judge: str = ""
 
 
-def load_cases(paths: Iterable[str | Path]) -> list[Loaded]:
+def load_cases(paths: Iterable[str | Path]) -> list[ExpandedCase]:
     """The cases of all files, in their order.
 
     Raises ConfigError that lists what is wrong by file, line and key path, or says that a file cannot be read.
@@ -61,7 +61,7 @@ class _Reader:
         self._faults = faults
         self._first: dict[str, Place] = {}
         self._checked: dict[bytes, BadCheck | None] = {}
-        self._now: Written | None = None
+        self._now: WrittenCase | None = None
         self._room = Room()
 
     def _fault(self, place: Place, reason: str) -> None:
@@ -71,7 +71,7 @@ class _Reader:
         told = "" if own or now is None else f" (in the case {shorten(str(now.case.get('id')))!r})"
         self._faults.add(place, f"{reason}{told}")
 
-    def case(self, written: Written) -> Loaded | None:
+    def case(self, written: WrittenCase) -> ExpandedCase | None:
         """One case; None where its faults leave nothing of it."""
         place, before, self._now = written.place, len(self._faults.found), written
         identity = self._id(written)
@@ -93,9 +93,9 @@ class _Reader:
         if weight is not None:
             params["weight"] = self._weight(weight, at)
         judge = self._judge(*_topmost(layers, "judge"))
-        return Loaded(params, asked, place, judge) if len(self._faults.found) == before else None
+        return ExpandedCase(params, asked, place, judge) if len(self._faults.found) == before else None
 
-    def _id(self, written: Written) -> str:
+    def _id(self, written: WrittenCase) -> str:
         identity, place = written.case.get("id"), written.place.at("id")
         if not isinstance(identity, str) or not identity:
             what = (
@@ -135,7 +135,7 @@ class _Reader:
     def _filled(self, value: Any, values: Mapping[str, Any], place: Place) -> Any:
         try:
             return fill(value, values, self._room)
-        except Missing as error:
+        except UnknownPlaceholder as error:
             self._fault(place, str(error))
         except RecursionError:
             self._fault(place, "nested too deeply")

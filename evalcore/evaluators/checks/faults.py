@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from evalq.evalcore.bounded_yaml import lines_of
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.naming import join
+from evalq.evalcore.records.bounded_yaml import lines_of
 
 __all__ = ["Faults", "Place"]
 

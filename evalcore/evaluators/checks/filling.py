@@ -11,7 +11,7 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.naming import shorten
 
-__all__ = ["Missing", "Room", "fill"]
+__all__ = ["Room", "UnknownPlaceholder", "fill"]
 
 _PLACEHOLDER = re.compile(r"(\\?)\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}", re.ASCII)
 _MOST_WRITTEN_OUT = 256 << 20
@@ -43,14 +43,14 @@ class Room:
         return value
 
 
-class Missing(ValueError):
+class UnknownPlaceholder(ValueError):
     """A placeholder names nothing that is known."""
 
 
 def fill(value: Any, values: Mapping[str, Any], room: Room) -> Any:
     """``value`` with its placeholders replaced in one pass, so that a variable's own braces stay what they are.
 
-    Text that is nothing but a placeholder becomes the value itself. Raises Missing.
+    Text that is nothing but a placeholder becomes the value itself. Raises UnknownPlaceholder.
     """
     if isinstance(value, str):
         room.take(value)
@@ -87,6 +87,6 @@ def _value(name: str, values: Mapping[str, Any]) -> Any:
             # Refused, not left empty: a misspelt name would ask every repeat for nothing, and nobody would see it.
             known = ", ".join(sorted(values))
             what = f"{{{{{shorten(name)}}}}} is no variable (known: {shorten(known, 200)})"
-            raise Missing(f"{what}; write \\{{{{...}}}} for the text")
+            raise UnknownPlaceholder(f"{what}; write \\{{{{...}}}} for the text")
         found = found[part]
     return found

@@ -10,7 +10,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Question, Request, Stage
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.checks.diversity.stage import EmbedStage
-from evalq.evalcore.evaluators.checks.expanding import Loaded
+from evalq.evalcore.evaluators.checks.expanding import ExpandedCase
 from evalq.evalcore.evaluators.checks.inputs import selected
 from evalq.evalcore.evaluators.checks.judging.against import other_answers
 from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
@@ -74,7 +74,7 @@ def _embedders(asked: Request, params: ChecksParams) -> EmbedStage | None:
     return None
 
 
-def _judges(asked: Request, params: ChecksParams, loaded: Iterable[Loaded]) -> JudgeStage | None:
+def _judges(asked: Request, params: ChecksParams, loaded: Iterable[ExpandedCase]) -> JudgeStage | None:
     judge, inputs = str(asked.options.get("judge") or ""), {}
     for case in loaded:
         if case.input is not None:

@@ -13,7 +13,7 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.stopping import StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.evalcore.evaluators.checks.expanding import Loaded, load_cases
+from evalq.evalcore.evaluators.checks.expanding import ExpandedCase, load_cases
 from evalq.evalcore.evaluators.checks.labelling.reading import load_labels
 from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
@@ -103,7 +103,7 @@ def stopping(asked: Request) -> StoppingByCase | None:
     return stopping_for(params) if wanted else None
 
 
-def selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[Loaded]]:
+def selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[ExpandedCase]]:
     """Params with the cases, plain and validated, and the cases with their inputs. Raises UsageError, ConfigError."""
     if not asked.inputs:
         raise UsageError(f"checks needs a cases file: {_USE}")

@@ -10,9 +10,9 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.check import Check
 from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.labelling.heard import Given, given_labels
+from evalq.evalcore.evaluators.checks.labelling.heard import KnownLabels, given_labels
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, shorten
 from evalq.evalcore.records.named_files import case_of_name, readings
@@ -34,9 +34,9 @@ class Plan(msgspec.Struct, frozen=True):
     case: Case
     checks: tuple[Check, ...]
     skipped: bool
-    asked: Mapping[str, Asked]
-    asks: Mapping[tuple[str, str], Asked]
-    given: Given
+    asked: Mapping[str, JudgeQuestion]
+    asks: Mapping[tuple[str, str], JudgeQuestion]
+    given: KnownLabels
     diversity: Diversity | None = None
 
     @property

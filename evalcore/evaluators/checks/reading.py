@@ -19,7 +19,7 @@ from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.objects import RecordFault, read_object
 
-__all__ = ["CASE_KEYS", "ENDINGS", "Written", "lines_of_table", "open_table", "read_cases"]
+__all__ = ["CASE_KEYS", "ENDINGS", "WrittenCase", "lines_of_table", "open_table", "read_cases"]
 
 CASE_KEYS = (
     *("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds"),
@@ -33,7 +33,7 @@ _MOST_BYTES = 256 << 20
 _JSON_COLUMNS = ("checks", "vars", "thresholds")
 
 
-class Written(NamedTuple):
+class WrittenCase(NamedTuple):
     """A case as it is written, and the layers that lie under it, the lowest first, each with its place."""
 
     case: dict[str, Any]
@@ -41,7 +41,7 @@ class Written(NamedTuple):
     layers: tuple[tuple[Mapping[str, Any], Place], ...]
 
 
-def read_cases(path: str | Path, faults: Faults) -> Iterator[Written]:
+def read_cases(path: str | Path, faults: Faults) -> Iterator[WrittenCase]:
     """The cases of one file, in its order; what is wrong with the file's own form goes to ``faults``.
 
     Raises ConfigError where nothing of it can be read.
@@ -52,12 +52,12 @@ def read_cases(path: str | Path, faults: Faults) -> Iterator[Written]:
     elif ending in ENDINGS:
         for case, place in _rows(path, faults):
             # It has no templates of its own: a case that names one is told so.
-            yield Written(case, place, tuple(_template(case, place, {}, faults)))
+            yield WrittenCase(case, place, tuple(_template(case, place, {}, faults)))
     else:
         raise ConfigError(f"{path}: a cases file ends in {', '.join(ENDINGS)}")
 
 
-def _document(path: str | Path, faults: Faults) -> Iterator[Written]:
+def _document(path: str | Path, faults: Faults) -> Iterator[WrittenCase]:
     data, top = _plain(load_mapping(path), path), Place(str(path))
     faults.unknown(data, _DOCUMENT, top)
     defaults = _layer(data.get("defaults") or {}, top.at("defaults"), faults)
@@ -81,7 +81,7 @@ def _document(path: str | Path, faults: Faults) -> Iterator[Written]:
         else:
             layers = [defaults, *_template(entry, place, templates, faults)]
             faults.unknown(entry, CASE_KEYS, place)
-            yield Written(entry, place, tuple(layers))
+            yield WrittenCase(entry, place, tuple(layers))
 
 
 def _plain(data: dict[str, Any], path: str | Path) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _included(
     layers: list[tuple[Mapping[str, Any], Place]],
     templates: Mapping[str, tuple[Mapping[str, Any], Place]],
     faults: Faults,
-) -> Iterator[Written]:
+) -> Iterator[WrittenCase]:
     """The cases of a file that an entry names; what else stands in the entry lies under each of them."""
     faults.unknown(entry, ("file", "template", *LAYER_KEYS), place)
     name = entry["file"]
@@ -154,7 +154,7 @@ def _included(
     own = {key: value for key, value in entry.items() if key in LAYER_KEYS}
     under += [(own, place)] if own else []
     for case, at in _rows(Path(place.file).parent / name, faults):
-        yield Written(case, at, (*under, *_template(case, at, templates, faults)))
+        yield WrittenCase(case, at, (*under, *_template(case, at, templates, faults)))
 
 
 def open_table(path: str | Path) -> Batch:

@@ -18,7 +18,7 @@ from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.passing import passes
 from evalq.evalcore.evaluators.checks.plans import Plan, Plans
 from evalq.evalcore.evaluators.checks.taken import Misplaced, lacks_output, usage_of, why_no_output
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion
 from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
 from evalq.evalcore.records.stop_note import stop_of
@@ -63,11 +63,11 @@ class Question(NamedTuple):
 
     case: Case
     repeat: int
-    asked: Asked
+    asked: JudgeQuestion
     text: str
 
 
-class Answered(NamedTuple):
+class AnsweredRepeat(NamedTuple):
     """The output of a case's repeat, as text."""
 
     case: str
@@ -120,13 +120,13 @@ class Judge:
         asks = line.plan.asks
         return [Question(line.plan.case, line.repeat, asks[key, judge], text) for key, judge, text in found]
 
-    def answer(self, data: bytes) -> Answered | None:
+    def answer(self, data: bytes) -> AnsweredRepeat | None:
         """The output of a line; None where it has none, or is at fault."""
         line = self._read(data)
         if isinstance(line, Judgement) or lacks_output(line.record):
             return None
         try:
-            return Answered(line.plan.case.id, line.repeat, _answer(line.record, Usage(), ()).text)
+            return AnsweredRepeat(line.plan.case.id, line.repeat, _answer(line.record, Usage(), ()).text)
         except Misplaced:
             return None
 

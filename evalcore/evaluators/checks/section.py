@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalq.evalcore.contract.evaluator import InputResult
 from evalq.evalcore.contract.stopping import stopping_section
 from evalq.evalcore.evaluators.checks.deciding import Demand, decide
-from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
+from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.section import diversity_section
 from evalq.evalcore.evaluators.checks.labelling.section import labels_by_check, labels_section, on_trust
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, thresholds_of
@@ -16,9 +16,9 @@ from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseState, ChecksState
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.quantiles import RELATIVE_ERROR, Quantiles
-from evalq.evalcore.rates import Rate, clustered, exact_interval, pass_at_k, pass_hat_k
-from evalq.evalcore.share_sequence import rate_sequence
+from evalq.evalcore.statistics.quantiles import RELATIVE_ERROR, Quantiles
+from evalq.evalcore.statistics.rates import Rate, clustered, exact_interval, pass_at_k, pass_hat_k
+from evalq.evalcore.statistics.share_sequence import rate_sequence
 
 __all__ = ["checks_section"]
 
@@ -40,7 +40,7 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
     # From the tally and not the cases: a line of no known case is an error of none of them.
     errors = sum(result.tally.errors for result in results)
     entries, demands = _entries(cases, params)
-    drawn = [(case, state.drawn.get(places[case.id], Drawn()), counted.planned) for case, counted in cases]
+    drawn = [(case, state.drawn.get(places[case.id], KindCounts()), counted.planned) for case, counted in cases]
     diversity = diversity_section(drawn, params)
     kinds = {entry["case"]: entry["verdict"] for entry in diversity["diversity"]["by_case"]} if diversity else {}
     return {

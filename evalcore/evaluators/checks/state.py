@@ -7,16 +7,16 @@ from typing import Self
 import msgspec
 
 from evalq.evalcore.contract.evaluator import State
-from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
+from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
 from evalq.evalcore.evaluators.checks.judging.tally import JudgeTally, count_votes, merge_judges
 from evalq.evalcore.evaluators.checks.judging.vote import Vote
 from evalq.evalcore.evaluators.checks.score import Judgement
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
 from evalq.evalcore.model.tally import LISTED, Faults
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.quantiles import Quantiles
+from evalq.evalcore.statistics.quantiles import Quantiles
 
 __all__ = ["BILLION", "CaseState", "ChecksState", "Gatherer"]
 
@@ -100,7 +100,7 @@ class ChecksState(State):
     latency: Quantiles = msgspec.field(default_factory=Quantiles)
     cost: Quantiles = msgspec.field(default_factory=Quantiles)
     tokens: Quantiles = msgspec.field(default_factory=Quantiles)
-    drawn: dict[int, Drawn] = msgspec.field(default_factory=dict)
+    drawn: dict[int, KindCounts] = msgspec.field(default_factory=dict)
     judges: dict[str, JudgeTally] = msgspec.field(default_factory=dict)
     astray: Faults = msgspec.field(default_factory=Faults)
     dead: list[int] = msgspec.field(default_factory=list)
@@ -155,7 +155,7 @@ class Gatherer:
         self._tokens: list[float] = []
         self._failures: list[tuple[int, str]] = []
         self._astray: list[tuple[int, str]] = []
-        self._votes: list[tuple[Vote, Asked]] = []
+        self._votes: list[tuple[Vote, JudgeQuestion]] = []
 
     def add(self, line: int, test: Judgement) -> None:
         """Count the judgement of ``line``; skipped ones and those of no known case leave no trace but the line."""
@@ -196,9 +196,9 @@ class Gatherer:
         if usage.tokens is not None:
             self._tokens.append(usage.tokens)
 
-    def _drawn(self, index: int) -> Drawn:
+    def _drawn(self, index: int) -> KindCounts:
         if index not in self.state.drawn:
-            self.state.drawn[index] = Drawn()
+            self.state.drawn[index] = KindCounts()
         return self.state.drawn[index]
 
     def _count_checks(self, case: CaseState, test: Judgement) -> None:

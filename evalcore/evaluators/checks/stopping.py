@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
 from evalq.evalcore.evaluators.checks.deciding import Demand
-from evalq.evalcore.evaluators.checks.diversity.drawn import MOST_REPEATS
+from evalq.evalcore.evaluators.checks.diversity.kind_counts import MOST_REPEATS
 from evalq.evalcore.evaluators.checks.diversity.near import Kinds
 from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, thresholds_of
 from evalq.evalcore.evaluators.checks.score import Judgement, judge_for

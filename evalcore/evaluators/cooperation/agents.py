@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from operator import sub
 
 from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["BETRAYAL", "COOPERATIVE", "NEITHER", "AgentState", "exact"]
 

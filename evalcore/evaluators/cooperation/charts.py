@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.stats import wilson
+from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Chart, Mark, Summary, Tile, number
 
 __all__ = ["CHARTS", "opening"]

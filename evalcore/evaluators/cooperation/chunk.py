@@ -16,7 +16,7 @@ from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.evaluators.cooperation.turns import TurnSet
 from evalq.evalcore.native import compiled_log
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["Faulty", "chunk_state"]
 

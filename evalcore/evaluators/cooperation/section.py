@@ -13,7 +13,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.stats import ExactSum, gini, shannon_bits
+from evalq.evalcore.statistics.exact import ExactSum, gini, shannon_bits
 
 __all__ = ["MetricsResult", "exports", "measure", "pretty_json"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalq.evalcore.evaluators.planagent.section import round_order
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.stats import wilson
+from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Chart, Mark, Summary, Tile, number
 
 __all__ = ["CHARTS", "files", "opening"]

@@ -16,7 +16,7 @@ from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, short
 from evalq.evalcore.evaluators.planagent.checks import Check, Checklist, without_space
 from evalq.evalcore.evaluators.planagent.counting import Group
 from evalq.evalcore.evaluators.planagent.llm import llm_accuracy, read_llm_score
-from evalq.evalcore.evaluators.planagent.packed import UNSCORED, pack_rest
+from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_rest
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
 from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from evalq.evalcore.evaluators.planagent.packed import no_round_twice, split, unpack_rows
+from evalq.evalcore.evaluators.planagent.packed_rows import no_round_twice, split, unpack_rows
 from evalq.evalcore.evaluators.planagent.pairs import Pairs, QueryReview
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import LISTED

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, without_result
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.evaluators.planagent.answer import shortened
-from evalq.evalcore.evaluators.planagent.packed import kept_name
+from evalq.evalcore.evaluators.planagent.packed_rows import kept_name
 from evalq.evalcore.evaluators.planagent.pairs import Pairs
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.queries import Queries, Repeat

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.params import Mask, PlanParams, SpeedBand
-from evalq.evalcore.stats import is_below
+from evalq.evalcore.statistics.exact import is_below
 
 __all__ = ["EMPTY", "ERROR", "UNPARSABLE", "ErrorTexts", "SpeedScale", "is_error"]
 

@@ -13,13 +13,13 @@ from evalq.evalcore.evaluators.planagent.answer import Answer, read_answer
 from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader
 from evalq.evalcore.evaluators.planagent.counting import Group, Spread
 from evalq.evalcore.evaluators.planagent.llm import Agreement, llm_accuracy, read_llm_score
-from evalq.evalcore.evaluators.planagent.packed import UNSCORED, pack_row
+from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_row
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
 from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE, ErrorTexts, SpeedScale
 from evalq.evalcore.evaluators.planagent.search import paths_of_missed
 from evalq.evalcore.evaluators.planagent.state import PlanState
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["NO_CHECK", "NO_CHECKS", "Chunk", "RowText", "encode_line", "score_rows"]
 

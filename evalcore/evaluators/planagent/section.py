@@ -14,7 +14,7 @@ from evalq.evalcore.evaluators.planagent.rules import SpeedScale
 from evalq.evalcore.evaluators.planagent.state import PlanState, RoundStats
 from evalq.evalcore.evaluators.planagent.tables import Table
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["file_section", "round_order"]
 

@@ -12,7 +12,7 @@ from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
 from evalq.evalcore.evaluators.planagent.queries import Queries
 from evalq.evalcore.evaluators.planagent.tables import Table
 from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["GroupCount", "PlanState", "RoundStats"]
 

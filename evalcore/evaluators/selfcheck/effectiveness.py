@@ -10,7 +10,7 @@ from pydantic import Field
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.stats import wilson
+from evalq.evalcore.statistics.exact import wilson
 
 __all__ = ["Confusion", "Targets", "effectiveness", "met"]
 

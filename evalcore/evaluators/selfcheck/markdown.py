@@ -10,7 +10,7 @@ from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.failed import failed_table
+from evalq.evalcore.views.failures import failed_table
 from evalq.evalcore.views.markdown import escape, table
 
 __all__ = ["effectiveness_table", "markdown", "notices"]

@@ -14,7 +14,7 @@ from evalq.evalcore.evaluators.selfcheck.questions import QUESTIONS, Question
 from evalq.evalcore.evaluators.selfcheck.score import SelfCheckProtocol
 from evalq.evalcore.evaluators.selfcheck.signals import CONTEXT, DANGER_SIGNALS, SIGNAL_LISTS, DangerSignal
 from evalq.evalcore.evaluators.selfcheck.suspicion import SuspicionRules
-from evalq.evalcore.scan.named import by_name, name_of
+from evalq.evalcore.scan.pattern_params import by_name, name_of
 
 __all__ = ["SelfCheckParams", "protocol"]
 

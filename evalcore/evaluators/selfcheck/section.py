@@ -10,7 +10,7 @@ from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.state import SelfCheckState
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.failed import failed_section
+from evalq.evalcore.views.failures import failed_section
 
 __all__ = ["section"]
 

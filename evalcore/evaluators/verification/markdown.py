@@ -7,7 +7,7 @@ from typing import Any
 
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.failed import failed_table
+from evalq.evalcore.views.failures import failed_table
 from evalq.evalcore.views.markdown import escape, table
 
 __all__ = ["markdown"]

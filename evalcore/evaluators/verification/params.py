@@ -10,7 +10,7 @@ from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.params import merged
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS
 from evalq.evalcore.evaluators.verification.rules import Patterns
-from evalq.evalcore.scan.named import by_name, name_of
+from evalq.evalcore.scan.pattern_params import by_name, name_of
 
 __all__ = ["Bands", "ExecutionWeights", "Scoring", "Shortfalls", "ToolWeights", "VerificationParams", "Weights"]
 

@@ -9,7 +9,7 @@ from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
 from evalq.evalcore.evaluators.verification.state import VerificationState
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.failed import failed_section
+from evalq.evalcore.views.failures import failed_section
 
 __all__ = ["section"]
 

@@ -8,7 +8,7 @@ from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import Faults
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["Agreement", "VerificationState"]
 

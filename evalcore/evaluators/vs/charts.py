@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.stats import wilson
+from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
 
 __all__ = ["CHARTS", "opening"]

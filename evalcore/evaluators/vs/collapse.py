@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.vs.params import CollapseRule
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.modes.block import modes_block, share_of, share_rule
-from evalq.evalcore.stats import shannon_bits
+from evalq.evalcore.statistics.exact import shannon_bits
 
 __all__ = ["ModeCollapseReport", "detect_mode_collapse", "robust_block", "specified"]
 

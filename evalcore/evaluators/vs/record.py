@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.evaluators.vs.findings import REMEDIES
-from evalq.evalcore.evaluators.vs.score import Held, Judgement, Scores
+from evalq.evalcore.evaluators.vs.score import ExpectationResult, Judgement, Scores
 from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
 from evalq.evalcore.naming import kind_of, shorten
 
@@ -36,7 +36,7 @@ class _Checks(msgspec.Struct, omit_defaults=True):
     provenance: ProvenanceResult
     t_scores: TScoreResult | None = None
     self_critique: CritiqueResult | None = None
-    expected: tuple[Held, ...] = ()
+    expected: tuple[ExpectationResult, ...] = ()
 
 
 class _Line(msgspec.Struct):
@@ -84,7 +84,7 @@ def _metrics(scores: Scores) -> _Metrics:
     )
 
 
-def _checks(scores: Scores, expected: tuple[Held, ...]) -> _Checks:
+def _checks(scores: Scores, expected: tuple[ExpectationResult, ...]) -> _Checks:
     phases = scores.phases
     if phases.extra_phases:
         phases = replace(phases, extra_phases=[_plain(phase) for phase in phases.extra_phases[:_EXTRA]])

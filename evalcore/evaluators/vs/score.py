@@ -36,7 +36,7 @@ from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
 from evalq.evalcore.records.named_files import case_of_name, readings
 from evalq.evalcore.records.stop_note import stop_of
 
-__all__ = ["Held", "Judge", "Judgement", "Plan", "Scores", "judge_for"]
+__all__ = ["ExpectationResult", "Judge", "Judgement", "Plan", "Scores", "judge_for"]
 
 _MOST_REPEATS = 2**53
 _KEYS = ("case", "repeat", "output", "stop", "stop.rule", "stop.of")
@@ -61,7 +61,7 @@ class Scores(msgspec.Struct, frozen=True):
     provenance: ProvenanceResult
 
 
-class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExpectationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """An expectation of the golden set, whether an output meets it, and if not, what is wrong."""
 
     key: str
@@ -69,7 +69,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     unmet: Unmet | None = None
 
     @classmethod
-    def of(cls, key: str, unmet: Unmet | None) -> Held:
+    def of(cls, key: str, unmet: Unmet | None) -> ExpectationResult:
         """What became of the expectation of ``key``."""
         return cls(key, unmet is None, unmet)
 
@@ -87,7 +87,7 @@ class Judgement(msgspec.Struct, frozen=True):
     plan: Plan | None = None
     repeat: int | None = None
     scores: Scores | None = None
-    expected: tuple[Held, ...] = ()
+    expected: tuple[ExpectationResult, ...] = ()
     option: str | None = None
     planned: int = 0
 
@@ -196,7 +196,9 @@ class Judge:
             provenance=check_provenance(output, params.provenance),
         )
 
-    def _findings(self, scores: Scores, faults: list[ContractFault], expected: tuple[Held, ...]) -> Iterator[Finding]:
+    def _findings(
+        self, scores: Scores, faults: list[ContractFault], expected: tuple[ExpectationResult, ...]
+    ) -> Iterator[Finding]:
         yield from contract_findings(faults)
         if not scores.phases.passed:
             yield phase_finding(scores.phases, self._params)
@@ -237,12 +239,12 @@ def _misplaced(output: dict[str, Any], plan: Plan) -> Iterator[ContractFault]:
             yield ContractFault(key, f"is not {wanted}, its case's")
 
 
-def _held(output: dict[str, Any], plan: Plan) -> Iterator[Held]:
+def _held(output: dict[str, Any], plan: Plan) -> Iterator[ExpectationResult]:
     """Each expectation of the case, in the golden set's order but for the range of T-scores, which comes first."""
     if plan.case.t_score_range is not None:
-        yield Held.of("t_score_range", t_score_range_check(plan.case, output))
+        yield ExpectationResult.of("t_score_range", t_score_range_check(plan.case, output))
     for check in plan.checks:
-        yield Held.of(check.expectation.key, unmet(check, output))
+        yield ExpectationResult.of(check.expectation.key, unmet(check, output))
 
 
 def _option(output: dict[str, Any]) -> str | None:

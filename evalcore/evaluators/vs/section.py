@@ -14,7 +14,7 @@ from evalq.evalcore.evaluators.vs.state import CaseState, VsState
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
-from evalq.evalcore.stats import ExactSum, is_below
+from evalq.evalcore.statistics.exact import ExactSum, is_below
 
 __all__ = ["vs_section"]
 

@@ -11,7 +11,7 @@ from evalq.evalcore.evaluators.vs.score import Judgement, Scores
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
 from evalq.evalcore.model.tally import Faults
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["CaseState", "VsState"]
 

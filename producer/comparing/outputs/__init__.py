@@ -1,6 +1,6 @@
 """The files that -o asks for of a decision or a comparison: for machines that read them, for pages that show them."""
 
-from evalq.producer.comparing.outputs.outcome import Compared
+from evalq.producer.comparing.outputs.outcome import ComparedRuns
 from evalq.producer.comparing.outputs.stale import Deciding, withdrawn
 from evalq.producer.comparing.outputs.write import (
     check_decision_output,
@@ -11,7 +11,7 @@ from evalq.producer.comparing.outputs.write import (
 )
 
 __all__ = [
-    "Compared",
+    "ComparedRuns",
     "Deciding",
     "check_decision_output",
     "check_decision_outputs",

@@ -19,7 +19,7 @@ from evalq.producer.comparing.text import comparison_text, decision_text, standi
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
 
-__all__ = ["Compared", "Outcome", "Point", "Standing", "of_comparisons", "of_decision", "of_error"]
+__all__ = ["ComparedRuns", "Outcome", "Point", "Standing", "of_comparisons", "of_decision", "of_error"]
 
 Standing = Literal["kept", "broken", "open", "error"]
 """Whether what was demanded holds; "open" where the answers cannot tell, "error" where nobody could look."""
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
         return self.standing == "kept" or (self.standing == "open" and self.allowed)
 
 
-class Compared(NamedTuple):
+class ComparedRuns(NamedTuple):
     """Two runs and what a comparison found, a `Comparison` for each measure."""
 
     base: RunCases
@@ -122,7 +122,7 @@ def _quarantined(entry: Quarantined) -> Point:
     return Point(name, "open", word, f"{standing_of(entry)}; {entry.reason}", (), "advisory")
 
 
-def of_comparisons(compared: Sequence[Compared]) -> Outcome:
+def of_comparisons(compared: Sequence[ComparedRuns]) -> Outcome:
     """That of the worst measure of all pairs; nothing that was compared is forbidden, so what is open may pass."""
     points = tuple(_measured(pair, found) for pair in compared for found in pair.found)
     words = [found.verdict for pair in compared for found in pair.found]
@@ -135,7 +135,7 @@ def of_comparisons(compared: Sequence[Compared]) -> Outcome:
     return Outcome("compare", word, _VERDICTS[word], points, runs, text, {"comparisons": document}, allowed=True)
 
 
-def _measured(pair: Compared, found: Comparison) -> Point:
+def _measured(pair: ComparedRuns, found: Comparison) -> Point:
     name = f"{pair.cand.called}.{found.measure.name}: not worse than {pair.base.run}"
     seen = found.observed
     reason = "no case has an answer in both runs"

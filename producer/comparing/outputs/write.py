@@ -17,7 +17,7 @@ from evalq.evalcore.files import open_appending, write_atomic
 from evalq.producer.comparing.outputs.annotations import write_annotations
 from evalq.producer.comparing.outputs.badge import write_shield, write_svg
 from evalq.producer.comparing.outputs.junit import write_junit
-from evalq.producer.comparing.outputs.outcome import Compared, Outcome, of_comparisons, of_decision, of_error
+from evalq.producer.comparing.outputs.outcome import ComparedRuns, Outcome, of_comparisons, of_decision, of_error
 from evalq.producer.comparing.outputs.summary import write_comment, write_summary
 from evalq.producer.outputs import refuse_read
 
@@ -79,7 +79,7 @@ def write_decision(
     _write_each(paths, of_decision(decision, candidates, allowed=allow_inconclusive, matrices=matrices))
 
 
-def write_comparison(paths: Iterable[Path], compared: Sequence[Compared]) -> None:
+def write_comparison(paths: Iterable[Path], compared: Sequence[ComparedRuns]) -> None:
     """Files of what a comparison found. Raises UsageError and StorageError, when all others are written."""
     _write_each(paths, of_comparisons(compared))
 

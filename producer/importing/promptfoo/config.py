@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.promptfoo.assertions import checks_of
 from evalq.producer.importing.promptfoo.counterparts import Setting
 from evalq.producer.importing.promptfoo.prompts import Prompt, filled, matches, prompts_of
@@ -41,7 +41,7 @@ _TEST_WHY = {
 }
 
 
-def read_config(path: Path, asked: Asked, imported: Imported) -> None:
+def read_config(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from a configuration. Raises ConfigError for what is none."""
     if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py"):
         raise ConfigError(f"{path}: a program, which no import runs: import what promptfoo eval -o results.json writes")
@@ -61,7 +61,7 @@ def read_config(path: Path, asked: Asked, imported: Imported) -> None:
 
 
 class _Suite:
-    def __init__(self, document: Document, asked: Asked, imported: Imported) -> None:
+    def __init__(self, document: Document, asked: ImportRequest, imported: Imported) -> None:
         self._document, self._asked, self._imported = document, asked, imported
         self._folder = document.path.parent
         self._prompts = prompts_of(document, imported, asked)

@@ -103,7 +103,7 @@ def _contains_json(assertion: Mapping[str, Any], value: Any) -> Differs:
 
 
 def _schema(value: Any) -> Any:
-    from evalq.evalcore import bounded_yaml
+    from evalq.evalcore.records import bounded_yaml
 
     if isinstance(value, str):
         import yaml

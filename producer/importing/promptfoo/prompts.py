@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.promptfoo.texts import NoText, rendered
 from evalq.producer.importing.reading import (
     Document,
@@ -35,7 +35,7 @@ class Prompt(NamedTuple):
     where: str
 
 
-def prompts_of(document: Document, imported: Imported, asked: Asked) -> list[Prompt]:
+def prompts_of(document: Document, imported: Imported, asked: ImportRequest) -> list[Prompt]:
     """The prompts of a configuration; those that are programs are noted."""
     given = document.data.get("prompts")
     entries: list[tuple[Any, str]]
@@ -54,7 +54,7 @@ def prompts_of(document: Document, imported: Imported, asked: Asked) -> list[Pro
     return found
 
 
-def _entry(entry: Any, where: str, folder: Path, asked: Asked) -> Iterator[Prompt]:
+def _entry(entry: Any, where: str, folder: Path, asked: ImportRequest) -> Iterator[Prompt]:
     label = ""
     if isinstance(entry, Mapping):
         label = str(entry.get("label") or "")
@@ -73,7 +73,7 @@ def _entry(entry: Any, where: str, folder: Path, asked: Asked) -> Iterator[Promp
         yield Prompt(label or entry, entry, where)
 
 
-def _of_files(folder: Path, name: str, label: str, where: str, asked: Asked) -> Iterator[Prompt]:
+def _of_files(folder: Path, name: str, label: str, where: str, asked: ImportRequest) -> Iterator[Prompt]:
     below(folder, name, anywhere=asked.anywhere)
     many = any(sign in name for sign in "*?[") and not Path(name).is_absolute()
     paths = globbed(folder, name, anywhere=asked.anywhere) if many else None

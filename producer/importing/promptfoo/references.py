@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.reading import Document, Outside, below, read_yaml
 
 __all__ = ["resolved"]
@@ -21,7 +21,7 @@ class _Unresolved(ValueError):
     """A reference that leads nowhere, or round."""
 
 
-def resolved(document: Document, asked: Asked, imported: Imported) -> dict[str, Any]:
+def resolved(document: Document, asked: ImportRequest, imported: Imported) -> dict[str, Any]:
     """The configuration with every `$ref` replaced by what it names; one that cannot be is noted and left."""
     walker = _Walker(document, asked, imported)
     made: dict[str, Any] = walker.value(document.data, document, [], ())
@@ -29,7 +29,7 @@ def resolved(document: Document, asked: Asked, imported: Imported) -> dict[str, 
 
 
 class _Walker:
-    def __init__(self, document: Document, asked: Asked, imported: Imported) -> None:
+    def __init__(self, document: Document, asked: ImportRequest, imported: Imported) -> None:
         self._asked, self._imported = asked, imported
         self._files: dict[str, Document] = {str(document.path.resolve()): document}
         self._folder = document.path.parent

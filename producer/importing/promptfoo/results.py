@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.promptfoo.assertions import checks_of
 from evalq.producer.importing.promptfoo.config import tags_of, threshold_of
 from evalq.producer.importing.promptfoo.counterparts import Setting
@@ -26,7 +26,7 @@ def is_results(data: Any) -> bool:
     return isinstance(data, dict) and isinstance(data.get("results"), dict) and "results" in data["results"]
 
 
-def read_results(path: Path, data: dict[str, Any], asked: Asked, imported: Imported) -> None:
+def read_results(path: Path, data: dict[str, Any], asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from an evaluation's results. Raises ConfigError for what is none."""
     document = Document(path, data)
     rows = data["results"]["results"]
@@ -42,7 +42,7 @@ def read_results(path: Path, data: dict[str, Any], asked: Asked, imported: Impor
 
 
 class _Rows:
-    def __init__(self, document: Document, asked: Asked, imported: Imported) -> None:
+    def __init__(self, document: Document, asked: ImportRequest, imported: Imported) -> None:
         self._document, self._asked, self._imported = document, asked, imported
         self._ids: dict[str, str] = {}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.promptfoo.counterparts import COUNTERPARTS, REASONS
 from evalq.producer.importing.promptfoo.texts import NoText, parse_commas
 from evalq.producer.importing.reading import (
@@ -50,7 +50,7 @@ class Test(NamedTuple):
         return self.place(self.keys)
 
 
-def tests_of(document: Document, imported: Imported, asked: Asked) -> list[Test]:
+def tests_of(document: Document, imported: Imported, asked: ImportRequest) -> list[Test]:
     """All tests, those of files and of scenarios among them; what is none is noted."""
     given = document.data.get("tests")
     listed = given if isinstance(given, list) else [] if given is None else [given]
@@ -75,7 +75,7 @@ def tests_of(document: Document, imported: Imported, asked: Asked) -> list[Test]
 
 
 def _entry(
-    entry: Any, keys: Sequence[str | int], document: Document, asked: Asked, imported: Imported
+    entry: Any, keys: Sequence[str | int], document: Document, asked: ImportRequest, imported: Imported
 ) -> Iterator[Test]:
     if isinstance(entry, Mapping) and "path" in entry and "vars" not in entry:
         raise NoText("a program writes them: write them to a file, and name that")
@@ -213,7 +213,7 @@ def _assertion(cell: str) -> dict[str, Any]:
     return assertion
 
 
-def default_of(document: Document, asked: Asked) -> tuple[Mapping[str, Any], Sequence[str | int], Place]:
+def default_of(document: Document, asked: ImportRequest) -> tuple[Mapping[str, Any], Sequence[str | int], Place]:
     """What every test has, with where that stands. Raises NoText, Outside and ConfigError."""
     given = document.data.get("defaultTest")
     if isinstance(given, str):
@@ -235,7 +235,7 @@ def combinations(variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield dict(zip(variables, values, strict=True))
 
 
-def load_file(folder: Path, name: str, asked: Asked) -> Any:
+def load_file(folder: Path, name: str, asked: ImportRequest) -> Any:
     """What a file that a value or a variable names holds: data of YAML or JSON, else text. Raises NoText."""
     bare = name.removeprefix("file://")
     if (bare.rpartition(":")[0] or bare).endswith((*_PROGRAMS, ".rb")) or bare.endswith((*_PROGRAMS, ".rb")):

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 
 __all__ = ["names", "read"]
 
@@ -20,7 +20,7 @@ def names() -> list[str]:
     return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
 
 
-def read(source: str, path: Path, asked: Asked) -> Imported:
+def read(source: str, path: Path, asked: ImportRequest) -> Imported:
     """What a file of ``source`` has. Raises ConfigError."""
     imported = Imported()
     try:

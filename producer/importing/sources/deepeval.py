@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Asked, Imported, cut
+from evalq.producer.importing.imported import Imported, ImportRequest, cut
 from evalq.producer.importing.reading import csv_rows, read_json, read_lines
 
 __all__ = ["read"]
@@ -28,7 +28,7 @@ _MOST = 1e15
 _JSON_CELLS = ("tools_called", "expected_tools", "additional_metadata", "custom_column_key_values")
 
 
-def read(path: Path, asked: Asked, imported: Imported) -> None:
+def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from a dataset or a test run. Raises ConfigError for what is neither."""
     reader = _Reader(imported, asked)
     for number, (where, given) in enumerate(_entries(path, imported), start=1):
@@ -77,7 +77,7 @@ def _snake(name: str) -> str:
 
 
 class _Reader:
-    def __init__(self, imported: Imported, asked: Asked) -> None:
+    def __init__(self, imported: Imported, asked: ImportRequest) -> None:
         self._imported, self._asked = imported, asked
 
     def add(self, given: dict[str, Any], where: str, number: int) -> None:

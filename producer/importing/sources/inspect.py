@@ -8,7 +8,7 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.archive import Archive
-from evalq.producer.importing.imported import Asked, Imported, Kind, same_case
+from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case
 from evalq.producer.importing.reading import Document, read_json
 from evalq.producer.importing.scorers import NoScorer, check_of
 
@@ -17,7 +17,7 @@ __all__ = ["read"]
 _JUDGES = ("model_graded_qa", "model_graded_fact", "multi_scorer", "perplexity")
 
 
-def read(path: Path, asked: Asked, imported: Imported) -> None:
+def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from a log. Raises ConfigError for what is none."""
     if path.suffix == ".eval":
         with Archive(path) as archive:
@@ -35,7 +35,7 @@ def read(path: Path, asked: Asked, imported: Imported) -> None:
 
 
 class _Log:
-    def __init__(self, path: Path, header: Any, imported: Imported, asked: Asked) -> None:
+    def __init__(self, path: Path, header: Any, imported: Imported, asked: ImportRequest) -> None:
         self._path, self._imported, self._asked = path, imported, asked
         self._document = Document(path, header)
         task = header.get("eval") if isinstance(header, dict) else None

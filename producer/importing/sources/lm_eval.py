@@ -10,7 +10,7 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.accepting import accepted
-from evalq.producer.importing.imported import Asked, Imported
+from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 from evalq.producer.importing.reading import read_json, read_lines
 
@@ -22,7 +22,7 @@ _NO_FILTER = [{"function": "take_first"}]
 _STRICTER = ("regexes_to_ignore", "ignore_punctuation", "ignore_numbers")
 
 
-def read(path: Path, asked: Asked, imported: Imported) -> None:
+def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from results and the samples beside them, or from samples. Raises ConfigError."""
     results, samples = _files(path)
     data = read_json(results)
@@ -61,7 +61,7 @@ def _model(results: Mapping[str, Any]) -> str:
 
 class _Task:
     def __init__(
-        self, name: str, config: dict[str, Any], results: Path, model: str, imported: Imported, asked: Asked
+        self, name: str, config: dict[str, Any], results: Path, model: str, imported: Imported, asked: ImportRequest
     ) -> None:
         self._name, self._config, self._model = name, config, model
         self._imported, self._asked = imported, asked

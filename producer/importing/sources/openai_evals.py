@@ -15,7 +15,7 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.accepting import accepted
-from evalq.producer.importing.imported import Asked, Imported, Kind, same_case
+from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case
 from evalq.producer.importing.patterns import NoCounterpart
 from evalq.producer.importing.reading import read_json, read_lines
 
@@ -34,7 +34,7 @@ _REASONS: dict[str, tuple[Kind, str]] = {
 }
 
 
-def read(path: Path, asked: Asked, imported: Imported) -> None:
+def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from an eval and its output items. Raises ConfigError for what is none."""
     data = read_json(path)
     criteria = data.get("testing_criteria") if isinstance(data, dict) else None
@@ -79,7 +79,13 @@ def _items(path: Path, data: Mapping[str, Any], imported: Imported) -> Iterator[
 
 
 def _case(
-    path: Path, criteria: list[Any], item: dict[str, Any], key: str, where: str, imported: Imported, asked: Asked
+    path: Path,
+    criteria: list[Any],
+    item: dict[str, Any],
+    key: str,
+    where: str,
+    imported: Imported,
+    asked: ImportRequest,
 ) -> str:
     row = item["datasource_item"]
     checks = []

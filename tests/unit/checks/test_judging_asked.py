@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.checks.further import asking, to_ask
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
 from evalq.evalcore.evaluators.checks.judging.against import other_answers
 from evalq.evalcore.model.calls import Output
-from evalq.evalcore.vectors import packed
+from evalq.evalcore.model.vectors import packed
 from evalq.producer.cli import cli
 from evalq.producer.suites.suite_file import load_suite
 

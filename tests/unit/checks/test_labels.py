@@ -23,7 +23,7 @@ from evalq.evalcore.evaluators.checks.labelling.shown import notices
 from evalq.evalcore.evaluators.checks.markdown import markdown
 from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.score import Judge
-from evalq.evalcore.rates import exact_interval
+from evalq.evalcore.statistics.rates import exact_interval
 from tests.unit.checks.helpers import evaluated, line, params_of
 from tests.unit.checks.labelled import CASES, judged_line, judgement, labels_file
 

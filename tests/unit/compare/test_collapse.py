@@ -13,9 +13,9 @@ from evalq.evalcore.compare.collapse import _bound, newly_collapsed
 from evalq.evalcore.compare.decision import Check, overall, surprising
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.looks import SINGLE, Errors, Look
+from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.wholeness import fault_of
 from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from tests.unit.compare.made import passes, run_of

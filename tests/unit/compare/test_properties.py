@@ -14,7 +14,7 @@ from evalq.evalcore.compare.intervals import _Spread, level_of
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.distributions import student_t
+from evalq.evalcore.statistics.distributions import student_t
 from tests.unit.compare.made import PASS, SCORE, passes, scores
 
 # Strategies are made once: where each example makes its own, that takes as long as what is tested.

@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import CaseDemand, Gate, PerCase, Policy
-from evalq.evalcore.compare.repeats import Answered, by_case, case_interval, enough_for, estimate, provable
+from evalq.evalcore.compare.repeats import CasePasses, by_case, case_interval, enough_for, estimate, provable
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.contract.params import validate
@@ -73,7 +73,7 @@ def test_a_decision_errs_as_rarely_as_it_says(wanted: CaseDemand, cases: int) ->
     """Every case just at the demand: NO-GO by any of them, or GO of one that lies below, each at most .025."""
     for n in (3, 10, 60):
         chances = _chances(n, wanted.share)
-        some = {m: by_case(wanted, [Answered(str(at), n, n) for at in range(cases - 1)] + [Answered("x", m, n)])[0]
+        some = {m: by_case(wanted, [CasePasses(str(at), n, n) for at in range(cases - 1)] + [CasePasses("x", m, n)])[0]
                 for m in range(n + 1)}  # fmt: skip
         assert sum(chances[m] for m in some if some[m]["x"] == "GO") <= LIMIT
         # All others pass always, so Holm's first step is the one that counts: at most its share of the error.
@@ -86,7 +86,7 @@ def test_a_decision_is_where_its_interval_lies() -> None:
         for n in (3, 12, 40, 111):
             for m in range(n + 1):
                 low, high = case_interval(wanted, m, n)
-                decided = by_case(wanted, [Answered("x", m, n)])[0]["x"]
+                decided = by_case(wanted, [CasePasses("x", m, n)])[0]["x"]
                 assert decided == ("GO" if low >= bound else "NO-GO" if high < bound else "INCONCLUSIVE"), (m, n)
 
 
@@ -95,7 +95,7 @@ def test_so_many_answers_prove_it_where_all_pass() -> None:
     for wanted in (AT, HAT, SHARE, demand(pass_hat_k={"k": 5, "min": 0.9}), demand(min_passes=1, of=2)):
         needed = provable(wanted)
         assert needed is not None
-        found = [by_case(wanted, [Answered("x", n, n)])[0]["x"] for n in (needed, needed - 1)]
+        found = [by_case(wanted, [CasePasses("x", n, n)])[0]["x"] for n in (needed, needed - 1)]
         assert found == ["GO", "INCONCLUSIVE"] if needed > wanted.k else ["GO"], wanted
     assert provable(demand(pass_hat_k={"k": 5, "min": 0.9})) == 176
 
@@ -109,7 +109,7 @@ def test_so_many_answers_prove_it_of_all_cases_in_four_of_five_runs(rate: float)
 
         def proved(n: int, wanted: CaseDemand = wanted) -> float:
             chances = _chances(n, rate)
-            found = [by_case(wanted, [Answered("x", m, n)])[0]["x"] for m in range(n + 1)]
+            found = [by_case(wanted, [CasePasses("x", m, n)])[0]["x"] for m in range(n + 1)]
             return sum(chance for chance, each in zip(chances, found, strict=True) if each == "GO") ** 30
 
         assert proved(named) >= 0.8

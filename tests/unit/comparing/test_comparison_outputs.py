@@ -10,7 +10,7 @@ from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from evalq.producer.comparing.html import comparison_html
-from evalq.producer.comparing.outputs import Compared, write_comparison
+from evalq.producer.comparing.outputs import ComparedRuns, write_comparison
 from evalq.producer.comparing.text import comparison_text
 from tests.unit.compare.made import PASS, passes, run_of
 
@@ -23,7 +23,7 @@ def forms(folder: Path, base: CaseSummary, cand: CaseSummary, measure: Measure, 
     sides = run_of(base), run_of(cand)
     found = [compare(base, cand, measure, 0.05, by_cases=by_cases)]
     for name in FILES:
-        write_comparison([folder / name], [Compared(*sides, found)])
+        write_comparison([folder / name], [ComparedRuns(*sides, found)])
     texts = [(folder / name).read_text() for name in FILES]
     return [*texts, comparison_text(*sides, found), comparison_html(*sides, found)]
 

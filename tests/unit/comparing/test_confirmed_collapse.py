@@ -12,7 +12,7 @@ from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.producer.attending import confirming
 from evalq.producer.attending.confirming import Asking, confirm_runs
-from evalq.producer.comparing.gating import Matched
+from evalq.producer.comparing.gating import MatchedRuns
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
 from tests.unit.compare.made import passes, run_of
@@ -34,8 +34,8 @@ WELL = _run("well", {f"other {n}": 1 for n in range(20)}, collapsed=False)
 def test_a_collapse_that_stopped_a_candidate_stands(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Running its job again, for other answers, does not make it pass; another candidate is not held by that."""
 
-    def found(policy: Policy, candidates: list[RunCases], baseline: str, servers: Servers) -> Matched:
-        return Matched(policy, candidates, {"vs": BASE}, baseline, approved=True)
+    def found(policy: Policy, candidates: list[RunCases], baseline: str, servers: Servers) -> MatchedRuns:
+        return MatchedRuns(policy, candidates, {"vs": BASE}, baseline, approved=True)
 
     monkeypatch.setattr(confirming, "matched", found)
     monkeypatch.setattr(confirming, "_sides", lambda *_: None)  # nothing here is asked afresh

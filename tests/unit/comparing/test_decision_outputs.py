@@ -24,7 +24,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
 from evalq.producer.comparing.html import decision_html
 from evalq.producer.comparing.outputs import check_decision_output, errors_written, withdrawn, write_decision
-from evalq.producer.suites.summary import Found, MatrixRow
+from evalq.producer.suites.summary import MatrixRow, MeasureMean
 from tests.deploy.programs import CHECKERS, program
 from tests.unit.comparing.conftest import BAD, GOOD, Command
 
@@ -109,7 +109,7 @@ def test_hostile_text_stays_text_in_every_format(tmp_path: Path) -> None:
 
 def test_a_suites_matrix_stands_before_its_failed_cases(tmp_path: Path) -> None:
     """As a table in Markdown and as data in JSON, its labels as they are; other formats are what they were."""
-    found = Found(0.5, 0.25, 0.75)
+    found = MeasureMean(0.5, 0.25, 0.75)
     rows = {"sup": [MatrixRow(f"sup[prompt={n}]", {"prompt": text}, "r", {"pass_rate": found}, 8, 1, 2, 0.25)
                     for n, text in enumerate(HOSTILE)]}  # fmt: skip
     runs, decision = [run_of(["lost"], [0])], decision_of([])

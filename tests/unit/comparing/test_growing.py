@@ -13,7 +13,7 @@ from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.looks import Look, candidate_digest, growing, looks_at
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases, Usage
-from evalq.evalcore.compare.sharing import shared, shares
+from evalq.evalcore.compare.shared_answers import shared, shares
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.lineage import Lineage
 from evalq.producer.comparing.comparing import compare_runs

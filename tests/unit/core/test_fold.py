@@ -16,7 +16,7 @@ from evalq.evalcore.errors import InputError, NothingEvaluated
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.tally import Faults
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 from tests.contract.specimens import Summing, SumParams, SumState
 
 

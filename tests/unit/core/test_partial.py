@@ -17,7 +17,7 @@ from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.records.digests import leaf_digest
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 from tests.contract.specimens import Summing, SumState
 
 LINES = st.lists(st.sampled_from([b"{}", b'{"record":"a:1"}', '{"é":"\\n"}'.encode()]), max_size=4)

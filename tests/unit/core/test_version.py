@@ -50,7 +50,7 @@ def test_a_copy_is_the_same_version(copy: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "evalcore/stats.py",
+        "evalcore/statistics/exact.py",
         "evalcore/evaluators/vs/agents.yaml",
         "workers/ledger/lua/runs/commit.lua",
         "workers/pool/chunk_runner.py",
@@ -91,12 +91,12 @@ def test_a_process_knows_that_its_files_were_changed_under_it(copy: Path) -> Non
     finally:
         shutil.rmtree(info)
     assert told == ["True True", "True True", "True False"]
-    before = (copy / "evalcore" / "stats.py").read_bytes()
-    changed = [*script[:3], str(copy / "evalcore" / "stats.py"), "# new"]
+    before = (copy / "evalcore" / "statistics" / "exact.py").read_bytes()
+    changed = [*script[:3], str(copy / "evalcore" / "statistics" / "exact.py"), "# new"]
     try:
         assert subprocess.check_output(changed, cwd=copy, env=environment, text=True) == "True False\n"
     finally:
-        (copy / "evalcore" / "stats.py").write_bytes(before)
+        (copy / "evalcore" / "statistics" / "exact.py").write_bytes(before)
 
 
 def test_a_folder_that_cannot_be_listed_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

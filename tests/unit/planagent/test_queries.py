@@ -18,7 +18,7 @@ from evalq.evalcore.contract.evaluator import InputResult, Request, dead_outcome
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator, pairs
 from evalq.evalcore.evaluators.planagent import queries as holding
-from evalq.evalcore.evaluators.planagent.packed import UNSCORED, pack_row
+from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_row
 from evalq.evalcore.evaluators.planagent.pairs import Pairs, QueryReview
 from evalq.evalcore.evaluators.planagent.queries import Queries
 from evalq.evalcore.evaluators.planagent.repeats import list_repeats, settle_repeats

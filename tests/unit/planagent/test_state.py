@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
 from evalq.evalcore.evaluators.planagent import tables as counting
-from evalq.evalcore.evaluators.planagent.packed import UNSCORED, pack_row, unpack_rows
+from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_row, unpack_rows
 from evalq.evalcore.evaluators.planagent.queries import Queries, Repeat
 from evalq.evalcore.evaluators.planagent.tables import Table
 from tests.unit.planagent.helpers import batch_of, evaluate, row

@@ -11,7 +11,7 @@ from evalq.evalcore.model.calls import Attempt, Output
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.sweeps import asking
-from evalq.producer.sweeps.further import FurtherSweep, Settled
+from evalq.producer.sweeps.further import FurtherSweep, TargetSettings
 from evalq.producer.sweeps.sweep import Sweep
 from tests.unit.producer.test_further import calls_of, sweep, write
 
@@ -63,7 +63,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """In the place of what calls."""
     there = Made()
     monkeypatch.setattr(asking, "Calling", there)
-    monkeypatch.setattr(asking, "settle_targets", lambda *given: dict.fromkeys(given[-1], Settled("c")))
+    monkeypatch.setattr(asking, "settle_targets", lambda *given: dict.fromkeys(given[-1], TargetSettings("c")))
     return there
 
 

@@ -24,7 +24,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.attending.start import begin_or_join
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.folder.journal import Kept, counted
+from evalq.producer.folder.journal import KeptAnswers, counted
 from evalq.producer.folder.names import JOURNAL
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.local import embedded
@@ -368,7 +368,7 @@ def test_a_retry_computes_what_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "drop_working_files", lambda self: None)
         carry_out(begun, NOWHERE, QUIET)
-    Kept.set_aside(begun.folder, {3, 40})
+    KeptAnswers.set_aside(begun.folder, {3, 40})
     begun.folder.note(state="retrying")
     ordered = _ordered(monkeypatch)
     resume(RunFolder(Path("run")), NOWHERE, QUIET)

@@ -15,7 +15,7 @@ from evalq.producer.monitor.diagnosis import diagnose
 from evalq.producer.monitor.fleet import fleet_of, rows, served_by
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.monitor.snapshot import ServerFacts, Snapshot, Unserved, WorkerStanding
+from evalq.workers.monitor.snapshot import ServerFacts, Snapshot, UnservedRun, WorkerStanding
 
 SERVER = ServerFacts("valkey", "9.0.1", 100, 1000, "noeviction", 0, True, False, False, 0.0, 1)
 WORKER = WorkerStanding("w1", socket.gethostname(), "mine", 2, 0, 1.0, 0.0, str(Path.cwd()), "idle")
@@ -145,7 +145,7 @@ def test_a_target_that_is_not_called_and_a_call_that_takes_long_are_named() -> N
 def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
     """By doctor and status, with host and reason; in a line of progress without the reason."""
     sick = _but(WORKER, host="h", sick={"vs": "no module named x"})
-    snapshot = _but(HEALTHY, workers=[sick], unserved=[Unserved("vs-1", 90.0)])
+    snapshot = _but(HEALTHY, workers=[sick], unserved=[UnservedRun("vs-1", 90.0)])
     assert [text for _, text in _findings(snapshot) if "vs-1 has waited for 1 min 30 s" in text]
     assert ("sick", "w1 on h cannot load vs: no module named x") in list(rows(snapshot))
     assert ("unserved", "vs-1: for 1 min 30 s no living worker can compute it") in list(rows(snapshot))

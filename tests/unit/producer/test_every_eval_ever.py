@@ -11,7 +11,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.outputs.asked import names, write_output
+from evalq.producer.outputs.requested import names, write_output
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings

@@ -16,7 +16,7 @@ from evalq.evalcore.model.calls import Attempt, Output, StopNote
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
-from evalq.producer.folder.call_log import Recorded
+from evalq.producer.folder.call_log import RecordedOutputs
 from evalq.producer.folder.job import RunExistsError, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.extending import Extension
@@ -145,15 +145,15 @@ def test_an_output_is_the_same_after_its_line() -> None:
 
 def test_what_was_taken_is_told_by_giver_also_after_a_restart(here: Path) -> None:
     """And is the run's own once it was made anew."""
-    log = Recorded(here / "calls.jsonl", 6)
+    log = RecordedOutputs(here / "calls.jsonl", 6)
     log.add([_output(0, "A", "p"), _output(1, "B", "p")], cached=True, of="one")
     log.add([_output(2, "A", "p")], cached=True)
     log.add([_output(3, "B", "p")])
     log.drop([1])
-    for each in (log, Recorded(here / "calls.jsonl", 6)):
+    for each in (log, RecordedOutputs(here / "calls.jsonl", 6)):
         assert (+each.reused, each.paid, each.count) == ({"one": 1, "": 1}, 1, 3)
     log.add([_output(1, "B", "p")])
-    assert (+Recorded(here / "calls.jsonl", 6).reused, log.paid) == ({"one": 1, "": 1}, 2)
+    assert (+RecordedOutputs(here / "calls.jsonl", 6).reused, log.paid) == ({"one": 1, "": 1}, 2)
 
 
 def test_a_sweep_of_another_code_is_not_said_to_be_resumable(

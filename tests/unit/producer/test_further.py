@@ -15,10 +15,10 @@ from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.cli import main
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.servers import Servers
-from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, Settled, further_sweeps
+from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, TargetSettings, further_sweeps
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.producer.viewing.catalogue import Known
+from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.ledger import Ledger
 from evalq.producer.viewing.progress import Standings
 from evalq.workers.settings import Settings
@@ -50,7 +50,7 @@ def write(sweep: Sweep, outputs: list[tuple[str, int, str]]) -> None:
 def calls_of(sweep: Sweep, config: str = "c") -> FurtherCalls:
     """What asks about its outputs, as whoever resumes it makes it."""
     assert sweep.stage is not None
-    return FurtherCalls(sweep, sweep.stage, None, lambda targets: dict.fromkeys(targets, Settled(config)))
+    return FurtherCalls(sweep, sweep.stage, None, lambda targets: dict.fromkeys(targets, TargetSettings(config)))
 
 
 def answer(sweep: FurtherSweep, most: int | None = None, error: str = "") -> list[int]:
@@ -216,7 +216,7 @@ def test_a_viewer_tells_of_both_stages(sweep: Sweep) -> None:
     """By the folder alone: what is recorded, paid for or taken over, and of the calls about outputs so many."""
     sweep.recorded.add([Output(0, "a", "", 0, "p", "chat", "c", msgspec.Raw(b"1"), attempts=(Attempt(),))], cached=True)
     with Servers(Settings()) as servers:
-        standings, known = Standings(Ledger(servers)), Known("run", sweep.run, folder=sweep.folder)
+        standings, known = Standings(Ledger(servers)), KnownRun("run", sweep.run, folder=sweep.folder)
         assert standings.of(known).facts == (("Answers recorded", "1"),)
         first, *_, last = calls_of(sweep).prepare()
         answer(first, 2)

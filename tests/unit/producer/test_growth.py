@@ -15,11 +15,11 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
-from evalq.producer.folder import planned
+from evalq.producer.folder import plan_file
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.folder.journal import Journal, Kept
+from evalq.producer.folder.journal import Journal, KeptAnswers
 from evalq.producer.folder.manifest import Manifest
-from evalq.producer.folder.planned import PAGE
+from evalq.producer.folder.plan_file import PAGE
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.inline import drive_inline
@@ -95,7 +95,7 @@ def test_a_run_takes_no_more_memory_for_a_thousand_chunks(tmp_path: Path, monkey
     """The same records in one chunk and in a thousand: computed, and resumed from the folder by another process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda file: None)
-    monkeypatch.setattr(planned, "PAGE", 16)  # so that a thousand chunks are many pages
+    monkeypatch.setattr(plan_file, "PAGE", 16)  # so that a thousand chunks are many pages
     records = 1_000
     (tmp_path / "log.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "join"}\n' * records)
 
@@ -127,8 +127,8 @@ def test_kept_answers_are_found_while_others_are_collected(tmp_path: Path) -> No
     for seq, part in enumerate(parts):
         journal.add(seq, part)
     journal.close()
-    Kept.set_aside(folder, {3, 4, 20})
-    kept = Kept(folder)
+    KeptAnswers.set_aside(folder, {3, 4, 20})
+    kept = KeptAnswers(folder)
     wanted = {seq: None if seq in (3, 4, 20) else part for seq, part in enumerate(parts)}
     assert kept.count == 47
     for seq in range(10, 50):

@@ -22,9 +22,9 @@ from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out, resume
 from evalq.producer.runs.holding import driving
 from evalq.producer.runs.planner import Planner
-from evalq.producer.sweeps.held import in_calls
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweeps.sweep_folder import in_calls
 from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.unit.producer.quiet import QUIET

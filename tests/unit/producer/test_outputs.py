@@ -18,9 +18,9 @@ from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.cli import cli
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.outputs import check_output, formats, read_files, render, write_output
-from evalq.producer.outputs.asked import endings
 from evalq.producer.outputs.formats import csv as as_csv
 from evalq.producer.outputs.formats import parquet as as_parquet
+from evalq.producer.outputs.requested import endings
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings

@@ -15,7 +15,7 @@ from evalq.evalcore.model.calls import Attempt, Output
 from evalq.evalcore.version import code_version
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend
-from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, Settled
+from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, TargetSettings
 from evalq.producer.sweeps.stage_targets import refuse_uncalled, settle_targets
 from evalq.producer.sweeps.sweep import Sweep
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
@@ -46,12 +46,12 @@ class Fleet:
         self.settings = Settings(broker=server.url)
         self.ledger = SweepLedger(server.client, self.settings)
 
-    def here(self, **grader: object) -> dict[str, Settled]:
+    def here(self, **grader: object) -> dict[str, TargetSettings]:
         """What is settled where the targets file of this command has these settings."""
         Path("targets.yaml").write_text(json.dumps({"targets": {"grader": {**ENTRY, **grader}, "other": ENTRY}}))
         return self.settled(Backend(Settings(targets="targets.yaml")))
 
-    def settled(self, backend: Backend | None = None) -> dict[str, Settled]:
+    def settled(self, backend: Backend | None = None) -> dict[str, TargetSettings]:
         """What is settled by ``backend``, or by the fleet."""
         backend = backend or Backend(self.settings)
         reporter = Reporter("calls", quiet=False, bar=False, json_lines=False)
@@ -64,7 +64,7 @@ class Fleet:
         facts = CallerFacts("host", os.getpid(), code_version(), 4, 0, targets)
         Heartbeats(self.server.client).beat_caller(name, facts, 600)
 
-    def begun(self, settled: dict[str, Settled]) -> list[FurtherSweep]:
+    def begun(self, settled: dict[str, TargetSettings]) -> list[FurtherSweep]:
         """The sweeps that ask under these settings, known to the ledger."""
         assert self.sweep.stage is not None
         made = FurtherCalls(self.sweep, self.sweep.stage, None, lambda _: settled).prepare()
@@ -140,7 +140,7 @@ def test_a_fleet_of_two_settings_is_asked_under_those_of_the_replies(fleet: Flee
         fleet.settled()
     answer(first[0], 1)
     answer(first[2], 1)
-    assert fleet.settled() == {"grader": Settled("one"), "other": Settled("one")}
+    assert fleet.settled() == {"grader": TargetSettings("one"), "other": TargetSettings("one")}
     Heartbeats(fleet.server.client).leave("a")
     with pytest.raises(UsageError, match=r"1 reply \(digest one then, two now\)"):
         fleet.settled()

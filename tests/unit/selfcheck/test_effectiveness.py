@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.selfcheck.effectiveness import Confusion, Targets, effectiveness, met
-from evalq.evalcore.stats import wilson
+from evalq.evalcore.statistics.exact import wilson
 
 
 @pytest.mark.parametrize(

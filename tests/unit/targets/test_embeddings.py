@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.vectors import packed
+from evalq.evalcore.model.vectors import packed
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents.server import Agent, letters, running_agent
 

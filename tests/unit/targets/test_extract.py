@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.records.extract import NoJson, extract
-from evalq.evalcore.records.json_path import Missing, find, parse_path
+from evalq.evalcore.records.json_path import NothingThere, find, parse_path
 from evalq.workers.targets.answers import Quota
 from evalq.workers.targets.headers import rate_limits, retry_after
 from evalq.workers.targets.template import fill
@@ -80,7 +80,7 @@ def test_paths() -> None:
     assert find(reply, parse_path("choices[0].message['a.b']")) == 1
     assert find(reply, parse_path("")) == find(reply, parse_path("$")) == reply
     for path, said in (("choices[1].x", r"choices\[1\]"), ("choice.x", "choice$"), ("choices.x", "choices.x$")):
-        with pytest.raises(Missing, match=said):
+        with pytest.raises(NothingThere, match=said):
             find(reply, parse_path(path))
     for wrong in ("a..b", "a[", "a[x]", "a.b]", "a b["):
         with pytest.raises(ValueError, match="not a path at character"):

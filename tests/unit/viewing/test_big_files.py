@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.views.rows import generic_rows
 from evalq.producer.viewing.lines import LONGEST, Lines, LinesOf
-from evalq.producer.viewing.records import Records, Wanted
+from evalq.producer.viewing.records import RecordFilter, Records
 
 REPORT: dict[str, Any] = {"results": {}, "params": {}}
 
@@ -75,7 +75,7 @@ def test_a_search_stops_after_a_while_and_goes_on_where_it_stopped(tmp_path: Pat
     records = Records(path, LinesOf(), generic_rows, REPORT)
     at, found, looks = 0, [], 0
     while True:
-        looked = records.look(at, Wanted(failed=True), seconds=0.0)
+        looked = records.look(at, RecordFilter(failed=True), seconds=0.0)
         found += [each.number for each in looked.found]
         looks += 1
         assert looked.end > at
@@ -91,14 +91,14 @@ import re, sys, time
 from pathlib import Path
 from evalq.evalcore.views.rows import generic_rows
 from evalq.producer.viewing.lines import LinesOf
-from evalq.producer.viewing.records import Records, Wanted
+from evalq.producer.viewing.records import Records, RecordFilter
 records = Records(Path(sys.argv[1]), LinesOf(), generic_rows, {"results": {}, "params": {}})
 def memory(kind):
     return int(re.search(kind + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 before = memory("VmRSS")
-began = time.process_time(); first = records.look(0, Wanted()); opened = time.process_time() - began
-last = records.look(999_950, Wanted())
-began = time.process_time(); again = records.look(500_000, Wanted()); turned = time.process_time() - began
+began = time.process_time(); first = records.look(0, RecordFilter()); opened = time.process_time() - began
+last = records.look(999_950, RecordFilter())
+began = time.process_time(); again = records.look(500_000, RecordFilter()); turned = time.process_time() - began
 assert [each.number for each in first.found] == list(range(100))
 assert [each.number for each in last.found] == list(range(999_950, 1_000_000))
 assert again.found[0].row.record == "a:500000"

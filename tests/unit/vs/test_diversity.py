@@ -20,7 +20,7 @@ from evalq.evalcore.modes import (
     hill,
     miller_madow_bits,
 )
-from evalq.evalcore.stats import shannon_bits
+from evalq.evalcore.statistics.exact import shannon_bits
 
 REFERENCE = (4, 3, 2, 1)
 some_counts = st.lists(st.integers(1, 30), min_size=1, max_size=30)

@@ -18,7 +18,7 @@ from evalq.evalcore.evaluators.vs.state import CaseState
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.tally import Tally
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 from tests.unit.vs.hard import hard_files
 from tests.unit.vs.helpers import PARAMS, detail, entry, evaluated, good_output, line, make_params, runs_of, without
 

@@ -10,7 +10,7 @@ import pytest
 from evalq.evalcore.evaluators.vs.charts import opening
 from evalq.evalcore.evaluators.vs.rows import ROWS
 from evalq.evalcore.fold.inline import Evaluation
-from evalq.evalcore.stats import wilson
+from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Tile
 from evalq.evalcore.views.rows import Evidence
 from tests.unit.vs.helpers import evaluated, good_output, line, runs_of, with_value

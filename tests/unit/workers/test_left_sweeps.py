@@ -18,7 +18,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery import finaliser
-from evalq.workers.recovery.unattended import Left, UnattendedSweeps
+from evalq.workers.recovery.unattended import UnattendedSweep, UnattendedSweeps
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
 
@@ -40,7 +40,7 @@ def left(server: Server) -> Iterator[UnattendedSweeps]:
     calls.claim("left", "p", 2, 60, [])
     calls.commit("left", "p", "t", [Result(_output(call)) for call in range(2)])
     found = UnattendedSweeps(calls, calls.settings)
-    found.leave("left", Left(HEADER, Detached(0.0)))
+    found.leave("left", UnattendedSweep(HEADER, Detached(0.0)))
     assert found.over() == ["left"]
     yield found
     server.client.flushall()
@@ -116,5 +116,5 @@ def test_a_sweep_that_is_left_again_has_all_its_tries(server: Server, left: Unat
             left.evaluate("left", Dying(server.client, Settings()))
     assert not left.evaluate("left", RunLedger(server.client, Settings()))
     assert left.over() == []
-    left.leave("left", Left(HEADER, Detached(1.0)))
+    left.leave("left", UnattendedSweep(HEADER, Detached(1.0)))
     assert left.evaluate("left", RunLedger(server.client, Settings(), "host 1 next"))

@@ -10,9 +10,9 @@ import pytest
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import SweepKeys
-from evalq.workers.ledger.sweep_model import Known, Result, SweepHeader, SweepLook
+from evalq.workers.ledger.sweep_model import FolderCounts, Result, SweepHeader, SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.ledger.tally import Made, Tally
+from evalq.workers.ledger.tally import EndedAttempts, Tally
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
 
@@ -85,7 +85,7 @@ def _fell(server: Server, seconds: float) -> None:
 
 def _restored(fleet: Fleet, folder: list[int]) -> None:
     """The driver tells what its folder has."""
-    known = Known(len(folder), len(folder), COST * len(folder))
+    known = FolderCounts(len(folder), len(folder), COST * len(folder))
     fleet.driver.open(HEADER, known=known, how="keep")
     fleet.driver.restore(RUN, folder)
     fleet.look()
@@ -150,7 +150,7 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
     _record(fleet.p, "p", mine[:4])
     _promote(server, moment)
     assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself, and the first has told"
-    known = Known(1, 0, 0.0, 0, 0, seen.tallies, seen.under_way)
+    known = FolderCounts(1, 0, 0.0, 0, 0, seen.tallies, seen.under_way)
     fleet.driver.open(HEADER, known=known, how="keep", living=seen.living)
     fleet.look()
     _fell(server, 7)
@@ -230,7 +230,7 @@ def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) 
     fleet.p.claim(RUN, "p", 6, LEASE, [])
     seen = fleet.look()
     server.client.delete(*KEYS)
-    fleet.driver.open(HEADER, known=Known(under_way=seen.under_way), how="keep", living=seen.living)
+    fleet.driver.open(HEADER, known=FolderCounts(under_way=seen.under_way), how="keep", living=seen.living)
     fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     fleet.look()
     _fell(server, 7 if waits else 11)
@@ -287,7 +287,7 @@ def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
     _record(fleet.q, "q", alive[2:])
     server.client.delete(*KEYS)
     folder = [*dead, *alive]
-    known = Known(8, 8, 8 * COST, 0, 0, seen.tallies)
+    known = FolderCounts(8, 8, 8 * COST, 0, 0, seen.tallies)
     fleet.driver.open(HEADER, known=known, how="keep")
     fleet.driver.restore(RUN, folder)
     assert fleet.look().started == 8, "what the folder knows counts at once"
@@ -343,12 +343,12 @@ def test_a_tally_counts_once_what_is_told_twice() -> None:
     """An answer of the server's was lost, so it is recorded again; made again later, it counts again."""
     tally = Tally()
     assert tally.wire() == ""
-    tally.count({1: Made(2, 1, 0.5), 2: Made(1, 1)})
+    tally.count({1: EndedAttempts(2, 1, 0.5), 2: EndedAttempts(1, 1)})
     name, *first = tally.wire().split()
-    tally.count({1: Made(2, 1, 0.5), 2: Made(1, 1), 3: Made(1)})
+    tally.count({1: EndedAttempts(2, 1, 0.5), 2: EndedAttempts(1, 1), 3: EndedAttempts(1)})
     assert (first, tally.wire().split()) == (["2", "3", "2", "0.5"], [name, "3", "4", "2", "0.5"])
     tally.told([1, 2, 3])
-    tally.count({1: Made(1, 1, 0.25)})
+    tally.count({1: EndedAttempts(1, 1, 0.25)})
     assert tally.wire().split() == [name, "4", "5", "3", "0.75"]
     assert Tally().wire() != tally.wire()
 
@@ -357,12 +357,17 @@ def test_an_answer_that_tells_no_tokens_counts_at_the_mean_of_those_that_do() ->
     """In whatever order they come; where none does, nothing is known."""
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
         tally = Tally()
-        made = [Made(1, 1, 0.5), Made(1, 1, untold=True), Made(1, 1, 1.0), Made(1, 1, untold=True)]
+        made = [
+            EndedAttempts(1, 1, 0.5),
+            EndedAttempts(1, 1, untold=True),
+            EndedAttempts(1, 1, 1.0),
+            EndedAttempts(1, 1, untold=True),
+        ]
         for call in order:
             tally.count({call: made[call]})
         assert tally.wire().split()[2:] == ["4", "4", "3.0"]
     tally = Tally()
-    tally.count({1: Made(1, 1, untold=True)})
+    tally.count({1: EndedAttempts(1, 1, untold=True)})
     assert tally.wire().split()[2:] == ["1", "1", "0.0"]
 
 
@@ -374,7 +379,7 @@ def _cut_off(server: Server) -> tuple[Fleet, list[int], list[int]]:
     _, mine, _ = fleet.p.claim(RUN, "p", 4, LEASE, [])
     seen = fleet.look()
     server.client.delete(*KEYS)
-    fleet.driver.open(HEADER, known=Known(tallies=seen.tallies, under_way=seen.under_way), how="keep")
+    fleet.driver.open(HEADER, known=FolderCounts(tallies=seen.tallies, under_way=seen.under_way), how="keep")
     fleet.driver.offer(RUN, [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
 
     def offered() -> list[int]:

@@ -12,7 +12,7 @@ from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
 from evalq.workers.ledger.keys import SHARED, SweepKeys
-from evalq.workers.ledger.sweep_model import Collected, Known, Result, SweepHeader
+from evalq.workers.ledger.sweep_model import CollectedOutputs, FolderCounts, Result, SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.settings import Settings
@@ -173,7 +173,7 @@ def test_what_was_not_collected_is_never_trimmed(server: Server) -> None:
     for _ in range(3):
         calls.trim("trim", found)
     assert kept() == made[8:10]
-    calls.trim("trim", Collected())
+    calls.trim("trim", CollectedOutputs())
     assert kept() == made[8:10]
 
 
@@ -291,7 +291,7 @@ def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
     """The server died with the processes that called: what they had begun counts."""
     calls = SweepLedger(server.client, Settings(broker=server.url, look_seconds=0.02), "a 1 x")
     calls.delete("told")
-    calls.open(_header("told"), 8, known=Known(attempts=4, paid=4, cost=0.4, lost=2))
+    calls.open(_header("told"), 8, known=FolderCounts(attempts=4, paid=4, cost=0.4, lost=2))
     calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     calls.look("told", attending=True)
     assert len(wait_until(lambda: calls.claim("told", "p", 100, LEASE, [])[1], "all had time to tell")) == 2
@@ -411,7 +411,7 @@ def test_failures_do_not_say_that_a_target_tells_no_cost(server: Server) -> None
     assert len(calls.claim("free", "p", 50, LEASE, [])[1]) == TOTAL - 1
     calls = _calls(server, "a 1 x")
     calls.delete("told")
-    calls.open(_header("told"), 0, 1.0, known=Known(untold=9))
+    calls.open(_header("told"), 0, 1.0, known=FolderCounts(untold=9))
     calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     assert calls.claim("told", "p", 50, LEASE, [])[1] == [0]
     calls.commit("told", "p", "t", [_result(0)])

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from evalq.evalcore.evaluators.checks.params import Diversity
 from evalq.evalcore.modes import ShareRule, Verdict
 
-__all__ = ["Edged", "edged", "looser"]
+__all__ = ["ShareBounds", "edged", "looser"]
 
 _LESS = 0.1
 _LEAST = 0.01
 
 
-class Edged(NamedTuple):
+class ShareBounds(NamedTuple):
     """Bounds of the commonest kind's share, and the verdict on it."""
 
     low: float
@@ -26,7 +26,7 @@ def looser(how: Diversity) -> Diversity:
     return how.model_copy(update={"similarity": round(max(_LEAST, how.similarity - _LESS), 9)})
 
 
-def edged(judged: ShareRule, mode: int, loose: int, answers: int, share: float) -> Edged:
+def edged(judged: ShareRule, mode: int, loose: int, answers: int, share: float) -> ShareBounds:
     """Of a commonest kind of ``mode`` answers, ``loose`` where a little less likeness makes a kind.
 
     A wording at the edge of its kind may stand alone, so that the share seen is too small, and never too large: the
@@ -37,4 +37,4 @@ def edged(judged: ShareRule, mode: int, loose: int, answers: int, share: float) 
     said = judged.verdict(mode, answers, share)
     if said == "diverse" and judged.verdict(max(mode, loose), answers, share) != "diverse":
         said = "inconclusive"
-    return Edged(low, high, said)
+    return ShareBounds(low, high, said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evalq.evalcore.evaluators.checks.diversity.embedded import embedding_of, vector_of
+from evalq.evalcore.evaluators.checks.diversity.embeddings import embedding_of, vector_of
 from evalq.evalcore.evaluators.checks.diversity.near import sketch
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.params import Diversity

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from evalq.evalcore.evaluators.checks.diversity.drawn import Drawn
+from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.looser import edged, looser
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
@@ -30,7 +30,7 @@ class _Told(NamedTuple):
     counts: list[int]
 
 
-def diversity_section(drawn: Sequence[tuple[Case, Drawn, int]], params: ChecksParams) -> dict[str, Json]:
+def diversity_section(drawn: Sequence[tuple[Case, KindCounts, int]], params: ChecksParams) -> dict[str, Json]:
     """``diversity`` of the results; nothing where no case's answers are counted by kind.
 
     ``drawn`` has each selected case with its answers and the calls planned if it could stop early, else 0.
@@ -56,7 +56,7 @@ def diversity_section(drawn: Sequence[tuple[Case, Drawn, int]], params: ChecksPa
     }
 
 
-def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
+def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _Told:
     texts = answers.counts()
     near = None if how.by == "text" else answers.kinds(how)
     counts = near.counts() if near else list(texts.values())
@@ -82,7 +82,7 @@ def _entry(case: Case, answers: Drawn, planned: int, how: Diversity) -> _Told:
     return _Told(case, entry, counts)
 
 
-def _at_the_edge(answers: Drawn, how: Diversity, mode: int, planned: int) -> dict[str, Json]:
+def _at_the_edge(answers: KindCounts, how: Diversity, mode: int, planned: int) -> dict[str, Json]:
     """Share and verdict where a little less likeness is allowed for."""
     less, judged, n = looser(how), share_rule(planned), sum(answers.counts().values())
     loose = answers.kinds(less).mode
@@ -105,7 +105,7 @@ def _commonest(texts: Mapping[bytes, int]) -> dict[str, Json] | None:
     return {"kind": text.hex(), "answers": texts[text]}
 
 
-def _by_vectors(answers: Drawn, how: Diversity, n: int) -> dict[str, Json]:
+def _by_vectors(answers: KindCounts, how: Diversity, n: int) -> dict[str, Json]:
     """What is to be known where an embedder was asked. Vectors of two embedders cannot be compared, nor judged.
 
     Nor can those of two lengths, as one embedder gives whose model was changed under its name.

@@ -10,8 +10,8 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Question
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.evaluators.checks.diversity.drawn import MOST_REPEATS
-from evalq.evalcore.evaluators.checks.diversity.embedded import Embedding
+from evalq.evalcore.evaluators.checks.diversity.embeddings import Embedding
+from evalq.evalcore.evaluators.checks.diversity.kind_counts import MOST_REPEATS
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of
 from evalq.evalcore.evaluators.checks.score import judge_for

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from evalq.evalcore.evaluators.checks.judging.vote import Unreadable, Vote
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.quantiles import Quantiles
+from evalq.evalcore.statistics.quantiles import Quantiles
 
 __all__ = ["JudgeTally", "Judges", "count_votes", "merge_judges"]
 
@@ -66,15 +66,15 @@ def merge_judges(mine: Judges, later: Judges) -> Judges:
     return {name: mine[name].settled() for name in _first(mine)}
 
 
-def count_votes(votes: Iterable[tuple[Vote, Asked]]) -> Judges:
+def count_votes(votes: Iterable[tuple[Vote, JudgeQuestion]]) -> Judges:
     """What recorded votes come to, each with what was asked."""
-    judges: dict[str, list[tuple[Vote, Asked]]] = {}
+    judges: dict[str, list[tuple[Vote, JudgeQuestion]]] = {}
     for vote, asked in votes:
         judges.setdefault(shorten(vote.judge), []).append((vote, asked))
     return {name: _tally(judges[name]).settled() for name in _first(judges)}
 
 
-def _tally(votes: list[tuple[Vote, Asked]]) -> JudgeTally:
+def _tally(votes: list[tuple[Vote, JudgeQuestion]]) -> JudgeTally:
     made = JudgeTally(len(votes))
     latency, cost, tokens = [], [], []
     for vote, asked in votes:
@@ -96,7 +96,7 @@ def _tally(votes: list[tuple[Vote, Asked]]) -> JudgeTally:
     return made
 
 
-def _is_read(vote: Vote, asked: Asked) -> bool:
+def _is_read(vote: Vote, asked: JudgeQuestion) -> bool:
     try:
         vote.read(asked.read)
     except Unreadable:

@@ -12,10 +12,10 @@ from evalq.evalcore.evaluators.checks.passing import passes
 from evalq.evalcore.evaluators.checks.taken import Misplaced
 from evalq.evalcore.naming import kind_of, shorten
 
-__all__ = ["NOTHING", "Given", "Heard", "given_labels", "heard", "of_no_check"]
+__all__ = ["NOTHING", "Heard", "KnownLabels", "given_labels", "heard", "of_no_check"]
 
 
-class Given(NamedTuple):
+class KnownLabels(NamedTuple):
     """What is known of a case's labels before its outputs: ``judged`` says of each check whether it may be wrong and
     decides, ``places`` where it stands by its name (None for a name that several have), ``repeats`` has labels of a
     file by repeat and place.
@@ -45,7 +45,7 @@ class Heard(NamedTuple):
 NOTHING = Heard()
 
 
-def given_labels(case: Case, checks: Sequence[Check], labels: Mapping[str, Labels]) -> Given:
+def given_labels(case: Case, checks: Sequence[Check], labels: Mapping[str, Labels]) -> KnownLabels:
     """The labels of a case's checks, made ready; those of names that it has not, or several times, are left out."""
     places: dict[str, int | None] = {}
     for index, check in enumerate(checks):
@@ -58,7 +58,7 @@ def given_labels(case: Case, checks: Sequence[Check], labels: Mapping[str, Label
             for passed, of in ((True, said.passed), (False, said.failed)):
                 for repeat in of:
                     repeats.setdefault(repeat, {})[place] = passed
-    return Given(case, judged_of(case), places, repeats)
+    return KnownLabels(case, judged_of(case), places, repeats)
 
 
 def of_no_check(name: str, case: str, places: Mapping[str, int | None]) -> str:
@@ -71,7 +71,7 @@ def of_no_check(name: str, case: str, places: Mapping[str, int | None]) -> str:
 
 
 def heard(
-    record: Mapping[str, Any], given: Given, repeat: int, twice: Sequence[str], verdicts: Sequence[Verdict]
+    record: Mapping[str, Any], given: KnownLabels, repeat: int, twice: Sequence[str], verdicts: Sequence[Verdict]
 ) -> Heard:
     """What people said of the output; ``verdicts`` is empty where it has none. Raises Misplaced."""
     if not given.repeats and record.get("labels") is None and not any(given.judged):
@@ -87,7 +87,11 @@ def heard(
 
 
 def _own(
-    record: Mapping[str, Any], given: Given, twice: Sequence[str], labels: dict[int, bool], verdicts: Sequence[Verdict]
+    record: Mapping[str, Any],
+    given: KnownLabels,
+    twice: Sequence[str],
+    labels: dict[int, bool],
+    verdicts: Sequence[Verdict],
 ) -> list[str]:
     """Add the labels of the line to ``labels``; what is about nothing. Raises Misplaced."""
     own, astray = record["labels"], []
@@ -114,14 +118,14 @@ def _own(
     return astray
 
 
-def _plain(given: Given, verdicts: Sequence[Verdict]) -> bool | None:
+def _plain(given: KnownLabels, verdicts: Sequence[Verdict]) -> bool | None:
     own = [verdict for verdict, judged in zip(verdicts, given.judged, strict=True) if not judged]
     if not any(verdict.weight and verdict.passed is not None for verdict in own):
         return None
     return passes(own, given.case.thresholds.score)[0] == "passed"
 
 
-def _people(given: Given, verdicts: Sequence[Verdict], labels: Mapping[int, bool]) -> bool | None:
+def _people(given: KnownLabels, verdicts: Sequence[Verdict], labels: Mapping[int, bool]) -> bool | None:
     # All or none: an output of which one verdict is still the judge's is not as people have it.
     if any(judged and index not in labels for index, judged in enumerate(given.judged)):
         return None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from evalq.evalcore.agreement import Estimate, Table, kappa, share
-from evalq.evalcore.corrected import Labelled, corrected
 from evalq.evalcore.evaluators.checks.labelling.fallible import any_judged, fallible, judged_of
 from evalq.evalcore.evaluators.checks.labelling.heard import of_no_check
 from evalq.evalcore.evaluators.checks.params import LEAST_LABELS, Case, ChecksParams
@@ -16,7 +14,9 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.seen import has_seen
 from evalq.evalcore.model.tally import LISTED
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.rates import Interval, Rate, clustered
+from evalq.evalcore.statistics.agreement import Estimate, Table, kappa, share
+from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
+from evalq.evalcore.statistics.rates import Interval, Rate, clustered
 
 __all__ = ["labels_by_check", "labels_section", "on_trust"]
 

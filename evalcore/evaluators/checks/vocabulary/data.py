@@ -12,7 +12,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Find
 from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.decoding import Malformed, decode
 from evalq.evalcore.records.extract import NoJson
-from evalq.evalcore.records.json_path import Missing, find, parse_path
+from evalq.evalcore.records.json_path import NothingThere, find, parse_path
 
 __all__ = ["KINDS"]
 
@@ -82,7 +82,7 @@ def _json_path(value: str, options: PathOptions) -> Made:
         except NoJson as error:
             # Without JSON there is no path to look at; with it, that nothing stands there is the finding (decision 19).
             raise Unfit(str(error)) from None
-        except Missing as error:
+        except NothingThere as error:
             return holds(False, str(error))
         return holds(_as_wanted(there, options, within), msgspec.json.encode(there).decode())
 

@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer
 
-__all__ = ["Asked", "BadCheck", "Finding", "Kind", "Made", "NoOptions", "Run", "holds"]
+__all__ = ["BadCheck", "Finding", "JudgeQuestion", "Kind", "Made", "NoOptions", "Run", "holds"]
 
 
 class BadCheck(ValueError):
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 Run = Callable[[Answer], Finding]
 
 
-class Asked(NamedTuple):
+class JudgeQuestion(NamedTuple):
     """What a check asks a judge about an answer, ``votes`` times in each of so many ``orders`` of two texts.
 
     ``key`` names it in recorded judgements: the same for the same question, however it is weighed. ``judge`` is the
@@ -62,7 +62,7 @@ class Made(NamedTuple):
     run: Run
     least: float | None = None
     scaled: Callable[[float], float] | None = None
-    asked: Asked | None = None
+    asked: JudgeQuestion | None = None
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

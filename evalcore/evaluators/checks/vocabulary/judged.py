@@ -15,7 +15,7 @@ from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
 from evalq.evalcore.evaluators.checks.judging.asking import FACTUAL, PREFER, RUBRIC, SCORE, Task, written
 from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Unreadable, about, first_votes
 from evalq.evalcore.evaluators.checks.likeness import told as in_digits
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import Asked, BadCheck, Finding, Kind, Made
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, JudgeQuestion, Kind, Made
 from evalq.evalcore.evaluators.checks.vocabulary.text import Text, quoted
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import shorten
@@ -58,7 +58,7 @@ class PreferOptions(JudgeOptions, frozen=True, forbid_unknown_fields=True, renam
 
 def _asked(
     name: str, value: Any, options: JudgeOptions, task: Task, texts: Mapping[str, str], read: Callable[[Any], Any]
-) -> Asked:
+) -> JudgeQuestion:
     """The question that a check of kind ``name`` asks, ``texts`` being those of its places that it has itself."""
     if options.votes % 2 == 0:
         raise BadCheck("must be odd, so that there is a majority", "votes")
@@ -78,7 +78,7 @@ def _asked(
         return written(task, filled)
 
     key = f"{name}-{hashlib.sha256(told).hexdigest()[:12]}"
-    return Asked(key, options.judge, options.votes, 2 if two else 1, task.digest, prompt, read)
+    return JudgeQuestion(key, options.judge, options.votes, 2 if two else 1, task.digest, prompt, read)
 
 
 def _own(task: Task, text: str) -> Task:
@@ -97,7 +97,7 @@ class _Ballot(NamedTuple):
     reason: str
 
 
-def _ballot(answer: Answer, asked: Asked) -> _Ballot:
+def _ballot(answer: Answer, asked: JudgeQuestion) -> _Ballot:
     """What was recorded of an answer. Raises Uncomputable where no majority of the votes can be read."""
     if len(answer.text) > LONGEST:
         raise Uncomputable(f"{len(answer.text):,} characters, too long to be judged")
@@ -122,7 +122,7 @@ def _ballot(answer: Answer, asked: Asked) -> _Ballot:
     return _Ballot(found, reason)
 
 
-def _refuse_none(answer: Answer, asked: Asked) -> None:
+def _refuse_none(answer: Answer, asked: JudgeQuestion) -> None:
     """Raise Uncomputable where nothing was judged, or by several judges of whom the check names none."""
     same = [vote for vote in answer.judgements if vote.check == asked.key]
     judges = sorted({vote.judge for vote in same if vote.about == about(answer.text)})
@@ -176,7 +176,7 @@ def _passing(name: str, task: Task, place: str) -> Callable[[Any, JudgeOptions],
     return make
 
 
-def _told(verdict: str, count: int, asked: Asked, ballot: _Ballot) -> str:
+def _told(verdict: str, count: int, asked: JudgeQuestion, ballot: _Ballot) -> str:
     """The verdict, and the reason that was given for it."""
     votes = f" by {count} of {asked.votes} votes" if asked.votes > 1 else ""
     return f"{verdict}{votes}{f': {ballot.reason}' if ballot.reason else ''}"

@@ -19,7 +19,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WantedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A call that is wanted: its tool, and arguments that it must have among others."""
 
     name: Name
@@ -48,7 +48,7 @@ class CallsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     exact: Annotated[bool, msgspec.Meta(description="each has the arguments named and no others")] = False
 
 
-def _fits(call: ToolCall, wanted: Wanted, exact: bool) -> bool:
+def _fits(call: ToolCall, wanted: WantedCall, exact: bool) -> bool:
     if call.name != wanted.name:
         return False
     # A call without arguments is one with none: clients leave them out or send null.
@@ -61,7 +61,7 @@ def _fits(call: ToolCall, wanted: Wanted, exact: bool) -> bool:
     return all(key in given and same_json(given[key], value) for key, value in wanted.arguments.items())
 
 
-def _shown(calls: Sequence[ToolCall | Wanted]) -> str:
+def _shown(calls: Sequence[ToolCall | WantedCall]) -> str:
     if not calls:
         return "no calls"
     told = [f"{call.name}({_arguments(call.arguments)})" for call in calls[:20]]
@@ -73,7 +73,7 @@ def _arguments(arguments: Any) -> str:
 
 
 def _calls_tool(value: str, options: CallOptions) -> Made:
-    wanted = Wanted(value, options.arguments)
+    wanted = WantedCall(value, options.arguments)
     bound = f" {options.min} to {options.max} times" if options.max is not None else ""
     least = f" at least {options.min} times" if options.max is None and options.min != 1 else ""
 
@@ -86,11 +86,11 @@ def _calls_tool(value: str, options: CallOptions) -> Made:
     return Made(f"{_shown([wanted])}{bound or least}", run)
 
 
-def _tool_calls(value: list[str | Wanted], options: CallsOptions) -> Made:
+def _tool_calls(value: list[str | WantedCall], options: CallsOptions) -> Made:
     # Each is held against each call, and places that calls give up for one another nest as deep as this list is long.
     if len(value) > _MOST_WANTED:
         raise BadCheck(f"{len(value)} calls in one list; {_MOST_WANTED} are the most")
-    wanted = [Wanted(each) if isinstance(each, str) else each for each in value]
+    wanted = [WantedCall(each) if isinstance(each, str) else each for each in value]
     held = {"any": _all_there, "kept": _in_order, "exact": _these_alone}[options.order]
     words = {"any": "in any order", "kept": "in this order, others between", "exact": "these and no others"}
 
@@ -101,7 +101,7 @@ def _tool_calls(value: list[str | Wanted], options: CallsOptions) -> Made:
     return Made(f"{_shown(wanted)} ({words[options.order]})", run)
 
 
-def _all_there(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:
+def _all_there(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool) -> bool:
     """Whether each wanted call has a call of its own: the most that can be matched is all of them (Kuhn 1955)."""
     if len(wanted) > len(calls):
         return False
@@ -122,13 +122,13 @@ def _all_there(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool)
     return all(place(index, set()) for index in range(len(wanted)))
 
 
-def _in_order(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:
+def _in_order(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool) -> bool:
     # One for all: a call serves once, and the first that fits leaves the most for those behind it.
     left = iter(calls)
     return all(any(_fits(call, each, exact) for call in left) for each in wanted)
 
 
-def _these_alone(calls: Sequence[ToolCall], wanted: Sequence[Wanted], exact: bool) -> bool:
+def _these_alone(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool) -> bool:
     return len(calls) == len(wanted) and all(map(_fits, calls, wanted, [exact] * len(wanted)))
 
 
@@ -152,7 +152,7 @@ KINDS = (
     Kind(
         name="tool-calls",
         summary="The agent made these calls, each a tool's name or `{name, arguments}`.",
-        value=list[str | Wanted],
+        value=list[str | WantedCall],
         options=CallsOptions,
         make=_tool_calls,
         example={"tool-calls": ["search", {"name": "book", "arguments": {"seats": 2}}], "order": "kept"},

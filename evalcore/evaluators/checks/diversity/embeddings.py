@@ -10,8 +10,8 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.taken import Misplaced
 from evalq.evalcore.model.calls import Attempt
+from evalq.evalcore.model.vectors import MOST_DIMENSIONS, cosine, joined
 from evalq.evalcore.naming import kind_of, shorten
-from evalq.evalcore.vectors import MOST_DIMENSIONS, cosine, joined
 
 __all__ = ["Embedding", "VectorKinds", "embedding_of", "vector_of"]
 

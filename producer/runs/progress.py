@@ -19,12 +19,12 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot
 from evalq.workers.settings import Settings
 
-__all__ = ["Standing"]
+__all__ = ["RunProgress"]
 
 FLEET_SECONDS = 5.0
 
 
-class Standing:
+class RunProgress:
     """What the last look of a run's driver showed: ``status``, which does not count what was collected."""
 
     def __init__(self, job: Job, ledger: RunLedger, broker: Broker, settings: Settings) -> None:

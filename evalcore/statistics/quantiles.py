@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.stats import ExactSum
+from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["RELATIVE_ERROR", "Quantiles"]
 

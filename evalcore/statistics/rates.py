@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from evalq.evalcore.distributions import beta_cdf, smallest, student_t
+from evalq.evalcore.statistics.distributions import beta_cdf, smallest, student_t
 
 __all__ = ["ALPHA", "Interval", "Rate", "clustered", "exact_interval", "pass_at_k", "pass_hat_k"]
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evalq.evalcore.distributions import student_t
-from evalq.evalcore.rates import ALPHA, Interval, Rate, clustered, exact_interval
+from evalq.evalcore.statistics.distributions import student_t
+from evalq.evalcore.statistics.rates import ALPHA, Interval, Rate, clustered, exact_interval
 
 __all__ = ["Estimate", "Table", "kappa", "share"]
 

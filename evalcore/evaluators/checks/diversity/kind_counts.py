@@ -7,20 +7,20 @@ from typing import Self
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.diversity.embedded import VectorKinds
+from evalq.evalcore.evaluators.checks.diversity.embeddings import VectorKinds
 from evalq.evalcore.evaluators.checks.diversity.marks import Mark
 from evalq.evalcore.evaluators.checks.diversity.near import Kinds
 from evalq.evalcore.evaluators.checks.diversity.texts import WIDTH
 from evalq.evalcore.evaluators.checks.params import Diversity
 from evalq.evalcore.model.merging import Merging
 
-__all__ = ["MOST_REPEATS", "Drawn"]
+__all__ = ["MOST_REPEATS", "KindCounts"]
 
 MOST_REPEATS = 1000
 """Answers of the repeats from 0 below this are counted by kind: so a case keeps no more than so many, in any cut."""
 
 
-class Drawn(Merging, array_like=True):
+class KindCounts(Merging, array_like=True):
     """``texts`` has `WIDTH` bytes an answer, one behind the other; ``left_out`` is how many repeats were too high.
 
     ``likeness`` has what tells how near texts are (a sketch, a vector), by their bytes in hexadecimal, where near ones

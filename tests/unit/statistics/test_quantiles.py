@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.quantiles import RELATIVE_ERROR, Quantiles
+from evalq.evalcore.statistics.quantiles import RELATIVE_ERROR, Quantiles
 
 numbers = st.one_of(
     st.floats(0, 1e15), st.floats(0, 1), st.integers(0, 10**6).map(float), st.just(0.0), st.just(5e-324)

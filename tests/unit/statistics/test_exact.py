@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.stats import ExactSum, gini, shannon_bits, wilson
+from evalq.evalcore.statistics.exact import ExactSum, gini, shannon_bits, wilson
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 NUMBERS = FLOATS | st.integers(-(10**40), 10**40) | st.sampled_from([5e-324, -5e-324, 1.7976931348623157e308, -0.0, 0])

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evalq.evalcore.agreement import Table, kappa
-from tests.unit.core.intervals import quantile_of_t
+from evalq.evalcore.statistics.agreement import Table, kappa
+from tests.unit.statistics.intervals import quantile_of_t
 
 _STEP = 1e-5
 _cell = st.integers(0, 4)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.agreement import Table, kappa, share
-from evalq.evalcore.corrected import Labelled, corrected
-from evalq.evalcore.rates import exact_interval
+from evalq.evalcore.statistics.agreement import Table, kappa, share
+from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
+from evalq.evalcore.statistics.rates import exact_interval
 from tests.bench.checks_coverage import LEAST
 from tests.bench.labels_coverage import JUDGES, Setting, agreement_coverage, corrected_coverage
-from tests.unit.core.intervals import Cases, between_cases, by_labels
+from tests.unit.statistics.intervals import Cases, between_cases, by_labels
 
 
 def test_the_corrected_rate_is_the_stratified_one() -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 
-from evalq.evalcore.compare.drawn import between
+from evalq.evalcore.compare.hypergeometric import between
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import Pairs
 
-__all__ = ["fisher", "named_cases"]
+__all__ = ["fisher", "worse_cases"]
 
 _Row = tuple[float, float, str]
 """(its p-value, the smallest that its counts allow, its name)."""
 
 
-def named_cases(
+def worse_cases(
     pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA, stopped: Collection[str] = ()
 ) -> list[str]:
     """Cases whose passes fell, by Fisher's exact test of each, the most surprising first; any false name in ``alpha``.

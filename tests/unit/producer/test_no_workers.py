@@ -7,8 +7,8 @@ import pytest
 from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header, PlannedInput
 from evalq.producer.monitor.began import beginning
+from evalq.producer.monitor.no_workers import Unserved
 from evalq.producer.monitor.progress import RunStatus
-from evalq.producer.monitor.unserved import Unserved
 from evalq.workers.settings import Settings
 
 HEADER = Header("r", "planagent", "1", "mine", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
@@ -31,7 +31,7 @@ class Heard:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds, in the one element."""
     now = [1000.0]
-    monkeypatch.setattr("evalq.producer.monitor.unserved.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("evalq.producer.monitor.no_workers.time.monotonic", lambda: now[0])
     return now
 
 

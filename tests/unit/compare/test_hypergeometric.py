@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.compare import drawn
+from evalq.evalcore.compare import hypergeometric
 from evalq.evalcore.compare.collapse import _bound
 from evalq.evalcore.compare.comparison import compare
-from evalq.evalcore.compare.drawn import ABOUT, between, ways
-from evalq.evalcore.compare.named import fisher
+from evalq.evalcore.compare.hypergeometric import ABOUT, between, ways
+from evalq.evalcore.compare.worse_cases import fisher
 from tests.unit.compare.made import PASS, passes
 
 SIZES = [4, 40, 400]
@@ -47,7 +47,7 @@ def test_bounds_of_large_draws_hold_the_chance_and_are_close(asked: tuple[int, i
     """At sizes that can be counted."""
     with pytest.MonkeyPatch.context() as patch:
         exact, _ = between(*asked)
-        patch.setattr(drawn, "EXACT", 0)
+        patch.setattr(hypergeometric, "EXACT", 0)
         low, high = between(*asked)
     assert low <= exact <= high
     taken, marked, every, least = asked
@@ -84,7 +84,7 @@ def test_the_bound_of_agreement_is_the_sum_of_binomials(rows: list[tuple[int, in
     wanted = min(1.0, sum(_counted(taken, count, total, least) for count in pooled) / math.comb(total, taken))
     assert _bound(pooled, ours) == wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawn, "EXACT", 0)
+        patch.setattr(hypergeometric, "EXACT", 0)
         patch.setattr("evalq.evalcore.compare.collapse.EXACT", 0)
         assert wanted <= _bound(pooled, ours) <= min(1.0, wanted + 3 * ABOUT * len(rows))
 

@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.checks.diversity.stage import LONGEST, EmbedStage
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.score import Judge
 from evalq.evalcore.model.calls import Output
-from evalq.evalcore.vectors import cosine, joined, packed
+from evalq.evalcore.model.vectors import cosine, joined, packed
 from tests.agents.server import letters
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of
 

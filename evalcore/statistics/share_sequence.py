@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from evalq.evalcore.distributions import beta_cdf, smallest
+from evalq.evalcore.statistics.distributions import beta_cdf, smallest
 
 __all__ = [
     "log_e_above",

@@ -12,10 +12,10 @@ from evalq.evalcore.records.inputs import discover, format_suffixes
 from evalq.evalcore.records.opened import batches, opened
 from evalq.evalcore.records.spool import spool
 
-__all__ = ["named_cases"]
+__all__ = ["case_names"]
 
 
-def named_cases(evaluator: Evaluator[Any, Any], asked: Request, limit: int | None = None) -> list[str] | None:
+def case_names(evaluator: Evaluator[Any, Any], asked: Request, limit: int | None = None) -> list[str] | None:
     """The cases that the run asked for is about, sorted; None where its evaluator lists none, or its input comes once.
 
     ``asked`` is a request as the evaluator's command completes it. All inputs are read, up to ``limit`` records. Raises

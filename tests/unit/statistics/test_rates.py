@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
-from evalq.evalcore.share_sequence import rate_sequence
-from evalq.evalcore.share_spending import rate_limits
-from tests.unit.core.intervals import between_cases, clopper_pearson
+from evalq.evalcore.statistics.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
+from evalq.evalcore.statistics.share_sequence import rate_sequence
+from evalq.evalcore.statistics.share_spending import rate_limits
+from tests.unit.statistics.intervals import between_cases, clopper_pearson
 
 
 @pytest.mark.parametrize(
