@@ -290,8 +290,7 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
     if any(source.path == "-" for source in sources):
         raise ConfigError("--once needs inputs that can be read twice, not standard input")
     what = [evaluator.name, evaluator.version, code_version(), params.model_dump(mode="json")]
-    spec = canonical_json([*what, asked.chunk_size, asked.limit, asked.suite])
-    parts = [asked.once, digest(spec)]
+    parts = [asked.once, digest(canonical_json([*what, asked.chunk_size, asked.limit, asked.suite]))]
     for source in sources:
         parts += [source.name, source.given, *source.members]
         for path in source.files:

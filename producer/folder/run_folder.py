@@ -130,8 +130,7 @@ class RunFolder:
 
     def _settle(self) -> None:
         """The folder gets its name, safely on disk. Raises FolderTaken."""
-        # First what is in it, then its name: after a crash of the machine, a folder that has its name has its
-        # run.json.
+        # First what is in it, then its name: after a crash of the machine, a folder of that name has its run.json.
         sync_folder(self.path)
         if self._own:
             try:
