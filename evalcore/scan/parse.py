@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from re import _constants, _parser  # type: ignore[attr-defined]  # the parser that defines what a pattern means
 from typing import Any
 
+from evalq.evalcore.patterns import unwarned
 from evalq.evalcore.scan.charset import EVERY, NEWLINE, CharSet, Folding, category, complement, folded, union
 from evalq.evalcore.scan.nodes import Anchor, Chars, Choice, Node, PatternRefused, Place, Repeat, Sequence, width
 
@@ -35,7 +36,8 @@ def parse(source: str, flags: int = 0, folding: Folding = "unicode") -> Node:
     Raises PatternRefused for what is no pattern, and for look-around, references and the like.
     """
     try:
-        tree = _parser.parse(source, flags)
+        with unwarned():
+            tree = _parser.parse(source, flags)
         return _Reader(folding).sequence(tree, int(tree.state.flags))
     except re.error as error:
         raise PatternRefused(f"not a regular expression: {error}") from None

@@ -11,6 +11,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.planagent.answer import shortened
 from evalq.evalcore.evaluators.planagent.params import Form, Kind, PlanParams, RatioBand
+from evalq.evalcore.patterns import compiled
 
 __all__ = ["Check", "Checklist", "checklist_reader", "parse_checks", "points_by_passes", "without_space"]
 
@@ -148,12 +149,12 @@ def checklist_reader(params: PlanParams) -> Callable[[str], Checklist | None]:
 def _reader(
     numbering: str, forms: tuple[Form, ...], bands: tuple[RatioBand, ...], any_pass: int
 ) -> Callable[[str], Checklist | None]:
-    number = re.compile(numbering)
-    compiled = [(form.kind, re.compile(form.pattern)) for form in forms]
+    number = compiled(numbering)
+    patterns = [(form.kind, compiled(form.pattern)) for form in forms]
 
     @lru_cache(maxsize=CACHED_TEXTS)
     def read(text: str) -> Checklist | None:
-        checks = parse_checks(text, number, compiled)
+        checks = parse_checks(text, number, patterns)
         return Checklist(tuple(checks), points_by_passes(len(checks), bands, any_pass)) if checks else None
 
     return read

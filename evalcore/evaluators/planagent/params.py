@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.patterns import compiled
 
 __all__ = ["KINDS", "TOP_SCORE", "Diagnostic", "Form", "Kind", "Mask", "PlanParams", "RatioBand", "Rules", "SpeedBand"]
 
@@ -26,7 +27,7 @@ _IN_VALUE = r"value\s*(?:내\s*|\.\s*)"
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(pattern)
+        return compiled(pattern)
     except re.error as error:
         raise ValueError(f"no regular expression: {error}") from None
 

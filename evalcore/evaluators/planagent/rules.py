@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from functools import lru_cache
 from typing import Any
 
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.params import Mask, PlanParams, SpeedBand
+from evalq.evalcore.patterns import compiled
 from evalq.evalcore.statistics.exact import is_below
 
 __all__ = ["EMPTY", "ERROR", "UNPARSABLE", "ErrorTexts", "SpeedScale", "is_error"]
@@ -35,7 +35,7 @@ class ErrorTexts:
 
     def __init__(self, no_error: tuple[str, ...], masks: tuple[Mask, ...]) -> None:
         self._no_error = frozenset(text.casefold() for text in no_error)
-        self._masks = [(re.compile(mask.pattern), mask.replacement) for mask in masks]
+        self._masks = [(compiled(mask.pattern), mask.replacement) for mask in masks]
         # An outage writes one text into many rows.
         self.pattern = lru_cache(maxsize=1024)(self._pattern)
 

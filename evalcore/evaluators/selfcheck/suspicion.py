@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.evaluators.selfcheck.record import Evidence, scanned_text
+from evalq.evalcore.patterns import compiled
 from evalq.evalcore.scan import AnyOf, PatternRefused, anywhere
 
 __all__ = ["REASONS", "SuspicionRules", "suspicions"]
@@ -95,7 +96,7 @@ class SuspicionRules(Params):
     def _compile(cls, patterns: _Patterns) -> _Patterns:
         for pattern in patterns:
             try:
-                re.compile(pattern)
+                compiled(pattern)
             except re.error as error:
                 raise ValueError(f"{pattern!r} is no pattern: {error}") from error
         return patterns
@@ -175,17 +176,17 @@ def _spans(patterns: _Patterns) -> Callable[[str, Callable[[int], int]], Iterato
     try:
         return AnyOf(patterns, _FLAGS).spans
     except PatternRefused:
-        return partial(_spans_by_re, re.compile("|".join(f"(?:{pattern})" for pattern in patterns), _FLAGS))
+        return partial(_spans_by_re, compiled("|".join(f"(?:{pattern})" for pattern in patterns), _FLAGS))
 
 
-def _spans_by_re(compiled: re.Pattern[str], text: str, begin: Callable[[int], int]) -> Iterator[tuple[int, int]]:
-    matches = compiled.finditer(text)
+def _spans_by_re(pattern: re.Pattern[str], text: str, begin: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+    matches = pattern.finditer(text)
     while match := next(matches, None):
         at = begin(match.start())
         if at == match.start():
             yield match.span()
         else:
-            matches = compiled.finditer(text, at)
+            matches = pattern.finditer(text, at)
 
 
 def _found(patterns: _Patterns, text: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.patterns import compiled
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
@@ -155,10 +155,7 @@ def _captured(wanted: str, step: Mapping[str, Any], options: Mapping[str, Any]) 
     if wanted == str(step.get("fallback", "[invalid]")) or wanted != wanted.strip() or not wanted:
         raise NoCounterpart("the target is what the filter gives where it finds nothing, or what it never gives")
     try:
-        with warnings.catch_warnings():
-            # What a later Python may read otherwise: the check is of the pattern as it is read today.
-            warnings.simplefilter("ignore", FutureWarning)
-            groups = re.compile(pattern).groups
+        groups = compiled(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
         raise NoCounterpart(f"its pattern is none: {error}") from None
     if groups > 1:
