@@ -198,5 +198,5 @@ def tags_from(tags: Iterable[str]) -> dict[str, str]:
     pairs = [tag.partition("=") for tag in tags]
     for (key, sign, _), tag in zip(pairs, tags, strict=True):
         if not key or not sign:
-            raise UsageError(f"--tag {tag}: write it as key=value")
+            raise UsageError(f"--tag {tag}: a note kept with the run is written as key=value")
     return {key: value for key, _, value in pairs}

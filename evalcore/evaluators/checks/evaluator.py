@@ -90,7 +90,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 "Outputs of another run (outputs.jsonl): its answers to the same repeats, for checks prefer: true.",
                 "path",
             ),
-            Option(("--tag",), "Only the cases with this tag.", param="tag"),
+            Option(("--case-tag",), "Only the cases with this tag.", param="tag"),
             Option(
                 ("--pass-rate",),
                 "The pass rate, from 0 to 1, that a case without thresholds of its own has to reach.",

@@ -160,10 +160,10 @@ def test_a_selection_needs_a_case_and_outputs_a_cases_file(tmp_path: Path) -> No
     outputs = tmp_path / "o.jsonl"
     outputs.write_bytes(line("a", 0, "x"))
     with pytest.raises(UsageError, match="no case has the tag 'u'"):
-        evaluate_files("checks", [cases], options={"outputs": [outputs], "tag": "u"})
+        evaluate_files("checks", [cases], options={"outputs": [outputs], "case_tag": "u"})
     with pytest.raises(UsageError, match="needs recorded outputs or a target"):
         evaluate_files("checks", [cases])
     with pytest.raises(ConfigError, match="pass_rate"):
         evaluate_files("checks", [cases], options={"outputs": [outputs], "pass_rate": 2.0})
-    run = evaluate_files("checks", [cases], options={"outputs": [outputs], "tag": "t", "pass_rate": 0.01})
+    run = evaluate_files("checks", [cases], options={"outputs": [outputs], "case_tag": "t", "pass_rate": 0.01})
     assert run.report["results"]["thresholds"]["verdict"] == "holds"

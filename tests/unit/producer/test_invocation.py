@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,21 @@ from click.testing import CliRunner
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.producer.cli import cli
+from evalq.producer.cli import cli, main
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation import options
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation, Live, Output, Start, Where
 from evalq.producer.sweeps.options import SweepOptions
 
-SHARED = [
-    *(option for name in registry.names() for option in options.live_options(registry.get(name))),
+COMMON = [
     *options.place_options(),
     *options.calling_options(),
     *options.output_options(),
     *options.run_options(),
     *options.follow_options(),
 ]
+SHARED = [*(option for name in registry.names() for option in options.live_options(registry.get(name))), *COMMON]
 
 
 @pytest.mark.parametrize("option", SHARED, ids=lambda option: str(option.name))
@@ -63,6 +65,30 @@ def test_a_parameter_that_a_command_names_itself_goes_there_and_nowhere_else() -
     line = ["--limit", "3", "--tag", "a=b", "--out", "here", "--rules", "r"]
     assert made.main(line, standalone_mode=False) == 4
     assert seen == [Invocation(start=Start(tags=("a=b",), out=Path("here")), own={"rules": "r"}), 3]
+
+
+def test_no_option_of_an_evaluator_hides_one_that_all_commands_have() -> None:
+    """Two meanings of one flag: a note of CI's chose cases. But the seed of cooperation calls metrics.json --out."""
+    hidden: dict[str, set[str]] = {}
+    for name in registry.own():
+        evaluator = registry.get(name)
+        shared = {flag for option in (*COMMON, *options.live_options(evaluator)) for flag in option.opts}
+        if both := shared.intersection(flag for option in evaluator.command.options for flag in option.flags):
+            hidden[name] = both
+    assert hidden == {"cooperation": {"--out"}}
+
+
+def test_cases_are_chosen_and_the_run_has_its_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By --case-tag and by --tag, in one command."""
+    monkeypatch.chdir(tmp_path)
+    cases = [{"id": name, "expected": "x", "tags": [f"of-{name}"]} for name in "ab"]
+    Path("cases.yaml").write_text(json.dumps({"cases": cases}))
+    Path("o.jsonl").write_text("".join(json.dumps({"case": c["id"], "repeat": 0, "output": "x"}) + "\n" for c in cases))
+    line = ["checks", "cases.yaml", "--outputs", "o.jsonl", "--inline", "--out", "run", "--format", "none"]
+    assert main([*line, "--case-tag", "of-b", "--tag", "commit=abc"]) == 0
+    assert RunFolder(Path("run")).info().tags == {"commit": "abc"}
+    records = [json.loads(each) for each in Path("run/records.jsonl").read_text().splitlines()]
+    assert [(each["id"], each["status"]) for each in records] == [("a", "skipped"), ("b", "passed")]
 
 
 def test_without_options_a_command_is_asked_for_what_their_defaults_say() -> None:
@@ -114,6 +140,6 @@ def test_the_same_for_jobs_and_sweeps() -> None:
     """What a user leaves open is what a job and a sweep take it for."""
     asked = Start(tags=("a=b", "c="), once=None).options(5)
     assert (asked.tags, asked.once, asked.unpack_bytes, asked.suite) == ({"a": "b", "c": ""}, "", 5, "default")
-    with pytest.raises(UsageError, match="--tag a: write it as key=value"):
+    with pytest.raises(UsageError, match="--tag a: a note kept with the run is written as key=value"):
         Start(tags=("a",)).options(5)
     assert Live(target="t").options() == SweepOptions("t")
