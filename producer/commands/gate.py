@@ -32,6 +32,12 @@ from evalq.producer.invocation.options import allow_inconclusive as may_be_incon
 
 __all__ = ["COMMAND"]
 
+_OPTIONS_OF = {
+    "confirm": (("targets", "calls", "base_target"), "asks again; without it a gate calls nobody"),
+    "dry_run": (("repeat", "cases", "rate"), "plans; without it a gate decides on the answers that there are"),
+}
+"""{option: others that mean nothing without it, and what is to be said of that}."""
+
 
 def _gate(
     invocation: Invocation,
@@ -50,11 +56,11 @@ def _gate(
     reads = (*candidates, policy, baseline)
     if invocation.start.dry_run:
         check_decision_outputs(outputs, reads)
-        _refuse_unasked(confirm)
+        _refuse_idle(confirm=confirm, dry_run=True)
         asked = RunPlan(invocation.live.repeat, cases, rate)
         return _plan(invocation, load_policy(policy), candidates, baseline, asked, as_json)
     with errors_written("gate", outputs, reads), invocation.servers() as servers:
-        _refuse_unasked(confirm)
+        _refuse_idle(confirm=confirm, dry_run=False)
         if not candidates:
             raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
         wanted, runs = load_policy(policy), candidates_of(candidates, servers)
@@ -68,12 +74,13 @@ def _gate(
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
-def _refuse_unasked(confirm: bool) -> None:
-    """Raise UsageError for options of asking again where nobody is asked; their variables may be there for others."""
-    named = [] if confirm else [name for name in ("targets", "calls", "base_target") if on_command_line(name)]
-    if named:
-        flag = "--" + named[0].replace("_", "-")
-        raise UsageError(f"{flag} goes with --confirm, which asks again; without it a gate calls nobody: omit {flag}")
+def _refuse_idle(**given: bool) -> None:
+    """Raise UsageError for options of what is not ``given``; their variables may be there for other commands."""
+    for name, (options, why) in _OPTIONS_OF.items():
+        idle = next((each for each in options if not given[name] and on_command_line(each)), None)
+        if idle is not None:
+            flag, other = ("--" + each.replace("_", "-") for each in (idle, name))
+            raise UsageError(f"{flag} goes with {other}, which {why}: omit {flag}")
 
 
 def _plan(

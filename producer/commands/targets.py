@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalq.evalcore.errors import ConfigError, Incomplete, UsageError
+from evalq.producer.driving.interrupts import run_interruptible
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import option, server_options
@@ -52,7 +53,7 @@ def _targets(
         raise UsageError(f"--try calls one target: name it ({', '.join(chosen)})")
     (target,) = chosen.values()
     with _server(settings) as url:
-        results = asyncio.run(_try(target, settings, url, _Trial(prompt, agent, repeat, concurrency)))
+        results = run_interruptible(_try(target, settings, url, _Trial(prompt, agent, repeat, concurrency)))
     kept = _kept(target, results)
     if kept:
         click.echo(f"kept for --dry-run: {kept}", err=True)

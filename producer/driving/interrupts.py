@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run is driven: the first ends it in order, and the next do not break that order."""
+"""Ctrl-C and SIGTERM while a run is driven, or calls are tried: the next do not break the order of the first."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-__all__ = ["Interrupts", "undropped"]
+__all__ = ["Interrupts", "run_interruptible", "undropped"]
+
+T = TypeVar("T")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PAUSE_SECONDS = 0.001
@@ -43,9 +45,7 @@ class Interrupts:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        # SIG_DFL and SIG_IGN are no functions, and what was not set by Python is None: what Python did not handle
-        # before is not handled here either.
-        before = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+        before = _handlers()
         _dropped.clear()
         for number in before:
             signal.signal(number, self._note)
@@ -63,6 +63,38 @@ class Interrupts:
         self._count += 1
         if self._count != 2:
             raise KeyboardInterrupt
+
+
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` returns, from a loop of its own. An interrupt cancels it, each time; raises KeyboardInterrupt then.
+
+    `asyncio.run` raises the second Ctrl-C wherever the loop is just then, and so does a handler that raises: it may
+    take the place of what the loop was to do next, and whoever waits for that as it ends waits for ever.
+    """
+    import asyncio
+
+    before = _handlers() if threading.current_thread() is threading.main_thread() else {}
+
+    async def cancellable() -> T:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        for number in before:
+            loop.add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(cancellable())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
+    """What answers interrupts here, where Python does: what it did not handle before is not to be handled either."""
+    # SIG_DFL and SIG_IGN are no functions, and what was not set by Python is None.
+    return {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
 
 
 @contextlib.contextmanager

@@ -71,11 +71,13 @@ class FunctionProcess:
 
     async def ready(self) -> None:
         """Until the function is there; else the process is ended. Raises ConfigError, with the reason."""
+        self._watch = asyncio.create_task(self._group.ended(), name="evalq-function-ended")
+        self._watch.add_done_callback(self._left_behind)
         try:
             async with asyncio.timeout(_START_SECONDS):
                 line = await self._tells.readline()
                 if not line:
-                    await self._group.ended()
+                    await asyncio.shield(self._watch)
             if not line:
                 raise ConfigError(f"importing its module {_ended(await asyncio.shield(self.kill()))}")
             told = msgspec.json.decode(line, type=CallReply)
@@ -90,8 +92,6 @@ class FunctionProcess:
         if told.text != "threads":
             self._threads, self.room = 0, contextlib.nullcontext()
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
-        self._watch = asyncio.create_task(self._group.ended(), name="evalq-function-ended")
-        self._watch.add_done_callback(self._left_behind)
 
     def takes(self) -> bool:
         """Whether a call may begin here: not where calls that nobody waits for any more hold the threads."""
@@ -174,8 +174,8 @@ class FunctionProcess:
     async def close(self) -> None:
         """End it, and wait for that."""
         await asyncio.shield(self.kill())
-        if self._reader is not None:
-            await asyncio.gather(self._reader, return_exceptions=True)
+        begun = [task for task in (self._watch, self._reader) if task is not None]
+        await asyncio.gather(*begun, return_exceptions=True)
 
 
 def _ended(code: int) -> str:

@@ -83,3 +83,13 @@ def test_what_is_for_asking_again_is_refused_where_nobody_is_asked(
     assert main([*plan, *asked, "--confirm"]) == 0
     monkeypatch.setenv("EVALQ_" + asked[0][2:].replace("-", "_").upper(), asked[1])
     assert main(plan) == 0
+
+
+@pytest.mark.parametrize("planned", [("--cases", "40"), ("--repeat", "5"), ("--rate", "0.5")])
+def test_what_is_for_a_plan_is_refused_where_a_gate_decides(
+    policy: str, planned: tuple[str, str], made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be a look at the baseline, which is counted, where no more than a plan was wanted."""
+    made("run", [(f"c{n}", True) for n in range(10)])
+    assert main(["gate", "run", "--policy", policy, *planned]) == 2
+    assert f"{planned[0]} goes with --dry-run" in capsys.readouterr().err

@@ -1,12 +1,13 @@
 """Interrupts of a process that drives a run: raised, then noted, then raised again; and as before after the block."""
 
+import asyncio
 import os
 import signal
 import threading
 
 import pytest
 
-from evalq.producer.driving.interrupts import Interrupts
+from evalq.producer.driving.interrupts import Interrupts, run_interruptible
 from tests.integration.harness import wait_until
 
 
@@ -50,6 +51,49 @@ def test_another_thread_has_none_to_count() -> None:
     thread.start()
     thread.join()
     assert entered == [True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_loop_loses_nothing_that_it_was_to_do(number: int) -> None:
+    """Two come in the middle of what its work waits for as it ends."""
+    as_found = signal.signal(number, signal.default_int_handler)
+    ended = []
+
+    async def work() -> None:
+        done = asyncio.Event()
+
+        def step() -> None:
+            for _ in range(2):
+                os.kill(os.getpid(), number)
+            done.set()
+
+        asyncio.get_running_loop().call_soon(step)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            async with asyncio.timeout(10):
+                await done.wait()
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(work())
+    assert ended == [True]
+    assert signal.signal(number, as_found) is signal.default_int_handler
+
+
+def test_what_nobody_interrupts_returns_and_an_ignored_signal_stays_ignored_in_a_loop() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    async def work() -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0)
+        return 7
+
+    try:
+        assert run_interruptible(work()) == 7
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Finalised:

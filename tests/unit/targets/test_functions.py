@@ -286,7 +286,35 @@ def agent(call):
             os.kill(child, signal.SIGKILL)
     assert isinstance(result, Failure)
     assert (result.kind, result.reason) == ("crashed", "the function ended its process with exit code 3")
-    assert still == leaves
+    assert still or not leaves
+    wait_until(lambda: not runs(child), "the child has ended")  # killed with its group, it may take a moment
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["in its group", "in one of its own"])
+def test_an_import_whose_process_ends_before_what_it_started_is_over(tmp_path: Path, leaves: bool) -> None:
+    """How it ended is told at once, not after the time that imports have."""
+    there = tmp_path / "there"
+    targets = _named(tmp_path, "agent")
+    (tmp_path / "agent.py").write_text(f"""
+import os, time
+if child := os.fork():
+    open({str(there)!r}, "w").write(str(child))
+    os._exit(3)
+{"os.setsid()" if leaves else ""}
+time.sleep(600)
+""")
+
+    async def opened() -> None:
+        async with asyncio.timeout(PATIENCE), Caller(load_targets(targets)["t"]):
+            pass
+
+    try:
+        with pytest.raises(ConfigError, match="importing its module ended its process with exit code 3"):
+            asyncio.run(opened())
+    finally:
+        child = int(there.read_text())
+        if leaves:
+            os.kill(child, signal.SIGKILL)
     wait_until(lambda: not runs(child), "the child has ended")
 
 
