@@ -9,16 +9,26 @@ test quick: export PYTHONDONTWRITEBYTECODE =
 # Python compiles what is imported, and keeps it; all else of the packages would take as long as to install them.
 LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 
-.PHONY: setup demo test quick check bench chaos mutation importers lock programs clean
+INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
+
+# A .venv keeps the Python that it was made with, unless another is asked for: made over that, it is a mixture of both.
+WHICH = -c "import sys; print(sys.base_prefix, sys.version)"
+OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell \
+  test "$$($(PYTHON) $(WHICH))" = "$$($(PY) $(WHICH) 2> /dev/null)" || echo other))
+UNLESS_MADE = $(if $(OTHER),,$(PY) -c "import pip" 2> /dev/null ||)
+
+.PHONY: setup demo test quick check bench chaos mutation importers lock programs clean other
 
 setup: .venv/ready
 
-.venv/ready: requirements.lock pyproject.toml setup.py $(wildcard evalcore/native/*.[ch])
+.venv/ready: requirements.lock pyproject.toml setup.py $(wildcard evalcore/native/*.[ch]) $(OTHER)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evalq needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check $(LATER) --require-hashes -r requirements.lock
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(UNLESS_MADE) $(PYTHON) -m venv --clear .venv
+	$(INSTALL) $(LATER) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	touch $@
+
+other:
 
 demo: setup  ## The main job on sample data, with an embedded server.
 	$(BIN)/evalq demo

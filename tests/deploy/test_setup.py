@@ -1,0 +1,41 @@
+"""`make setup` over a .venv that is there: it keeps its Python, and is made anew where it has none that works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+TOP = Path(__file__).parents[2]
+
+
+def _made(folder: Path, *more: str) -> None:
+    """What a newer pyproject.toml leads to, up to the packages: these need an index, and take a minute."""
+    later = (folder / "pyproject.toml").stat().st_mtime + 10
+    os.utime(folder / "pyproject.toml", (later, later))
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
+    done = subprocess.run(
+        ["make", "setup", "INSTALL=true", *more], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert subprocess.run([folder / ".venv/bin/python", "-m", "pip", "--version"], capture_output=True).returncode == 0
+
+
+def test_a_venv_keeps_its_python_and_is_made_anew_where_that_is_gone(tmp_path: Path) -> None:
+    """As after a pull; whoever made it with PYTHON=... need not say so again; the same one changes nothing."""
+    for name in ("Makefile", "requirements.lock", "pyproject.toml", "setup.py"):
+        shutil.copy(TOP / name, tmp_path)
+    _made(tmp_path)
+    kept = tmp_path / ".venv" / "kept"
+    kept.touch()
+    _made(tmp_path)
+    assert kept.exists()
+    python = shutil.which("python3")
+    assert python is not None
+    _made(tmp_path, f"PYTHON={python}")
+    assert kept.exists(), "asked for by name, and the same"
+    for link in (tmp_path / ".venv" / "bin").glob("python*"):
+        link.unlink()
+    _made(tmp_path)
+    assert not kept.exists(), "it had no Python"
