@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from typing import Any
 
 from tests.agents.hostile import hostile
 
-__all__ = ["Agent", "judged_well", "running_agent"]
+__all__ = ["Agent", "judged_well", "marker_in", "running_agent"]
 
 
 class Agent:
@@ -114,7 +115,8 @@ class Agent:
             return await _reply(writer, 200, embedding(self.embed(prompt), len(prompt)))
         if self.judges:
             answer = prompt.partition("<<<ANSWER-")[2].partition("<<<END-")[0]
-            return await _reply(writer, 200, completion(json.dumps({"pass": judged_well(answer)})))
+            verdict = {"marker": marker_in(prompt), "pass": judged_well(answer)}
+            return await _reply(writer, 200, completion(json.dumps(verdict)))
         if self.answer is not None:
             return await _reply(writer, 200, completion(self.answer(prompt)))
         return await _reply(
@@ -189,6 +191,11 @@ def vs_answer(order: dict[str, Any], n: int) -> str:
     }
     text = json.dumps(output)
     return f"Here it is:\n```json\n{text}\n```\nDone." if order.get("fenced") else text
+
+
+def marker_in(prompt: str) -> str:
+    """The marker that a prompt wants in its reply: the last one that it names, behind all texts of others."""
+    return str(re.findall(r'"marker": "([0-9a-f]{16})"', prompt)[-1])
 
 
 def judged_well(answer: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.server import Agent, running_agent
+from tests.agents.server import Agent, marker_in, running_agent
 from tests.integration.harness import HAZARDS, Server, evalq, info, running_fleet, start_evalq, wait_until
 from tests.integration.midway import killed_with_all
 
@@ -32,11 +32,11 @@ VERDICTS = OUTPUTS * (3 + 2) + REPEAT
 def judge(prompt: str) -> str:
     """A polite agent's answers, and what a judge with a bias for what it sees first says of them."""
     if "You judge an answer" in prompt:
-        return json.dumps({"reason": "it greets", "pass": "\nHello" in prompt})
+        return json.dumps({"marker": marker_in(prompt), "reason": "it greets", "pass": "\nHello" in prompt})
     if "You rate an answer" in prompt:
-        return '```json\n{"score": 8, "reason": "warm"}\n```'
+        return f'```json\n{{"score": 8, "reason": "warm", "marker": "{marker_in(prompt)}"}}\n```'
     if "Two programs were asked" in prompt:
-        return json.dumps({"better": "A"})
+        return json.dumps({"marker": marker_in(prompt), "better": "A"})
     return json.dumps(f"Hello, {prompt.rsplit(' ', 1)[-1]}")
 
 

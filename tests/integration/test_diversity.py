@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.agents.server import running_agent
+from tests.agents.server import marker_in, running_agent
 from tests.integration.harness import evalq
 from tests.integration.midway import keep_pace
 
@@ -69,7 +69,7 @@ def test_an_embedder_is_asked_once_for_each_text_and_replayed(tmp_path: Path) ->
 
     def answer(prompt: str) -> str:
         if "You judge an answer" in prompt:
-            return json.dumps({"reason": "fine", "pass": True})
+            return json.dumps({"marker": marker_in(prompt), "reason": "fine", "pass": True})
         number = asked[prompt] = asked.get(prompt, -1) + 1
         return _SAYINGS[number % 4] if "Say it" in prompt else chr(97 + number % 5) * 9
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from tests.agents.server import Agent, running_agent
+from tests.agents.server import Agent, marker_in, running_agent
 from tests.integration.harness import evalq
 
 ROWS = 60
@@ -58,9 +58,9 @@ def test_the_judge_is_asked_once_a_row_and_agrees_as_it_does(
     ours = _ours(tmp_path, rows)
 
     def answer(prompt: str) -> str:
-        row = json.loads(prompt.strip().splitlines()[-1])
+        row = json.loads(prompt.strip().splitlines()[-2])
         score = ours.get((row["Query ID"].strip(), row["방/반복"].strip()), 0)
-        return json.dumps({"score": score - score % 2, "comment": f"의견 {score}"})
+        return json.dumps({"marker": marker_in(prompt), "score": score - score % 2, "comment": f"의견 {score}"})
 
     agent.answer = answer
     report = _judge(tmp_path, rows, "--judge", "chat", "--cache", "calls.sqlite", "--out", "run")
@@ -81,17 +81,23 @@ def test_the_judge_is_asked_once_a_row_and_agrees_as_it_does(
 
 
 def test_what_the_judge_did_not_score_is_no_score(tmp_path: Path, service: tuple[Agent, str], rows: Path) -> None:
-    """An answer without a score from 0 to 5 is unreadable, a failed call is no pair; lines keep numbers."""
+    """A reply without a score from 0 to 5, or without its prompt's marker, is unreadable; lines keep numbers."""
     agent, _ = service
-    texts = iter(['{"score": 7}', '{"comment": "none"}', "[1]", "no json", *['{"score": 3, "comment": "c"}'] * ROWS])
-    agent.answer = lambda prompt: next(texts)
+    texts = iter([{"score": 7}, {"comment": "none"}, [1], "no json", {"score": 5, "marker": "0" * 16}])
+    agent.answer = lambda prompt: _marked(next(texts, {"score": 3, "comment": "c"}), marker_in(prompt))
     report = _judge(tmp_path, rows, "--judge", "chat", "--calls", "1", "--out", "run")
-    assert report["results"]["llm"]["unreadable"] == 3
+    assert report["results"]["llm"]["unreadable"] == 5
     plain = json.loads(evalq("planagent", rows, "--inline", "--out", "plain", "--format", "json", cwd=tmp_path).stdout)
     ours = [json.loads(line) for line in (tmp_path / "plain" / "records.jsonl").read_text().splitlines()]
     judged = [json.loads(line) for line in (tmp_path / "run" / "records.jsonl").read_text().splitlines()]
     assert [line | {"llm_score": None} for line in judged] == [line | {"llm_score": None} for line in ours]
     assert plain["records"] == report["records"]
+
+
+def _marked(told: Any, marker: str) -> str:
+    if isinstance(told, str):
+        return told
+    return json.dumps({"marker": marker, **told} if isinstance(told, dict) else told)
 
 
 def test_rows_that_cannot_be_read_are_told_before_anything_is_asked(

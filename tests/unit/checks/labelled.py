@@ -22,6 +22,10 @@ CASES: list[dict[str, Any]] = [
 """Cases of both kinds of checks, of one, and one whose judge only shows what it thinks."""
 
 
+MARKER = "0123456789abcdef"
+"""That of every prompt here: nobody was asked."""
+
+
 @cache
 def _key() -> str:
     plan = Judge(params_of([CASES[0]])).plan("m0")
@@ -31,7 +35,8 @@ def _key() -> str:
 
 def judgement(output: str, passed: bool) -> dict[str, Any]:
     """What a judge said of an output."""
-    return {"check": _key(), "about": about(output), "judge": "grader", "config": "c0ffee", "output": {"pass": passed}}
+    names = {"check": _key(), "about": about(output), "judge": "grader", "config": "c0ffee", "marker": MARKER}
+    return {**names, "output": {"marker": MARKER, "pass": passed}}
 
 
 def judged_line(case: str, repeat: int, passed: bool, output: str = "yes", labels: Any = None) -> bytes:

@@ -25,7 +25,7 @@ from evalq.evalcore.evaluators.checks.measures import MEASURES
 from evalq.evalcore.evaluators.checks.score import Judge
 from evalq.evalcore.statistics.rates import exact_interval
 from tests.unit.checks.helpers import evaluated, line, params_of
-from tests.unit.checks.labelled import CASES, judged_line, judgement, labels_file
+from tests.unit.checks.labelled import CASES, MARKER, judged_line, judgement, labels_file
 
 LABELS: dict[str, Any] = {
     "m0": {"polite": {"passed": [0, 1], "failed": [2]}},
@@ -346,7 +346,7 @@ def test_a_check_is_as_fallible_as_its_parts() -> None:
 
 def test_a_label_of_an_output_without_a_verdict_counts_nowhere(tmp_path: Path) -> None:
     """It is told of: the agent may have answered, and the judge has not."""
-    broken = {**judgement("yes", True), "output": {"verdict": "fine"}}
+    broken = {**judgement("yes", True), "output": {"marker": MARKER, "verdict": "fine"}}
     lines = [judged_line("m0", 0, True), line("m0", 1, judgements=[broken], labels={"polite": True})]
     found = results(tmp_path, lines)["labels"]
     assert (found["used"], found["astray"]) == (0, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,22 @@ from hypothesis import strategies as st
 from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.evaluators.planagent.judging import _answers, judge_prompt, judged, prompts
+from evalq.evalcore.evaluators.planagent.judging import JudgeReply, judge_prompt, judged, prompts
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.producer.cli import cli
+from tests.agents.server import marker_in
 from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row, to_csv
+
+
+def _recorded(path: Path, asked: Request, said: list[dict[str, Any]]) -> None:
+    """Write what a judge said of rows, each object with its prompt's marker."""
+    markers = {prompt.case: marker_in(prompt.text) for prompt in prompts(asked)}
+    for each in said:
+        if "output" in each:
+            each["output"] = {"marker": markers[each["case"]], **each["output"]}
+    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in said))
+
 
 BAD = answer(items=[{"formType": "OTHER"}])
 
@@ -41,9 +51,8 @@ def test_a_score_is_a_number_from_zero_to_five(text: str, score: float | None) -
 @given(st.floats(0, 5) | st.integers(0, 5) | st.sampled_from([0.00001, 3.14159265, 5e-324, 10**400, 1e300, -0.5, -0.0]))
 def test_a_live_judge_s_score_is_written_with_all_its_digits(score: float) -> None:
     """And read again as it was: six digits, or an exponent that nobody reads, would be another score or none."""
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as outputs:
-        Path(outputs.name).write_bytes(msgspec.json.encode({"case": "0", "output": {"score": score}}))
-        state, text, _ = _answers(Path(outputs.name))["0"]
+    told = msgspec.json.decode(msgspec.json.encode({"score": score, "marker": "m"}))
+    state, text, _ = JudgeReply("0", told).columns("m")
     found = read_llm_score(text, state, "")
     assert found is not None
     assert found.score == (score if 0 <= score <= 5 else None)
@@ -168,7 +177,7 @@ def test_a_judges_score_is_kept_as_it_is(tmp_path: Path, score: float, text: str
     rows, answers, copies = tmp_path / "rows.csv", tmp_path / "outputs.jsonl", tmp_path / "copies"
     copies.mkdir()
     rows.write_text(to_csv([row()]), encoding="utf-8")
-    answers.write_bytes(msgspec.json.encode({"case": "rows.csv:2", "output": {"score": score}}) + b"\n")
+    _recorded(answers, Request([str(rows)], {}, {}), [{"case": "rows.csv:2", "output": {"score": score}}])
     (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
     (record,) = csv.DictReader(Path(copy).read_text(encoding="utf-8").splitlines())
     assert (record["LLM 점수"], record["LLM 상태"]) == (text, "judged")
@@ -184,7 +193,7 @@ def test_rows_keep_their_lines_behind_a_comment_of_several(tmp_path: Path) -> No
     rows.write_text(to_csv([row("a"), row("b"), row("c")]), encoding="utf-8")
     said = [{"case": "rows.csv:2", "output": {"score": 3, "comment": "good,\nbut\r\nslow"}}]
     said += [{"case": "rows.csv:3", "error": "no\nanswer"}, {"case": "rows.csv:4", "output": {"score": 1}}]
-    answers.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in said))
+    _recorded(answers, Request([str(rows)], {}, {}), said)
     (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
     header, first, second, third = Path(copy).read_text(encoding="utf-8").splitlines()
     assert header == ",".join(rows.read_text(encoding="utf-8").splitlines()[0].split(","))
@@ -203,7 +212,10 @@ def test_a_judge_is_shown_the_row_it_is_asked_about(tmp_path: Path, lang: str) -
     assert [prompt.case for prompt in asked] == ["rows.csv:2", "rows.csv:3"]
     for prompt, whole in zip(asked, given, strict=True):
         assert prompt.text.startswith(judge_prompt(lang))
-        shown = json.loads(prompt.text.removeprefix(judge_prompt(lang)))
+        marker = marker_in(prompt.text)
+        inside = prompt.text.partition(f"<<<ROW-{marker}>>>\n")[2].partition(f"\n<<<END-{marker}>>>")
+        shown = json.loads(inside[0])
+        assert (inside[2], marker in inside[0]) == ("\n", False)
         names = {"Query ID", "방/반복", "질의", "기대결과", "카테고리", "오류", "Raw JSON"}
         assert shown == {name: whole[name] for name in names}
 
@@ -217,7 +229,7 @@ def test_files_of_one_name_are_judged_each_by_itself(tmp_path: Path) -> None:
     asked = Request([str(rows), f"{rows}.gz"], {}, {})
     cases = [prompt.case for prompt in prompts(asked)]
     said = [{"case": case, "output": {"score": score}} for score, case in enumerate(cases, start=2)]
-    answers.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in said))
+    _recorded(answers, asked, said)
     report = evaluate_files(evaluator, judged(asked, answers, copies).inputs).report
     assert [(each["name"], each["records"]) for each in report["inputs"]] == [("a.csv", 1), ("a.csv#2", 1)]
     means = [each["set"]["accuracy_readings"]["llm_when_present"] for each in report["results"]["files"].values()]
@@ -231,7 +243,7 @@ def test_a_row_with_a_lone_return_is_judged_as_it_stands(tmp_path: Path) -> None
     quoted = to_csv([row("a"), row("b")]).replace(",a,", ',"a\rc",')
     rows.write_text(quoted, encoding="utf-8", newline="")
     said = [{"case": f"rows.csv:{line}", "output": {"score": 3}} for line in (2, 3)]
-    answers.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in said))
+    _recorded(answers, Request([str(rows)], {}, {}), said)
     (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
     with Path(copy).open(encoding="utf-8", newline="") as stream:
         assert [record["Query ID"] for record in csv.DictReader(stream, strict=True)] == ["a\rc", "b"]

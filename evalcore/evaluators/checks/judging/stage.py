@@ -66,7 +66,7 @@ class JudgeStage:
 
     def questions(self, line: bytes) -> list[Question]:
         """What judges are asked about the output in ``line``, the answer first before the other text."""
-        return [question for asking in self._asked(line) for question in self._both(asking)]
+        return [question for asking in self._asked(line) for question, _ in self._both(asking)]
 
     def _asked(self, line: bytes) -> list[Asking]:
         return [each for each in self._judge.questions(line) if self._can_ask(each)]
@@ -75,17 +75,16 @@ class JudgeStage:
         """Not where the other run has no answer to compare with."""
         return not asking.asked.against or (asking.case.id, asking.repeat) in self._against
 
-    def _both(self, asking: Asking) -> list[Question]:
+    def _both(self, asking: Asking) -> list[tuple[Question, str]]:
+        """The question in each order of the texts, with the marker that its replies have to have."""
         case, asked = asking.case.id, asking.asked
         other = self._against.get((case, asking.repeat), "")
+        target = self._target(asked.judge, case)
+        # Once in each order: a judge may favour what it reads first.
+        sent = [asked.prompt(self._inputs.get(case), asking.text, other, order) for order in range(asked.orders)]
         return [
-            Question(
-                Prompt(_name(asking, order), "", asked.prompt(self._inputs.get(case), asking.text, other, order)),
-                self._target(asked.judge, case),
-                asked.votes,
-            )
-            # Once in each order: a judge may favour what it reads first.
-            for order in range(asked.orders)
+            (Question(Prompt(_name(asking, order), "", each.prompt), target, asked.votes), each.marker)
+            for order, each in enumerate(sent)
         ]
 
     def joined(self, line: bytes, answers: Callable[[Question], Sequence[Output]]) -> bytes:
@@ -99,8 +98,8 @@ class JudgeStage:
         again = {asking.asked.key for asking in found}
         told = [vote for vote in _former(record) if vote.check not in again]
         for asking in filter(self._can_ask, found):
-            for order, question in enumerate(self._both(asking)):
-                told += [_told(asking, order, reply) for reply in answers(question)]
+            for order, (question, marker) in enumerate(self._both(asking)):
+                told += [_told(asking, order, marker, reply) for reply in answers(question)]
         return msgspec.json.encode({**record, "judgements": told})
 
     def recorded(self, line: bytes) -> list[Output]:
@@ -120,6 +119,7 @@ class _Told(msgspec.Struct, frozen=True):
     config: str
     prompt: str
     template: str
+    marker: str
     order: int
     vote: int
     output: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -150,8 +150,16 @@ def _former(record: Mapping[str, msgspec.Raw]) -> list[_Told]:
         return []
 
 
-def _told(asking: Asking, order: int, reply: Output) -> _Told:
-    ids = (asking.asked.key, about(asking.text), reply.target, reply.config, reply.prompt, asking.asked.template)
+def _told(asking: Asking, order: int, marker: str, reply: Output) -> _Told:
+    ids = (
+        asking.asked.key,
+        about(asking.text),
+        reply.target,
+        reply.config,
+        reply.prompt,
+        asking.asked.template,
+        marker,
+    )
     said: dict[str, Any] = {"error": reply.error} if reply.failed else {"output": reply.output}
     if reply.text is not None:
         said["text"] = reply.text

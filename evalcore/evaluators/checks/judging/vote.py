@@ -12,8 +12,8 @@ import msgspec
 
 from evalq.evalcore.model.calls import Attempt
 from evalq.evalcore.naming import kind_of
-from evalq.evalcore.records.decoding import repeated_keys
-from evalq.evalcore.records.extract import NoJson, extract, json_text
+from evalq.evalcore.records.extract import NoJson
+from evalq.evalcore.records.markers import reply_of, whole_reply
 
 __all__ = ["LONGEST", "Unreadable", "Vote", "about", "first_votes", "votes_of"]
 
@@ -37,8 +37,9 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
 
     ``check`` is the key of what it was asked, ``about`` the digest of the text that it judged, ``order`` which of two
     texts it saw first (0: the answer), ``vote`` the how manieth time it was asked. ``prompt`` is the digest of all that
-    it was sent, ``template`` that of the words around the texts. ``output`` is its reply, where ``error`` does not say
-    why there is none; ``attempts`` what that took.
+    it was sent, ``template`` that of the words around the texts, ``marker`` the one that its reply has to have.
+    ``output`` is the JSON of its reply, where ``error`` does not say why there is none, and ``text`` all of its reply
+    where that is more; ``attempts`` what that took.
     """
 
     check: _Text
@@ -47,6 +48,7 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
     config: _Text = ""
     prompt: _Text = ""
     template: _Text = ""
+    marker: _Text = ""
     order: _Count = 0
     vote: _Count = 0
     output: Any = msgspec.UNSET
@@ -60,21 +62,14 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
         return self.output is msgspec.UNSET and not (self.error or "").startswith(_BAD)
 
     def reply(self) -> dict[str, Any]:
-        """The JSON object that it replied, by itself or in one fenced block. Raises Unreadable."""
-        if self.output is msgspec.UNSET:
+        """The JSON object in its reply that has the marker of its prompt. Raises Unreadable."""
+        said = whole_reply(self.output, self.text, self.error or "")
+        if said is None:
             raise Unreadable(self.error or "no reply is recorded")
-        value = self.output
-        if isinstance(value, str):
-            try:
-                value, told = extract(value), json_text(value).encode(errors="surrogatepass")
-            except NoJson as error:
-                raise Unreadable(str(error)) from None
-            # Decoders differ in which of the two they keep, and a verdict must not go by that.
-            if repeated_keys(told, value):
-                raise Unreadable("a key stands in it twice")
-        if not isinstance(value, dict):
-            raise Unreadable(f"{kind_of(value)} where a JSON object is wanted")
-        return value
+        try:
+            return reply_of(said, self.marker)
+        except NoJson as error:
+            raise Unreadable(str(error)) from None
 
     @property
     def reason(self) -> str:
@@ -111,7 +106,7 @@ def votes_of(listed: Any, unclear: Collection[int] = ()) -> tuple[Vote, ...]:
 
 
 def _nothing(vote: Vote) -> Vote:
-    return msgspec.structs.replace(vote, output=msgspec.UNSET, error=f"{_BAD}: a key stands in it twice")
+    return msgspec.structs.replace(vote, output=msgspec.UNSET, text=None, error=f"{_BAD}: a key stands in it twice")
 
 
 def about(text: str) -> str:

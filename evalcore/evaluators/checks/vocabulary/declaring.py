@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.judging.asking import Asked
 
 __all__ = ["BadCheck", "Finding", "JudgeQuestion", "Kind", "Made", "NoOptions", "Run", "holds"]
 
@@ -45,7 +46,7 @@ class JudgeQuestion(NamedTuple):
     votes: int
     orders: int
     template: str
-    prompt: Callable[[str | None, str, str, int], str]
+    prompt: Callable[[str | None, str, str, int], Asked]
     read: Callable[[dict[str, Any]], Any]
     against: bool = False
 

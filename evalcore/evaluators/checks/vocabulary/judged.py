@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
-from evalq.evalcore.evaluators.checks.judging.asking import FACTUAL, PREFER, RUBRIC, SCORE, Task, written
+from evalq.evalcore.evaluators.checks.judging.asking import FACTUAL, PREFER, RUBRIC, SCORE, Asked, Task, written
 from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Unreadable, about, first_votes
 from evalq.evalcore.evaluators.checks.likeness import told as in_digits
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, JudgeQuestion, Kind, Made
@@ -68,7 +68,7 @@ def _asked(
     told = canonical_json([name, value, options.prompt, sorted(texts.items())])
     two = "second" in task.needs
 
-    def prompt(asked: str | None, answer: str, other: str, order: int) -> str:
+    def prompt(asked: str | None, answer: str, other: str, order: int) -> Asked:
         filled = dict(texts) if asked is None else {**texts, "input": asked}
         if two:
             pair = (answer, filled.pop("other", other))
