@@ -12,6 +12,7 @@ from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.contract.evaluator import Evaluator, Measures
 from evalq.evalcore.errors import InfrastructureError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
+from evalq.evalcore.model.left_out import omissions_in
 from evalq.evalcore.model.span import input_of
 
 __all__ = ["CaseCounter"]
@@ -63,6 +64,7 @@ class CaseCounter:
             records=dict(report["records"]),
             results=report["results"],
             cases=msgspec.structs.replace(self._summing.summary(*found), unrecorded=unrecorded),
+            left_out=omissions_in(report),
         )
 
     def completed(self, kept: RunCases, report: dict[str, Json]) -> RunCases:

@@ -207,6 +207,7 @@ def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:
 
 def _notes(policy: Policy, candidates: Sequence[RunCases], past: Sequence[CaseHistory]) -> Iterator[str]:
     yield from _uncounted(candidates)
+    yield from (f"{run.called}: {each.sentence()}" for run in candidates for each in run.left_out)
     yield from _otherwise(policy, candidates)
     yield from _idle(policy, candidates)
     yield from _flaky(candidates, past)

@@ -6,6 +6,7 @@ import msgspec
 
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.left_out import Omission
 from evalq.evalcore.model.lineage import Lineage
 
 __all__ = ["SCHEMA", "RunCases", "Usage"]
@@ -45,6 +46,7 @@ class RunCases(msgspec.Struct, kw_only=True):
     ``name`` is what its suite calls it, by which runs of one evaluator are told apart. ``specification`` is the digest
     of its parameters, a golden set among them; ``report`` that of its report.json, and so of all that it found.
     ``usage`` is what its live calls took, where it made any; ``lineage`` where it took outputs of earlier runs.
+    ``left_out`` is what its numbers leave out, as its report has it.
     """
 
     schema: str = SCHEMA
@@ -62,6 +64,7 @@ class RunCases(msgspec.Struct, kw_only=True):
     cases: CaseSummary
     usage: Usage | None = None
     lineage: Lineage | None = None
+    left_out: list[Omission] = []
 
     @property
     def looks(self) -> int:

@@ -62,6 +62,7 @@ def leave_out_repeated(result: InputResult[Any], params: Any) -> list[bytes]:
     result.tally.scored -= repeated.total
     result.tally.unscored += repeated.total
     result.tally.listed.merge(repeated)
+    result.tally.left_out.add_all("output", "its case and repeat came before", repeated.total, repeated.first)
     return []
 
 

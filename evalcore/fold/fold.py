@@ -13,6 +13,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Outcome, P
 from evalq.evalcore.contract.partial import Answer
 from evalq.evalcore.errors import InputError, NothingEvaluated
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.left_out import omissions
 from evalq.evalcore.model.span import place
 from evalq.evalcore.model.tally import Tally
 
@@ -30,8 +31,8 @@ class InputSummary(msgspec.Struct, frozen=True):
     members: tuple[str, ...] = ()
 
     def where(self, line: int) -> str:
-        """What a record on ``line`` is called."""
-        return place(self.name, line, self.members)
+        """What a record on ``line`` is called; 0 is the input itself."""
+        return place(self.name, line, self.members) if line else self.name
 
 
 class Fold:
@@ -93,7 +94,10 @@ class Fold:
             if listed.total > len(listed.first):
                 faults.append({"where": result.name, "reason": f"{listed.total - len(listed.first)} more, not listed"})
             total.merge(result.tally)
-        return {
+        left_out = omissions(
+            [(result.tally.left_out, given.where) for given, result in zip(inputs, results, strict=True)]
+        )
+        report = {
             "schema": REPORT_SCHEMA,
             "evaluator": evaluator.name,
             "evaluator_version": evaluator.version,
@@ -113,3 +117,5 @@ class Fold:
             "results": evaluator.section(results, self._params),
             "faults": faults,
         }
+        # Only where there is something: a report from which nothing was left out is the bytes that it always was.
+        return {**report, "left_out": msgspec.to_builtins(left_out)} if left_out else report

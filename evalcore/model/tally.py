@@ -6,6 +6,7 @@ import heapq
 
 import msgspec
 
+from evalq.evalcore.model.left_out import LeftOut
 from evalq.evalcore.model.merging import Merging
 
 __all__ = ["LISTED", "Faults", "Tally"]
@@ -39,7 +40,7 @@ class Tally(Merging):
 
     ``scored`` records have a result, ``unscored`` ones cannot have one by the rules, ``errors`` are broken
     records (never a score), ``dead`` ones killed their worker. ``fatal`` faults fail the run (exit 2),
-    ``listed`` ones are shown in its report.
+    ``listed`` ones are shown in its report. ``left_out`` is what its numbers leave out of their denominators.
     """
 
     scored: int = 0
@@ -48,6 +49,7 @@ class Tally(Merging):
     dead: int = 0
     fatal: Faults = msgspec.field(default_factory=Faults)
     listed: Faults = msgspec.field(default_factory=Faults)
+    left_out: LeftOut = msgspec.field(default_factory=LeftOut)
 
     @property
     def total(self) -> int:
@@ -62,3 +64,4 @@ class Tally(Merging):
         self.dead += later.dead
         self.fatal.merge(later.fatal)
         self.listed.merge(later.listed)
+        self.left_out.merge(later.left_out)

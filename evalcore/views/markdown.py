@@ -7,13 +7,17 @@ from collections.abc import Iterator, Mapping
 
 from evalq.evalcore.errors import SHOWN_FAULTS
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.left_out import omissions_in
 from evalq.evalcore.naming import shorten
 
-__all__ = ["escape", "generic", "inert", "input_faults", "plain_dollars", "table", "visible"]
+__all__ = ["LEFT_OUT", "escape", "generic", "inert", "input_faults", "left_out", "plain_dollars", "table", "visible"]
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _LIVE = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
 """Where a mention of somebody, an address or a link without markup would come alive, after all escaping is undone."""
+LEFT_OUT = "Left out of the numbers"
+"""The heading under which a report names what no number counts."""
+_EXAMPLES = 3
 _GAP = "\N{ZERO WIDTH SPACE}"
 _DOLLAR = r"<span>\$</span>"
 """A dollar sign that begins no formula, to forges and notebooks: some look for one in the source, where the backslash
@@ -58,8 +62,26 @@ def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in cells) + "\n"
 
 
+def left_out(report: Mapping[str, Json]) -> str:
+    """What the report's numbers leave out, each kind with its count and its first places; empty without any."""
+    rows: list[tuple[object, ...]] = [
+        (
+            each.what,
+            f"{each.count:,}",
+            f"{each.why}; counted instead: {each.instead}" if each.instead else each.why,
+            "; ".join(f"{one.where}: {shorten(one.text, 80)}" for one in each.examples[:_EXAMPLES]),
+        )
+        for each in omissions_in(report)
+    ]
+    return f"## {LEFT_OUT}\n\n" + table(("What", "Count", "Why", "For example"), rows) if rows else ""
+
+
 def input_faults(report: Mapping[str, Json]) -> str:
-    """The first faults of a report's input, each with its place; empty without any."""
+    """What the report leaves out, then the first faults of its input, each with its place; empty without any."""
+    return "\n".join(filter(None, (left_out(report), _faults(report))))
+
+
+def _faults(report: Mapping[str, Json]) -> str:
     faults = report["faults"]
     if not faults:
         return ""
@@ -78,10 +100,11 @@ def generic(report: Mapping[str, Json]) -> str:
     rows: list[tuple[object, ...]] = list(_leaves(report["results"]))
     parts = [f"# {escape(report['evaluator'])}\n", f"{names}: {records['total']} records ({counts})\n"]
     parts.append(table(("result", "value"), rows))
+    parts.append(left_out(report))
     if report["faults"]:
         parts.append("## Faults\n")
         parts.append(table(("where", "reason"), [(f["where"], f["reason"]) for f in report["faults"]]))
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
 
 
 def _leaves(value: Json, path: str = "") -> Iterator[tuple[object, ...]]:

@@ -14,6 +14,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.left_out import omissions_in
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, Output, Where
@@ -70,6 +71,8 @@ def tell(folder: RunFolder, report: dict[str, Json], output: Output) -> None:
         return
     if (lineage := folder.info().lineage) is not None:
         click.echo(f"note: {lineage.told()}", err=True)
+    for omission in omissions_in(report):
+        click.echo(visible(f"note: {omission.sentence()}"), err=True)
     for notice in registry.get(report["evaluator"]).views.notices(report):
         click.echo(visible(f"note: {notice}"), err=True)
 

@@ -186,7 +186,7 @@ def run_suite(
 
     With ``allowed``, which says why, neither blocks: both are skipped then, as is a case in ``aside``, for the reason
     there. ``reasons`` of a case are why its answers failed. Scores neither pass nor fail, so a case of an evaluator
-    that has them alone passes when it was answered.
+    that has them alone passes when it was answered. What the run's numbers leave out is skipped, a testcase a kind.
     """
     place = f"{run.called}@{run.target}" if run.target else run.called
     names = (place,) if run.suite == "default" else (run.suite, place)
@@ -194,6 +194,11 @@ def run_suite(
     cases = [
         case if case.state == "passed" else _told(case, excused.get(case.name, allowed), reasons or {})
         for case in _cases(run)
+    ]
+    # As skipped testcases, which every viewer counts and shows; a property nobody sees.
+    cases += [
+        Testcase(f"(left out) {each.what}: {each.why}", "skipped", "left out", each.sentence(), each.sentence(20))
+        for each in run.left_out
     ]
     return Suite(" ".join(names), class_of("evalq", *names), cases, _facts(run))
 

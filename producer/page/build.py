@@ -9,7 +9,9 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.left_out import Omission, omissions_in
 from evalq.evalcore.views.charts import Chart, Mark, Summary, derived_charts, derived_summary
+from evalq.evalcore.views.markdown import LEFT_OUT
 from evalq.producer.page.model import (
     ChartSection,
     ChartTable,
@@ -25,6 +27,7 @@ from evalq.producer.page.model import (
 __all__ = ["build_page", "drawn"]
 
 _FAULTS = 50
+_EXAMPLES = 5
 _UNLISTED = (
     "Records are not listed here: this file was written with a run of very many, or where only the report is. "
     "The command evalq report RUN -o report.html writes it with them, where the run's folder is."
@@ -62,6 +65,8 @@ def _sections(
     views = evaluator.views
     if summary.tiles:
         yield TileSection("Summary", summary.tiles)
+    if left_out := omissions_in(report):
+        yield _omissions(left_out)
     charts = tuple(drawn(views.charts or derived_charts(views.metrics, views.panels), report))
     if charts:
         yield ChartSection("Charts", charts)
@@ -74,6 +79,20 @@ def _sections(
         rows = tuple((str(fault["where"]), str(fault["reason"])) for fault in faults[:_FAULTS])
         caption = f"The first {_FAULTS} of those in report.json." if len(faults) > _FAULTS else ""
         yield TableSection("Faults of the input", caption, ("Where", "Why"), rows)
+
+
+def _omissions(left_out: Sequence[Omission]) -> TableSection:
+    rows = tuple(
+        (
+            each.what,
+            f"{each.count:,}",
+            f"{each.why}; counted instead: {each.instead}" if each.instead else each.why,
+            "; ".join(f"{one.where}: {one.text}" for one in each.examples[:_EXAMPLES]),
+        )
+        for each in left_out
+    )
+    caption = "No number below counts these. report.json has more examples."
+    return TableSection(LEFT_OUT, caption, ("What", "Count", "Why", "For example"), rows)
 
 
 def drawn(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[ChartTable]:

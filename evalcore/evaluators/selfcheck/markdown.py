@@ -11,7 +11,7 @@ from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.failures import failed_table
-from evalq.evalcore.views.markdown import escape, table
+from evalq.evalcore.views.markdown import escape, left_out, table
 
 __all__ = ["effectiveness_table", "markdown", "notices"]
 
@@ -61,6 +61,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         parts += ["## Effectiveness: ... when it is suspected\n"]
         parts += [effectiveness_table(results["labels"]["suspected"])]
     parts += failed_table(results["failed"])
+    parts += filter(None, [left_out(report)])
     if report["faults"]:
         faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
         title = "Broken records, and those not looked up" if results.get("unresolved") else "Broken records"

@@ -8,7 +8,7 @@ from typing import Any
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.failures import failed_table
-from evalq.evalcore.views.markdown import escape, table
+from evalq.evalcore.views.markdown import escape, left_out, table
 
 __all__ = ["markdown"]
 
@@ -35,6 +35,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         rows.append(("all sets say the same", labels["agreement"]["same"], _percent(labels["agreement"]["share"])))
         parts += [f"## Labelled records ({labels['records']})\n", table(("", "records", "share"), rows)]
     parts += failed_table(results["failed"])
+    parts += filter(None, [left_out(report)])
     if report["faults"]:
         faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
         parts += ["## Broken records\n", table(("where", "reason"), faults)]
