@@ -18,6 +18,10 @@ gates:
     max: 1.0
     max_relative_drop: 0.1
     tier: supporting
+  - metric: vs.usage.seconds.p95
+    max_rise: 0.5                 # of a number of which less is better
+    max_relative_rise: 0.2
+    tier: advisory
   - metric: vs.pass_rate
     per_case:
       min_passes: 7
@@ -32,6 +36,12 @@ collapse: none-new
 specification: same
 judges: labelled
 minimum_labels: 20
+judge_error: 0.2
+labels_days: 90
+worse_cases: none
+on_worse: inconclusive
+as_recorded: false
+deterministic: false
 quarantine:
   - case: refund-17
     run: vs
@@ -55,8 +65,8 @@ _CASE = "interval of Clopper and Pearson 1934; NO-GO over cases by Holm 1979"
 _KEYS: dict[str, dict[str, Key]] = {
     "Policy": {
         "gates": Key("-", "the demands; GO needs every critical one, and for NO-GO they share one error", "Holm 1979"),
-        "minimum_pairs": Key("cases", "with fewer cases that both runs answered a drop is INCONCLUSIVE"),
-        "minimum_repeats": Key("answers", "with fewer answers of a case, what it counts in is INCONCLUSIVE"),
+        "minimum_pairs": Key("cases", "with fewer cases that both runs answered a drop is not GO"),
+        "minimum_repeats": Key("answers", "with fewer answers of a case, what it counts in is not GO"),
         "missing": Key(
             "answers",
             "NO-GO where the candidate lacks more than the baseline does; INCONCLUSIVE where more records name no case",
@@ -83,6 +93,17 @@ _KEYS: dict[str, dict[str, Key]] = {
             "labels",
             "so many of each check that a judge decides, of candidate and baseline, where the judge is the same",
         ),
+        "judge_error": Key("share", "a judge decides only where each of its error rates is surely less than this"),
+        "labels_days": Key("days", "older labels get a warning"),
+        "worse_cases": Key(
+            "-",
+            "`none`: a case that fell beyond chance, among all cases, turns GO or INCONCLUSIVE into SUSPECT; "
+            "`allowed`: such cases are not looked for",
+            "Fisher 1935 by case; Tarone 1990 and Holm 1979 over cases",
+        ),
+        "on_worse": Key("-", "`block`: what is SUSPECT is NO-GO, and the two share one error; `inconclusive`: exit 4"),
+        "as_recorded": Key("-", "hold each case to its recorded answers: it passed before, and fails now"),
+        "deterministic": Key("-", "answers equal to the baseline's are no copies: they may be GO"),
     },
     "Gate": {
         "metric": Key(
@@ -94,11 +115,14 @@ _KEYS: dict[str, dict[str, Key]] = {
         "max": Key("the number's", "GO where the interval is not above it, NO-GO where it is", _LEVEL),
         "max_drop": Key(
             "the number's",
-            "GO where a fall behind the baseline by so much is excluded; else NO-GO where it is worse beyond chance",
-            f"{_BONETT}; exact permutation within cases (of one answer each: McNemar), for scores Welch's t, and where "
-            "repeats differ the larger p of that and Student's with one spread for both",
+            "GO where a fall behind the baseline by so much is excluded, NO-GO where a larger one is shown; else "
+            "SUSPECT where it is worse beyond chance",
+            f"{_BONETT}; SUSPECT by exact permutation within cases (of one answer each: McNemar), for scores Welch's "
+            "t, and where repeats differ the larger p of that and Student's with one spread for both",
         ),
         "max_relative_drop": Key("share of the baseline", "the same, as a share of what the baseline has", _BONETT),
+        "max_rise": Key("the number's", "the same of a rise, for a number of which less is better", _BONETT),
+        "max_relative_rise": Key("share of the baseline", "the same, as a share of what the baseline has", _BONETT),
         "equals": Key("-", "what it has to be, as it stands; GO only if missing answers could not change it"),
         "per_case": Key("-", "what every single case has to keep; of pass/fail only"),
         "tier": Key("-", "`critical` blocks, `supporting` warns, `advisory` is shown"),

@@ -178,7 +178,7 @@ class Decision(decision.Decision, frozen=True):
     """What `evalq.gate` returns. It is true for GO alone, so that ``assert evalq.gate(...)`` passes for nothing else.
 
         decided = evalq.gate(run, "policy.yaml", baseline="main")
-        decided.decided                        # "GO", "NO-GO" or "INCONCLUSIVE"
+        decided.decided                        # "GO", "NO-GO", "SUSPECT" or "INCONCLUSIVE"
         sys.exit(decided.exit_code)            # 0, 1 or 4
 
     ``checks`` is a `Check` for each demand, ``notes`` what else to know, ``candidates`` are the ids of the runs,
@@ -190,7 +190,8 @@ class Decision(decision.Decision, frozen=True):
         """A row for each check.
 
         Columns: ``metric``, ``demand``, ``tier``, ``decided``, ``reason`` (``string``); ``value`` (``object``);
-        ``low``, ``high``, ``p_worse`` (``float64``, NaN where a number comes without an interval).
+        ``low``, ``high``, ``p_margin``, ``p_worse`` (``float64``, NaN where a number comes without an interval);
+        ``evidence``, the answers that it rests on (``int64``).
         """
         import pandas as pd
 
@@ -228,7 +229,8 @@ _AFTER = ("margin", "missing", "lost", "won")
 _CHECKS = {
     **dict.fromkeys(("metric", "demand", "tier", "decided", "reason"), "string"),
     "value": "object",
-    **dict.fromkeys(("low", "high", "p_worse"), "float64"),
+    **dict.fromkeys(("low", "high", "p_margin", "p_worse"), "float64"),
+    "evidence": "int64",
 }
 
 

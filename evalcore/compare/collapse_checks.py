@@ -68,7 +68,7 @@ def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Erro
         return check
     told = _collapsed(metric, _NONE_NEW, run, unknown, "INCONCLUSIVE")
     reason = f"{told.reason} collapsed, and equal answers of both sides are too few to tell whether that is new"
-    return msgspec.structs.replace(told, reason=reason, p_worse=check.p_worse)
+    return msgspec.structs.replace(told, reason=reason, p_margin=check.p_margin)
 
 
 def _surprising(
@@ -92,7 +92,7 @@ def _surprising(
     # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm with the gates.
     if errors.collapse is not None:
         return check
-    return msgspec.structs.replace(check, p_worse=surprises[0][0] if surprises else 1.0)
+    return msgspec.structs.replace(check, p_margin=surprises[0][0] if surprises else 1.0)
 
 
 def _alpha(errors: Errors) -> float:
@@ -102,4 +102,6 @@ def _alpha(errors: Errors) -> float:
 def _collapsed(metric: str, demand: str, run: RunCases, cases: list[str], decided: Decided) -> Check:
     reason = f"{len(cases)} of {len(run.cases.ids)} case(s)" + (f": {', '.join(cases[:5])}" if cases else "")
     decided = decided if cases else "GO"
-    return Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases[:20]))
+    # Answers that are told apart by something: of one answer a case nobody can tell whether it is collapsed.
+    evidence = sum(sum(labels.values()) for labels in run.cases.labels)
+    return Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases[:20]), evidence=evidence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,18 @@ from evalq.evalcore.compare.worse_cases import worse_cases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.statistics.exact import is_below
 
-__all__ = ["Comparison", "Estimate", "Verdict", "change_in", "compare", "estimate", "p_values", "verdict_of"]
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "Measured",
+    "Verdict",
+    "change_in",
+    "compare",
+    "estimate",
+    "measured",
+    "p_values",
+    "verdict_of",
+]
 
 Verdict = Literal["same", "worse", "better", "inconclusive"]
 
@@ -30,7 +41,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
     ``low`` and ``high`` bound it at 95 %, ``p_worse`` and ``p_better`` are one-sided. ``detectable`` is the smallest
     change that would have been seen in four of five such comparisons; ``case_low`` and ``case_high`` bound it for cases
-    like these, instead of for these.
+    like these, instead of for these. ``answers`` are the candidate's to these cases.
     """
 
     cases: int
@@ -44,6 +55,19 @@ class Estimate(msgspec.Struct, frozen=True):
     detectable: float
     case_low: float | None
     case_high: float | None
+    answers: int = 0
+
+
+class Measured(NamedTuple):
+    """A change with its `Estimate`, and what tells how surprising any fall is."""
+
+    estimate: Estimate
+    change: Change
+
+    def p_margin(self, margin: float) -> float:
+        """The p-value of a fall of ``margin`` at most, in the measure's unit."""
+        # As for p_worse: Holm orders demands of either kind alike.
+        return max(ERROR, self.change.p_margin(margin))
 
 
 class Flip(msgspec.Struct, frozen=True):
@@ -153,7 +177,13 @@ def estimate(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Estimate:
         detectable=change.detectable(),
         case_low=case_low,
         case_high=case_high,
+        answers=int(pairs.cand.answers.sum()),
     )
+
+
+def measured(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Measured:
+    """`estimate`, with the change that it was made of."""
+    return Measured(estimate(pairs, measure, alpha), change_in(pairs, measure)[0])
 
 
 def verdict_of(found: Estimate | None, margin: float, *, by_cases: bool = False) -> Verdict:

@@ -1,8 +1,19 @@
-"""What a gate decides: of each thing that a policy demands, and of all of them together."""
+"""The decision of a gate: one type for the result of a demand, and the rule that combines them.
+
+A demand hands in a `Check`: its own verdict at the errors of the look, its p-values, its interval and how many answers
+it rests on. `overall` then corrects for the number of demands, in two families of critical checks, each by Holm (1979):
+
+- NO-GO: ``p_margin`` of each demand, the p-value if the demand were kept;
+- SUSPECT: ``p_worse`` of each change, and the named cases: worse beyond chance, while a fall of the size that the
+  policy forbids is neither shown nor excluded.
+
+The correction only weakens a verdict: NO-GO becomes SUSPECT or INCONCLUSIVE, SUSPECT becomes INCONCLUSIVE. A check
+that rests on fewer than `LEAST` answers is never GO.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -13,20 +24,38 @@ from evalq.evalcore.compare.policy import Tier
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.modes import rejected
 
-__all__ = ["EXIT_CODES", "Check", "Decided", "Decision", "Quarantined", "overall", "surprising"]
+__all__ = [
+    "EXIT_CODES",
+    "LEAST",
+    "Check",
+    "Decided",
+    "Decision",
+    "Quarantined",
+    "hold_back",
+    "overall",
+    "surprising",
+    "undecided",
+    "without_evidence",
+]
 
-Decided = Literal["GO", "NO-GO", "INCONCLUSIVE"]
+Decided = Literal["GO", "NO-GO", "SUSPECT", "INCONCLUSIVE"]
 
-# Undecided is neither: 2, 3 and 5 are those of errors, so that CI can tell a gate from a fault (see `errors`).
-EXIT_CODES: dict[Decided, int] = {"GO": 0, "NO-GO": 1, "INCONCLUSIVE": 4}
+# SUSPECT and INCONCLUSIVE are neither: 2, 3 and 5 are those of errors, so that CI can tell a gate from a fault.
+EXIT_CODES: dict[Decided, int] = {"GO": 0, "NO-GO": 1, "SUSPECT": 4, "INCONCLUSIVE": 4}
+LEAST = 2
+"""The fewest answers that are evidence: one answer says nothing of how far chance moves it."""
 
 
 class Check(msgspec.Struct, frozen=True):
     """One demand and how the candidate meets it.
 
     ``demand`` says it in a few words, ``reason`` why it was decided so. ``low`` and ``high`` bound the number in
-    question at 95 % (at more for answers that are not a candidate's first), ``p_worse`` is how surprising it is if the
-    demand is kept; both are None where the number comes without an interval. ``cases`` are those that decided it.
+    question at 95 % (at more for answers that are not a candidate's first). ``p_margin`` is the p-value of the demand
+    being kept, ``p_worse`` that of no change; a NO-GO with neither is certain, and no matter of chance.
+
+    ``evidence`` is how many answers of the candidate the demand rests on: with fewer than `LEAST` it is never GO.
+    ``cases`` are those that decided it. ``case_p`` has their p-values, adjusted for all cases, where they are named by
+    a test of each; ``veto``: the check turns GO into SUSPECT where it names a case, and else says nothing.
     """
 
     metric: str
@@ -39,6 +68,15 @@ class Check(msgspec.Struct, frozen=True):
     high: float | None = None
     p_worse: float | None = None
     cases: tuple[str, ...] = ()
+    p_margin: float | None = None
+    evidence: int = 0
+    case_p: tuple[float, ...] = ()
+    veto: bool = False
+
+    @property
+    def certain(self) -> bool:
+        """Whether chance has no part in it: an exact demand, or answers that nobody gave."""
+        return self.p_margin is None and self.p_worse is None
 
 
 class Quarantined(msgspec.Struct, frozen=True):
@@ -63,7 +101,8 @@ class Quarantined(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know.
 
-    ``look`` is which one it was at an approved baseline, None without one.
+    ``look`` is which one it was at an approved baseline, None without one. ``exit_with`` is the exit code where it is
+    not that of ``decided``: 3 for a run that is not complete, 5 for recorded runs that have no case in common.
     """
 
     decided: Decided
@@ -73,47 +112,105 @@ class Decision(msgspec.Struct, frozen=True):
     baseline: str = ""
     quarantined: tuple[Quarantined, ...] = ()
     look: Look | None = None
+    exit_with: int | None = None
 
     @property
     def exit_code(self) -> int:
-        """What the command that decided ends with: 0, 1 or 4."""
-        return EXIT_CODES[self.decided]
+        """The exit code of the command that decided: 0, 1 or 4, or ``exit_with``."""
+        return EXIT_CODES[self.decided] if self.exit_with is None else self.exit_with
 
 
-def surprising(decision: Decision) -> list[Check]:
-    """The critical checks that stop it and may be chance: not what is missing, nor numbers without an interval."""
-    return [
-        check
-        for check in decision.checks
-        if check.tier == "critical" and check.decided == "NO-GO" and check.p_worse is not None
-    ]
+def surprising(decision: Decision, *verdicts: Decided) -> list[Check]:
+    """The critical checks that are one of ``verdicts`` (NO-GO or SUSPECT) and may be chance: neither missing answers
+    nor exact demands.
+    """
+    wanted = verdicts or ("NO-GO", "SUSPECT")
+    return [each for each in decision.checks if each.tier == "critical" and each.decided in wanted and not each.certain]
 
 
-def overall(checks: Sequence[Check], alpha: float = ALPHA) -> tuple[Decided, tuple[Check, ...]]:
+def hold_back(check: Check, reason: str) -> Check:
+    """The check, which is not GO for ``reason``: too little was seen for that, and enough for NO-GO and SUSPECT."""
+    return undecided(check, reason) if check.decided in ("GO", "INCONCLUSIVE") else check
+
+
+def undecided(check: Check, reason: str) -> Check:
+    """The check, INCONCLUSIVE for ``reason`` whatever it was: what it rests on cannot decide."""
+    return msgspec.structs.replace(
+        check, decided="INCONCLUSIVE", reason=f"{reason}; {check.reason}" if check.reason else reason
+    )
+
+
+def without_evidence(check: Check) -> Check:
+    """The check, INCONCLUSIVE where it is GO by fewer than `LEAST` answers: no evidence is never GO."""
+    if check.evidence >= LEAST or check.decided != "GO":
+        return check
+    count = "no answer" if check.evidence <= 0 else "one answer"
+    return undecided(check, f"{count} is no evidence")
+
+
+def overall(checks: Sequence[Check], alpha: float = ALPHA, *, block: bool = False) -> tuple[Decided, tuple[Check, ...]]:
     """What the critical checks come to, and the checks as they count in it.
 
-    GO needs all of them. For NO-GO the surprise of each counts by Holm's procedure (1979), so that many gates do not
-    make a false alarm likelier than one: a check that fails it becomes INCONCLUSIVE. What is no matter of chance (a
-    number without an interval, answers that are missing) fails for certain.
+    NO-GO if any is, else SUSPECT if any is, else INCONCLUSIVE if any is, else GO. Each family errs in at most ``alpha``
+    where nothing changed. With ``block`` (``on_worse: block``) the two families are one, and its verdict is NO-GO.
+    Vetoes that name no case are left out of what is returned.
     """
     # GATE 6: advisory and supporting demands are shown, take no share of the error, and never block.
-    critical = [check for check in checks if check.tier == "critical"]
-    surprises = sorted(
-        ((check.p_worse, check) for check in critical if check.p_worse is not None), key=lambda each: each[0]
-    )
-    # What fell for certain within its margin, or lacks answers, is as surprising, and must not hide what is behind.
-    surprising = surprises[: rejected([p for p, _ in surprises], alpha)]
+    critical = [without_evidence(check) for check in checks if check.tier == "critical"]
+    shown = iter(critical)
+    counted = [next(shown) if check.tier == "critical" else without_evidence(check) for check in checks]
     # By identity: two demands may read alike.
-    kept = {id(check) for _, check in surprising if check.decided == "NO-GO"}
-    counted = tuple(_counted(check, alpha, certain=check.p_worse is None or id(check) in kept) for check in checks)
-    decisions = {check.decided for check in counted if check.tier == "critical"}
-    if "NO-GO" in decisions:
-        return "NO-GO", counted
-    return ("INCONCLUSIVE" if "INCONCLUSIVE" in decisions else "GO"), counted
+    if block:
+        worse = _levels(critical, lambda check: check.p_margin if check.p_worse is None else check.p_worse, alpha)
+        judged = [_blocked(check, worse, alpha) for check in counted]
+    else:
+        margins = _levels(critical, lambda check: check.p_margin, alpha)
+        worse = _levels(critical, lambda check: check.p_worse, alpha)
+        judged = [_judged(check, margins, worse, alpha) for check in counted]
+    kept = tuple(check for check in judged if not check.veto or check.decided in ("SUSPECT", "NO-GO"))
+    found = {check.decided for check in kept if check.tier == "critical"}
+    order: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE")
+    return next((each for each in order if each in found), "GO"), kept
 
 
-def _counted(check: Check, alpha: float, *, certain: bool) -> Check:
-    if check.tier != "critical" or check.decided != "NO-GO" or certain:
+_Levels = dict[int, float]
+"""{id of a check that its family rejects: the level at which Holm's procedure does}."""
+
+
+def _levels(critical: Sequence[Check], p_of: Callable[[Check], float | None], alpha: float) -> _Levels:
+    # GO checks stay members: a fall that is sure, and smaller than allowed, must not hide what is behind it.
+    family = sorted(((p, check) for check in critical if (p := p_of(check)) is not None), key=lambda member: member[0])
+    passed = family[: rejected([p for p, _ in family], alpha)]
+    return {id(check): alpha / (len(family) - rank) for rank, (_, check) in enumerate(passed)}
+
+
+def _judged(check: Check, margins: _Levels, worse: _Levels, alpha: float) -> Check:
+    """The check as it counts among all: the verdict that it handed in, or a weaker one."""
+    if check.tier != "critical" or check.decided not in ("NO-GO", "SUSPECT") or check.certain:
         return check
+    if check.decided == "NO-GO" and id(check) in margins:
+        return check
+    if id(check) in worse:
+        return msgspec.structs.replace(_named(check, worse[id(check)]), decided="SUSPECT")
+    return _weakened(check, alpha)
+
+
+def _blocked(check: Check, family: _Levels, alpha: float) -> Check:
+    if check.tier != "critical" or check.decided not in ("NO-GO", "SUSPECT") or check.certain:
+        return check
+    if id(check) in family:
+        return msgspec.structs.replace(_named(check, family[id(check)]), decided="NO-GO")
+    return _weakened(check, alpha)
+
+
+def _named(check: Check, level: float) -> Check:
+    """The check with the cases that are named at the ``level`` which it has among all of its family."""
+    if not check.case_p:
+        return check
+    names = [case for case, p in zip(check.cases, check.case_p, strict=True) if p <= level]
+    return msgspec.structs.replace(check, cases=tuple(names), case_p=check.case_p[: len(names)])
+
+
+def _weakened(check: Check, alpha: float) -> Check:
     why = f"{check.reason}; among several gates that is not surprising enough (Holm at {alpha:g})"
     return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=why)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from evalq.evalcore.compare.comparison import Estimate
-from evalq.evalcore.compare.decision import Check, Decided
+from evalq.evalcore.compare.comparison import Measured
+from evalq.evalcore.compare.decision import Check, Decided, undecided
 from evalq.evalcore.compare.intervals import Level, level_of
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import pairs_of
@@ -39,19 +39,35 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
         low, high = level.interval(errors.go)
         p = level.p_below(bound) if least else level.p_above(bound)
         reason = f"{_number(level.mean)}, {_between(errors)} {_number(low)} and {_number(high)}"
-        yield _agreed(Check(gate.metric, demand, gate.tier, observed, reason, level.mean, low, high, p), decisions[1])
+        check = Check(
+            gate.metric,
+            demand,
+            gate.tier,
+            observed,
+            reason,
+            level.mean,
+            low,
+            high,
+            p_margin=p,
+            evidence=_answers(run, measure),
+        )
+        yield _agreed(check, decisions[1])
     if gate.equals is not None:
         # What is missing may lie at both ends: either may be what moves the mean off the number.
         ends: tuple[_Fill, ...] = ("lowest", "highest")
-        check = _equal(gate, _mean_in(run, measure))
+        check = _equal(gate, _mean_in(run, measure), _answers(run, measure))
         if check.value is None:
             yield msgspec.structs.replace(check, decided="INCONCLUSIVE", reason="no case has an answer")
             return
-        broken = any(_equal(gate, _mean_in(run, measure, end)).decided == "NO-GO" for end in ends)
+        broken = any(not _same(_mean_in(run, measure, end), gate.equals) for end in ends)
         yield _agreed(check, "NO-GO" if broken else "GO")
 
 
 _Fill = Literal["lowest", "highest"]
+
+
+def _answers(run: CaseSummary, measure: Measure) -> int:
+    return sum(run.columns[measure.name].count)
 
 
 def level_in(run: CaseSummary, measure: Measure, missing: _Fill | None = None) -> Level | None:
@@ -80,9 +96,12 @@ def _within(level: Level, bound: float, errors: Errors, *, least: bool) -> Decid
 
 
 def compared(
-    gate: Gate, measure: Measure, observed: Estimate | None, worst: Estimate | None, errors: Errors
+    gate: Gate, measure: Measure, observed: Measured | None, worst: Measured | None, errors: Errors
 ) -> Iterator[Check]:
-    """How far it may fall behind the baseline: GO where a larger fall is excluded, NO-GO where one is seen."""
+    """How far it may fall behind the baseline.
+
+    GO where a larger fall is excluded, NO-GO where one is shown, SUSPECT where it fell beyond chance and neither is.
+    """
     for name, given in (("max_drop", gate.max_drop), ("max_relative_drop", gate.max_relative_drop)):
         if given is None:
             continue
@@ -91,19 +110,22 @@ def compared(
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer in both runs")
             continue
         # Each by its own base: at the worst the baseline has its missing answers as its best ones.
-        margins = [margin_of(gate, name, each.base) for each in (observed, worst)]
+        margins = [margin_of(gate, name, each.estimate.base) for each in (observed, worst)]
+        seen = observed.estimate
         check = Check(
             gate.metric,
             demand,
             gate.tier,
             _dropped(observed, margins[0], errors.no_go),
-            f"changed by {signed(observed.delta)}, {_between(errors)} {signed(observed.low)} and "
-            f"{signed(observed.high)} ({_number(observed.base)} to {_number(observed.cand)}, {observed.cases} cases"
+            f"changed by {signed(seen.delta)}, {_between(errors)} {signed(seen.low)} and "
+            f"{signed(seen.high)} ({_number(seen.base)} to {_number(seen.cand)}, {seen.cases} cases"
             + (f"; {measure.reading})" if measure.reading else ")"),
-            observed.delta,
-            observed.low,
-            observed.high,
-            observed.p_worse,
+            seen.delta,
+            seen.low,
+            seen.high,
+            seen.p_worse,
+            p_margin=observed.p_margin(margins[0]),
+            evidence=seen.answers,
         )
         yield _agreed(check, _dropped(worst, margins[1], errors.no_go))
 
@@ -115,20 +137,23 @@ def margin_of(gate: Gate, name: str, base: float) -> float:
     return given * abs(base) if name == "max_relative_drop" else given
 
 
-def _dropped(found: Estimate, margin: float, alpha: float) -> Decided:
+def _dropped(found: Measured, margin: float, alpha: float) -> Decided:
     # GATE 6: GO first, so that a fall that is sure, and smaller than allowed, stops nothing.
-    if found.low > -margin:
+    if found.estimate.low > -margin:
         return "GO"
-    return "NO-GO" if found.p_worse <= alpha else "INCONCLUSIVE"
+    if found.p_margin(margin) <= alpha:
+        return "NO-GO"
+    return "SUSPECT" if found.estimate.p_worse <= alpha else "INCONCLUSIVE"
 
 
 def _agreed(check: Check, at_worst: Decided) -> Check:
-    """The check, where what is missing cannot change it."""
+    """The check, where what is missing cannot change it; of SUSPECT and NO-GO, which differ in degree, the lesser."""
     # GATE, The question: a gate decides at the observed and at the worst; where they differ nobody knows.
-    if check.decided == at_worst:
+    if check.decided == at_worst or (check.decided, at_worst) == ("SUSPECT", "NO-GO"):
         return check
-    reason = f"{check.reason}; it would be {at_worst} if what is missing counted against it"
-    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
+    if (check.decided, at_worst) == ("NO-GO", "SUSPECT"):
+        return msgspec.structs.replace(check, decided="SUSPECT")
+    return undecided(check, f"it would be {at_worst} if what is missing counted against it")
 
 
 def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
@@ -139,12 +164,12 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
     measure will do.
     """
     value = _found(gate.path, run)
-    missing = _missing(gate, run)
+    missing, evidence = _missing(gate, run), _evidence(gate, run)
     if gate.per_case is not None:
         measures = ", ".join(f"{run.called}.{each.name}" for each in run.cases.measures)
         raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
     if gate.equals is not None:
-        check = _equal(gate, value)
+        check = _equal(gate, value, evidence)
         # As for bounds: where nothing was answered nobody knows what the number would have been.
         check = check if value is not None else msgspec.structs.replace(check, decided="INCONCLUSIVE")
         yield _known(check, missing)
@@ -168,7 +193,7 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
             continue
         kept = _same(number, bound) or (number >= bound if least else number <= bound)
         reason = f"{_number(number)}, as it stands: nothing is known of its chance variation"
-        check = Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, number)
+        check = Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, number, evidence=evidence)
         answered = any(any(column.count) for column in run.cases.columns.values())
         yield _known(check, 0 if answered else missing)
 
@@ -176,6 +201,13 @@ def plain(gate: Gate, run: RunCases, partner: RunCases | None) -> Iterator[Check
 def _missing(gate: Gate, run: RunCases) -> int:
     # What calls took is known, whether they were answered or not.
     return 0 if gate.path.partition(".")[0] == "usage" else sum(with_unrecorded(run.cases).missing)
+
+
+def _evidence(gate: Gate, run: RunCases) -> int:
+    """How many answers a number of the results rests on; of what calls took, how many calls."""
+    if gate.path.partition(".")[0] == "usage":
+        return run.usage.outputs if run.usage is not None else 0
+    return max((sum(column.count) for column in run.cases.columns.values()), default=0)
 
 
 def _known(check: Check, missing: int) -> Check:
@@ -186,11 +218,12 @@ def _known(check: Check, missing: int) -> Check:
     return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
 
 
-def _equal(gate: Gate, value: Json) -> Check:
+def _equal(gate: Gate, value: Json, evidence: int) -> Check:
     # Equality asks for the very value: chance has no part in a number that is demanded exactly.
     kept = _same(value, gate.equals)
     demand = f"equals {_told(gate.equals)}"
-    return Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", f"it is {_told(value)}", value)
+    reason = f"it is {_told(value)}"
+    return Check(gate.metric, demand, gate.tier, "GO" if kept else "NO-GO", reason, value, evidence=evidence)
 
 
 def _same(value: Json, wanted: Json) -> bool:

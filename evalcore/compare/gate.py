@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from evalq.evalcore.compare.collapse_checks import collapse_checks
-from evalq.evalcore.compare.comparison import Estimate, estimate
-from evalq.evalcore.compare.decision import Check, Decision, Quarantined, overall
+from evalq.evalcore.compare.comparison import Measured, measured
+from evalq.evalcore.compare.decision import Check, Decision, Quarantined, hold_back, overall, undecided
 from evalq.evalcore.compare.demands import compared, held, level_in, plain, reported
 from evalq.evalcore.compare.intersection import in_common, told_in_common
 from evalq.evalcore.compare.looks import SINGLE, Errors
@@ -80,7 +80,7 @@ def decide(
     # Last: only by now is it known which demands rest on judges, and whether any that decides is left.
     checks += nothing_decides(policy, checks)
     # All of them together, since they share one error.
-    decided, counted = overall(checks, errors.no_go)
+    decided, counted = overall(checks, errors.no_go, block=policy.on_worse == "block")
     held_back = tuple(_marked(each, fell) for each in held_back)
     notes = (*told_in_common(candidates, whole), *_notes(policy, candidates, past))
     return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
@@ -180,29 +180,29 @@ def _unselected(check: Check, errors: Errors, run: RunCases, partner: RunCases |
         return check
     # A drop behind what stopped alike is none that stopping makes, nor is a number missed that is demanded exactly.
     alike = partner is not None and asked_alike(partner.cases, run.cases)
-    if check.decided == "NO-GO" and (alike or check.p_worse is None or errors.screens):
+    if check.decided in ("NO-GO", "SUSPECT") and (alike or check.certain or errors.screens):
         return check
-    reason = (
+    return undecided(
+        check,
         f"{stopped} case(s) were asked no more once they were decided, so that how often depends on what they "
-        f"answered: for a gate sweep without --stop; {check.reason}"
+        "answered: for a gate sweep without --stop",
     )
-    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
 
 
 def _estimates(
     partner: RunCases, run: RunCases, measure: Measure, alpha: float
-) -> tuple[Estimate | None, Estimate | None]:
+) -> tuple[Measured | None, Measured | None]:
     """The change as observed, and with everything that is missing held against the candidate."""
     pairs, harsh = (pairs_of(partner.cases, run.cases, measure, worst=worst) for worst in (False, True))
-    return tuple(estimate(each, measure, alpha) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
+    return tuple(measured(each, measure, alpha) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
 
 
-def _enough(check: Check, observed: Estimate | None, policy: Policy) -> Check:
-    cases = observed.cases if observed else 0
+def _enough(check: Check, observed: Measured | None, policy: Policy) -> Check:
+    # GATE 6: few cases hold back GO only; what they show beyond chance is shown.
+    cases = observed.estimate.cases if observed else 0
     if cases >= policy.minimum_pairs:
         return check
-    reason = f"{cases} case(s) in both runs, and the policy wants {policy.minimum_pairs}; {check.reason}"
-    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
+    return hold_back(check, f"{cases} case(s) in both runs, and the policy wants {policy.minimum_pairs}")
 
 
 def _notes(policy: Policy, candidates: Sequence[RunCases], past: Sequence[CaseHistory]) -> Iterator[str]:

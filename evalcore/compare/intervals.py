@@ -55,10 +55,23 @@ class Change(NamedTuple):
         do not look certain (after Bonett and Price 2012); and a score interval as Tango (1998) has it for one pair a
         case, which counts where nearly all of them agree.
         """
-        h, (variance, _, n) = self.width, self.spread
         t = self.spread.t(alpha)
-        if math.isinf(t):
-            return -h, h
+        return (-self.width, self.width) if math.isinf(t) else self._within(t)
+
+    def p_margin(self, margin: float) -> float:
+        """The p-value of a fall of ``margin`` at most: the smallest error at which the interval lies below that.
+
+        1 where no interval does. Exact at the level: ``interval(p)`` ends at ``-margin``.
+        """
+        # GATE 6: as the p-value of a bound, by the t at which the upper end reaches the margin.
+        if self.spread.freedom <= 0 or self._within(0.0)[1] >= -margin:
+            return 1.0
+        t = smallest(lambda t: self._within(t)[1] >= -margin, 0.0, _FARTHEST)
+        return t_tail(t, self.spread.freedom)
+
+    def _within(self, t: float) -> tuple[float, float]:
+        """The interval by Student's ``t``; the wider the larger t is."""
+        h, (variance, _, n) = self.width, self.spread
         # GATE 4: the loss and the win that are added lie h from 0 each, which is where 2 h^2 comes from.
         centre = self.delta * n / (n + 2)
         half = t * math.sqrt(n * n * variance + 2 * h * h) / (n + 2)

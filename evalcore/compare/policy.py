@@ -13,12 +13,14 @@ from pydantic_core import PydanticCustomError
 from evalq.evalcore.contract.answers import Params
 from evalq.evalcore.contract.measures import Measure
 
-__all__ = ["CaseDemand", "Gate", "PassK", "PerCase", "Policy", "Quarantine", "Tier"]
+__all__ = ["CHANGES", "CaseDemand", "Gate", "PassK", "PerCase", "Policy", "Quarantine", "Tier"]
 
 Tier = Literal["critical", "supporting", "advisory"]
 """critical blocks, supporting warns, advisory is shown."""
 
-_BOUNDS = ("min", "max", "max_drop", "max_relative_drop", "equals", "per_case")
+CHANGES = ("max_drop", "max_relative_drop", "max_rise", "max_relative_rise")
+"""The bounds of a change, each the key of a policy."""
+_BOUNDS = ("min", "max", *CHANGES, "equals", "per_case")
 
 
 def _finite(value: float) -> float:
@@ -36,7 +38,21 @@ def _no_bool(value: object) -> object:
 
 
 _Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
-_Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_bool)]
+
+
+def _above_zero(value: float) -> float:
+    # GATE 6: no number of answers excludes every fall, so that such a demand could never be GO.
+    if value <= 0:
+        raise PydanticCustomError(
+            "margin",
+            "a change of 0 can never be excluded by answers that chance moves: allow a small one, such as 0.02, or "
+            "demand an exact value with `equals`",
+        )
+    return value
+
+
+_Margin = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite), AfterValidator(_above_zero)]
+_Share = Annotated[float, Field(le=1), BeforeValidator(_no_bool), AfterValidator(_finite), AfterValidator(_above_zero)]
 _Count = Annotated[int, BeforeValidator(_no_bool)]
 
 
@@ -110,15 +126,18 @@ class Gate(Params):
     """One number and what it has to keep. ``metric`` is an evaluator's name or that of a suite's run, a dot, and the
     number's path in the results.
 
-    ``min`` and ``max`` bound it, ``max_drop`` and ``max_relative_drop`` how far it may fall behind the baseline (for a
-    number of which less is better: rise above it), ``equals`` names what it has to be.
+    ``min`` and ``max`` bound it. ``max_drop`` and ``max_relative_drop`` bound how far it may fall behind the baseline
+    (for a measure of which less is better: rise above it), ``max_rise`` and ``max_relative_rise`` how far a number of
+    which less is better may rise. ``equals`` names what it has to be.
     """
 
     metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\[[^\[\]]*\])?\..+$")
     min: _Number | None = None
     max: _Number | None = None
-    max_drop: Annotated[float, Field(ge=0), BeforeValidator(_no_bool), AfterValidator(_finite)] | None = None
+    max_drop: _Margin | None = None
     max_relative_drop: _Share | None = None
+    max_rise: _Margin | None = None
+    max_relative_rise: _Margin | None = None
     equals: _Number | bool | str | None = None
     per_case: PerCase | None = None
     tier: Tier = "critical"
@@ -152,7 +171,7 @@ class Gate(Params):
     @property
     def compares(self) -> bool:
         """Whether it needs a baseline."""
-        return self.max_drop is not None or self.max_relative_drop is not None
+        return any(getattr(self, name) is not None for name in CHANGES)
 
     @property
     def about_mean(self) -> bool:
@@ -175,14 +194,20 @@ class Quarantine(Params):
 class Policy(Params):
     """All gates of a policy file, and what holds for each run that they are about.
 
-    With fewer than ``minimum_pairs`` cases that both runs answered, a drop is not decided; with fewer than
-    ``minimum_repeats`` answers of a case, nothing that it counts in. ``missing`` is how many answers the candidate may
-    lack that the baseline has. ``collapse`` "none" allows no collapsed case, and "none-new" none that the baseline does
-    not have. Another golden set than the baseline's (or other parameters) is no ground for a decision, unless
-    ``specification`` says "intersection": then the cases of both count. ``quarantine`` names flaky cases.
+    With fewer than ``minimum_pairs`` cases that both runs answered, or fewer than ``minimum_repeats`` answers of a
+    case, a demand is not GO. ``missing`` is how many answers the candidate may lack that the baseline has. ``collapse``
+    "none" allows no collapsed case, and "none-new" none that the baseline does not have. Where fewer than 90 % of the
+    baseline's cases are equal in the candidate nothing is decided, unless ``specification`` says "intersection": then
+    the equal ones count. ``quarantine`` names flaky cases.
+
+    ``worse_cases`` "none" makes a case that fell beyond chance SUSPECT. ``on_worse`` "block" makes NO-GO of what is
+    SUSPECT. ``as_recorded`` holds each case to its recorded answers, without any statistics. ``deterministic`` says
+    that equal answers are no copies.
 
     What rests on the verdicts of judges is advisory as long as people have labelled fewer than ``minimum_labels`` of
-    those of each such check (``judges`` "labelled"), or always ("advisory"); with "decide" it counts as anything else.
+    those of each such check, or the judge may err in more than ``judge_error`` of either verdict (``judges``
+    "labelled"), or always ("advisory"); with "decide" it counts as anything else. Labels older than ``labels_days``
+    days get a warning.
     """
 
     gates: tuple[Gate, ...] = Field(min_length=1)
@@ -194,6 +219,12 @@ class Policy(Params):
     quarantine: tuple[Quarantine, ...] = ()
     judges: Literal["labelled", "decide", "advisory"] = "labelled"
     minimum_labels: _Count = Field(default=20, ge=1)
+    judge_error: Annotated[float, Field(gt=0, lt=1), BeforeValidator(_no_bool)] = 0.2
+    labels_days: _Count = Field(default=90, ge=1)
+    worse_cases: Literal["none", "allowed"] = "none"
+    on_worse: Literal["inconclusive", "block"] = "inconclusive"
+    as_recorded: bool = False
+    deterministic: bool = False
 
     @property
     def by_case(self) -> bool:

@@ -189,8 +189,9 @@ def fallen(
         reason,
         len(fell) + len(unsure),
         # The first one's, since the check as a whole is as surprising as its first case is among all.
-        p_worse=firm[0][0] if firm else None,
+        p_margin=firm[0][0] if firm else None,
         cases=tuple(entry.case for entry in fell + unsure),
+        evidence=sum(entry.answers for entry in aside),
     )
 
 

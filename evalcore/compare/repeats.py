@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-import msgspec
-
-from evalq.evalcore.compare.decision import Check, Decided
+from evalq.evalcore.compare.decision import Check, Decided, hold_back
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.policy import CaseDemand, Gate
@@ -176,7 +174,17 @@ def held_by_cases(
         reason = "; ".join(_reasons(demand, rows, len(failing), set(open_), minimum))
         reason += f"; {len(aside)} more in quarantine" if aside else ""
         cases = tuple((failing or open_)[:_SHOWN])
-        yield Check(gate.metric, demand.demand, gate.tier, decided, reason, len(failing), None, None, surprise, cases)
+        yield Check(
+            gate.metric,
+            demand.demand,
+            gate.tier,
+            decided,
+            reason,
+            len(failing),
+            cases=cases,
+            p_margin=surprise,
+            evidence=sum(row.answers for row in rows),
+        )
 
 
 def _reasons(
@@ -206,13 +214,12 @@ def _reasons(
 
 
 def enough_repeats(check: Check, run: CaseSummary, measure: Measure, minimum: int) -> Check:
-    """The check, where every case that was answered has ``minimum`` answers."""
+    """The check, held back from GO where a case that was answered has fewer than ``minimum`` answers."""
     # A case without any answer is missing, which is held against a run elsewhere.
     counts = [count for count in run.columns[measure.name].count if count]
     few = sum(count < minimum for count in counts)
     if not few:
         return check
-    reason = (
-        f"{few} of {len(counts)} case(s) have fewer answers than the {minimum} that the policy wants; {check.reason}"
+    return hold_back(
+        check, f"{few} of {len(counts)} case(s) have fewer answers than the {minimum} that the policy wants"
     )
-    return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)

@@ -145,7 +145,8 @@ class SuiteTest(pytest.Item):
         if decided == "INCONCLUSIVE" and told != "fail":
             say = pytest.skip if told == "skip" else pytest.xfail
             say(visible(f"undecided: {why}"))
-        _fail(why if decided == "NO-GO" else f"undecided: {why}")
+        word = {"NO-GO": "", "SUSPECT": "suspect: "}.get(decided, "undecided: ")
+        _fail(f"{word}{why}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **more: Any) -> Any:
         """What is undecided has a reason and no traceback: pytest takes a sixth of a second for each."""

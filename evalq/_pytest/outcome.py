@@ -19,7 +19,7 @@ __all__ = ["Outcome", "Problem", "Verdict"]
 
 Verdict = tuple[Decided, str]
 """What was decided, and why."""
-_WORST_FIRST: tuple[Decided, ...] = ("NO-GO", "INCONCLUSIVE", "GO")
+_WORST_FIRST: tuple[Decided, ...] = ("NO-GO", "SUSPECT", "INCONCLUSIVE", "GO")
 _NAMED = 10
 
 

@@ -171,11 +171,11 @@ def _confirmed(screened: Decision, suspects: Sequence[Check], fresh: MatchedRuns
     """What was screened, with what fresh answers say of each suspect."""
     errors = confirming(number)
     found = fresh.decide(errors)
-    stops = {(check.metric, check.demand) for check in surprising(found)}
+    stops = {(check.metric, check.demand): check.decided for check in surprising(found)}
     again: dict[tuple[str, str], Check] = {}
     for check in found.checks:
         place = (check.metric, check.demand)
-        decided: Decided = "NO-GO" if place in stops else "INCONCLUSIVE"
+        decided: Decided = stops.get(place, "INCONCLUSIVE")
         again[place] = msgspec.structs.replace(check, decided=decided, reason=f"{check.reason}, asked afresh")
     judged = _judged(screened, suspects, again)
     asked = ", ".join(run.run for run in (*fresh.partners.values(), *fresh.candidates))
@@ -195,5 +195,6 @@ def _judged(screened: Decision, suspects: Sequence[Check], again: Mapping[tuple[
             checks.append(judged)
         else:
             checks.append(check)
-    stopped = any(check.tier == "critical" and check.decided == "NO-GO" for check in checks)
-    return msgspec.structs.replace(screened, decided="NO-GO" if stopped else "INCONCLUSIVE", checks=tuple(checks))
+    words = {check.decided for check in checks if check.tier == "critical"}
+    decided: Decided = "NO-GO" if "NO-GO" in words else "SUSPECT" if "SUSPECT" in words else "INCONCLUSIVE"
+    return msgspec.structs.replace(screened, decided=decided, checks=tuple(checks))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.compare.decision import Check, Decision, surprising
+from evalq.evalcore.compare.decision import Check, Decided, Decision, surprising
 from evalq.evalcore.compare.looks import Look, answers_digest, baseline_digest, candidate_digest, looks_at
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
 __all__ = ["Docket", "noted"]
+
+_STOPPED: dict[Decided, str] = {"NO-GO": "it was stopped", "SUSPECT": "it was suspect"}
 
 
 class Docket:
@@ -73,14 +75,23 @@ class Docket:
         ``unconfirmed`` are checks that stop it, surprising as they are, though no confirmation looks at them.
         """
         # Surprises alone bind: what chance has no part in may be fixed, and is then decided anew.
-        why = _why([*surprising(decision), *unconfirmed], decision.candidates)
-        stands = self._looks.settle(self._place, self._candidate, why)
-        # A NO-GO of these answers says more than that there was one before.
-        if not stands or decision.decided == "NO-GO":
-            return decision
-        demand = "one decision a candidate, however often it is run"
-        check = Check(baseline, demand, "critical", "NO-GO", f"it was stopped by earlier answers: {stands}")
-        return msgspec.structs.replace(decision, decided="NO-GO", checks=(*decision.checks, check))
+        why = _why([*surprising(decision, "NO-GO"), *unconfirmed], decision.candidates)
+        worse = _why(surprising(decision, "SUSPECT"), decision.candidates)
+        stands: dict[Decided, str] = {
+            "NO-GO": self._looks.settle(self._place, self._candidate, why),
+            "SUSPECT": self._looks.settle(self._place, f"{self._candidate} suspect", worse),
+        }
+        for verdict, reason in stands.items():
+            # A NO-GO of these answers says more than that there was one before.
+            if decision.decided == verdict:
+                return decision
+            if reason:
+                demand = "one decision a candidate, however often it is run"
+                check = Check(
+                    baseline, demand, "critical", verdict, f"{_STOPPED[verdict]} by earlier answers: {reason}"
+                )
+                return msgspec.structs.replace(decision, decided=verdict, checks=(*decision.checks, check))
+        return decision
 
 
 def noted(decision: Decision, look: Look) -> Decision:

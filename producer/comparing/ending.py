@@ -34,5 +34,6 @@ def end(
 
 
 def exit_code(decision: Decision, *, allow_inconclusive: bool) -> int:
-    """The decision's own, or 0 where it is open and that may pass."""
-    return 0 if decision.decided == "INCONCLUSIVE" and allow_inconclusive else decision.exit_code
+    """The decision's own, or 0 where it is INCONCLUSIVE and that may pass; an incomplete run never does."""
+    allowed = allow_inconclusive and decision.decided == "INCONCLUSIVE" and decision.exit_with is None
+    return 0 if allowed else decision.exit_code

@@ -131,7 +131,7 @@ def _three_gates(cell: Cell, seed: list[int], pairs: int) -> Found:
             base, cand = (_drawn(rng, cell, rates) for rates in _rates(rng, cell))
             seen = estimate(pairs_of(base, cand, PASS), PASS)
             decided = "NO-GO" if seen.p_worse <= 0.025 else "INCONCLUSIVE"
-            checks.append(Check("vs.pass_rate", "", "critical", decided, "", p_worse=seen.p_worse))  # type: ignore[arg-type]  # one of them
+            checks.append(Check("vs.pass_rate", "", "critical", decided, "", p_margin=seen.p_worse))  # type: ignore[arg-type]  # one of them
         stops += overall(checks)[0] == "NO-GO"
     return Found(cell, pairs // 4, 0, stops, 0)
 

@@ -14,6 +14,7 @@ __all__ = ["write_shield", "write_svg"]
 _COLOURS: dict[Standing, tuple[str, str]] = {
     "kept": ("brightgreen", "#2a7a2f"),
     "broken": ("red", "#b3261e"),
+    "suspect": ("orange", "#a34700"),
     "open": ("yellow", "#8a6100"),
     "error": ("lightgrey", "#5c5c5c"),
 }

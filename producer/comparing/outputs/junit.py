@@ -10,7 +10,7 @@ from evalq.producer.outputs.junit import State, Suite, Testcase, class_of, junit
 
 __all__ = ["write_junit"]
 
-_STATES: dict[str, State] = {"broken": "failure", "open": "failure", "error": "error"}
+_STATES: dict[str, State] = {"broken": "failure", "suspect": "failure", "open": "failure", "error": "error"}
 
 
 def write_junit(outcome: Outcome, name: str) -> bytes:
@@ -46,6 +46,8 @@ def _testcase(point: Point, outcome: Outcome) -> Testcase:
         lines.append(f"{point.tier}: it blocks nothing")
     elif point.standing == "open":
         lines.append("the answers cannot tell: more repeats or more cases would")
+    elif point.standing == "suspect":
+        lines.append("worse beyond chance; a fall beyond what the policy allows is neither shown nor excluded")
     excused = not point.blocks or outcome.passes
     state = "skipped" if excused else _STATES[point.standing]
     return Testcase(point.name, state, point.word, f"{point.word}: {point.reason}", "\n".join(lines))

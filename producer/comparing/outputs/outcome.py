@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ComparedRuns", "Outcome", "Point", "Standing", "of_comparisons", "of_decision", "of_error"]
 
-Standing = Literal["kept", "broken", "open", "error"]
-"""Whether what was demanded holds; "open" where the answers cannot tell, "error" where nobody could look."""
+Standing = Literal["kept", "broken", "suspect", "open", "error"]
+"""Whether the demand holds; "suspect" where it got worse beyond chance and nobody knows by how much, "open" where the
+answers cannot tell, "error" where nothing could be decided.
+"""
 
 
 class Point(NamedTuple):
@@ -74,7 +76,12 @@ class ComparedRuns(NamedTuple):
     found: Sequence[Comparison]
 
 
-_DECIDED: Mapping[Decided, Standing] = {"GO": "kept", "NO-GO": "broken", "INCONCLUSIVE": "open"}
+_DECIDED: Mapping[Decided, Standing] = {
+    "GO": "kept",
+    "NO-GO": "broken",
+    "SUSPECT": "suspect",
+    "INCONCLUSIVE": "open",
+}
 _VERDICTS: Mapping[Verdict, Standing] = {"same": "kept", "better": "kept", "worse": "broken", "inconclusive": "open"}
 _ORDER: Sequence[Verdict] = ("worse", "inconclusive", "same", "better")
 

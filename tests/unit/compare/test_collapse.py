@@ -45,7 +45,7 @@ def check(base: dict[str, int], errors: Errors) -> Check:
 def test_a_later_look_needs_more() -> None:
     """All seven others fell to the baseline with a chance of C(20, 7)/C(40, 7), .0042: enough for a first look only."""
     assert check(SOME, SINGLE).decided == "NO-GO"
-    assert check(SOME, SINGLE).p_worse == pytest.approx(0.0042, abs=0.0015)
+    assert check(SOME, SINGLE).p_margin == pytest.approx(0.0042, abs=0.0015)
     assert check(SOME, Look(1).errors).decided == "NO-GO"
     assert check(SOME, Look(3).errors).decided == "INCONCLUSIVE"
     assert check(DIVERSE, Look(3).errors).decided == "NO-GO"
@@ -56,7 +56,7 @@ def test_what_nobody_asks_afresh_spends_of_the_looks() -> None:
     """Confirmations have no labels: there a collapse is decided as it was screened, and at no screen's error."""
     assert check(SOME, Errors(0.05, 0.025, Look(3).errors.no_go)).decided == "INCONCLUSIVE"
     found = check(DIVERSE, Errors(0.05, 0.025, Look(3).errors.no_go))
-    assert (found.decided, found.p_worse) == ("NO-GO", None)
+    assert (found.decided, found.p_margin) == ("NO-GO", None)
 
 
 def test_cases_share_the_error_by_holm() -> None:
@@ -96,12 +96,12 @@ def named(known: dict[str, float] | None, errors: Errors = SINGLE, cases: int = 
 def test_a_collapse_is_seen_among_all_cases_and_looks() -> None:
     """By what Holm leaves of a case's surprise: less is open, and of it as much as any other demand's counts."""
     found = named({"b": 0.004})
-    assert (found.decided, found.cases, found.p_worse) == ("NO-GO", ("b",), 0.004)
+    assert (found.decided, found.cases, found.p_margin) == ("NO-GO", ("b",), 0.004)
     assert named({}).decided == "INCONCLUSIVE"
     assert named({}).cases == ("a", "b", "c")
     assert named({"b": 0.004}, Look(3).errors).decided == "INCONCLUSIVE"
     screened = named({"b": 0.004}, Errors(0.05, 0.025, Look(1).errors.no_go))
-    assert (screened.decided, screened.p_worse) == ("NO-GO", None)
+    assert (screened.decided, screened.p_margin) == ("NO-GO", None)
     assert named(None).decided == "NO-GO", "each by its verdict, where its evaluator tells no more"
     whole = passes([(20, 20)])
     whole.collapse_p = {"a": math.nan}
@@ -136,7 +136,7 @@ def test_what_equal_answers_cannot_tell_is_open() -> None:
         decision = decide(POLICY, [run(now, collapsed=True)], {"vs": run(before, collapsed=False)})
         (found,) = (each for each in decision.checks if each.metric == "vs.collapse")
         assert found.decided == "INCONCLUSIVE"
-        assert found.p_worse == pytest.approx(0.25 if now is few else 1, abs=0.05)
+        assert found.p_margin == pytest.approx(0.25 if now is few else 1, abs=0.05)
         assert "too few to tell" in found.reason
     assert decide(POLICY, [run(alike, collapsed=False)], {"vs": run({"mode": 1}, collapsed=False)}).decided == "GO"
     assert decide(POLICY, [run(alike, collapsed=True)], {"vs": run(DIVERSE, collapsed=True)}).decided == "GO"
@@ -168,12 +168,12 @@ def test_what_stands_in_place_of_draws_is_no_smaller_than_they_say() -> None:
 
 def test_a_drop_within_its_margin_hides_none_beyond_it() -> None:
     """By Holm what comes first is the most surprising; that it is let through says nothing of what follows."""
-    within = Check("a", "falls by 5 points at most", "critical", "GO", "fell by 2", p_worse=1e-9)
+    within = Check("a", "falls by 5 points at most", "critical", "GO", "fell by 2", p_margin=1e-9, evidence=9)
     unanswered = Check(
-        "b", "falls by 5 points at most", "critical", "INCONCLUSIVE", "answers are missing", p_worse=1e-8
+        "b", "falls by 5 points at most", "critical", "INCONCLUSIVE", "answers are missing", p_margin=1e-8
     )
-    beyond = Check("c", "falls by 5 points at most", "critical", "NO-GO", "fell by 6", p_worse=1e-6)
+    beyond = Check("c", "falls by 5 points at most", "critical", "NO-GO", "fell by 6", p_margin=1e-6)
     assert overall([within, unanswered, beyond])[0] == "NO-GO"
-    weak = Check("c", "falls by 5 points at most", "critical", "NO-GO", "fell by 6", p_worse=0.02)
-    likely = Check("a", "falls by 5 points at most", "critical", "GO", "fell by 1", p_worse=0.015)
+    weak = Check("c", "falls by 5 points at most", "critical", "NO-GO", "fell by 6", p_margin=0.02)
+    likely = Check("a", "falls by 5 points at most", "critical", "GO", "fell by 1", p_margin=0.015, evidence=9)
     assert overall([likely, weak])[0] == "INCONCLUSIVE", "two demands, of which none is at .0125"

@@ -189,7 +189,7 @@ def test_what_is_missing_might_have_changed_a_number_of_the_results(
     taken as it stands something has to be answered; what calls took is known in any case.
     """
     run = run_of(passes([(answered, answered)] * 10, [missing] * 10), {"failed": 0, "verdict": "holds"})
-    run.usage = Usage()
+    run.usage = Usage(outputs=100)
     decision = decide(Policy.model_validate({"gates": [demand]}), [run], {})
     assert decision.decided == wanted
     if wanted == "INCONCLUSIVE":

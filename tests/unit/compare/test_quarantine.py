@@ -91,7 +91,7 @@ def test_the_fall_of_a_case_that_stopped_decides_nothing() -> None:
     run.cases.stopped.append("flaky")
     decision = decide(policy(ENTRY), [run], {"vs": run_of(passes(BEFORE, ids=IDS))})
     (check,) = [each for each in decision.checks if each.metric == "vs.quarantine"]
-    assert (check.decided, check.cases, check.p_worse) == ("INCONCLUSIVE", ("flaky",), None)
+    assert (check.decided, check.cases, check.p_margin) == ("INCONCLUSIVE", ("flaky",), None)
     assert "5 of 40, and 150 of 200 before; 1 of those were asked no more" in check.reason
     run.cases.stopped[:] = ["firm"]  # one that is in no quarantine
     assert decide(policy(ENTRY), [run], {"vs": run_of(passes(BEFORE, ids=IDS))}).decided == "NO-GO"
@@ -104,7 +104,7 @@ def test_a_fall_below_a_history_that_stopped_decides_nothing() -> None:
     base.cases.stopped.append("flaky")
     assert past_of(run, base).stopped == {"flaky"}
     (check,) = [each for each in decide(policy(ENTRY), [run], {"vs": base}).checks if each.metric == "vs.quarantine"]
-    assert (check.decided, check.cases, check.p_worse) == ("INCONCLUSIVE", ("flaky",), None)
+    assert (check.decided, check.cases, check.p_margin) == ("INCONCLUSIVE", ("flaky",), None)
 
 
 def test_cases_that_stop_fall_more_often_than_the_test_has_it() -> None:

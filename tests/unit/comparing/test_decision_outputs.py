@@ -266,7 +266,7 @@ def test_a_suite_that_nobody_can_be_shown_leaves_no_decision_of_an_earlier_attem
     here: Path, command: Command, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Standard output is full in the middle: the gate is not reached, and a GO in the file would be of other runs."""
-    (here / "t.jsonl").write_text(json.dumps({"id": "t", "actual_output": GOOD}) + "\n")
+    (here / "t.jsonl").write_text("".join(json.dumps({"id": each, "actual_output": GOOD}) + "\n" for each in "tu"))
     suite: dict[str, object] = {"runs": [{"evaluator": "verification", "inputs": ["t.jsonl"]}]}
     suite |= {"policy": {"gates": [{"metric": "verification.pass_rate", "min": 0}]}, "outputs": ["gate.json"]}
     (here / "evalq.yaml").write_text(yaml.safe_dump(suite))

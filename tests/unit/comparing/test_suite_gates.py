@@ -131,7 +131,10 @@ def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run
             {"policy": {"gates": [{"metric": "verification.mean_score", "per_case": {"min_passes": 1, "of": 2}}]}},
             "policy.gates.0.per_case: verification.mean_score: single cases pass or fail by pass_rate",
         ),
-        ({"policy": {"gates": [DROP], "colapse": "none"}}, "policy.colapse: unknown key (known here: collapse"),
+        (
+            {"policy": {"gates": [DROP], "colapse": "none"}},
+            "policy.colapse: unknown key (known here: as_recorded, collapse",
+        ),
         ({"policy": "gone.yaml"}, "gone.yaml: cannot be read"),
         ({"policy": {"gates": [DROP]}}, "is measured against a baseline, and none is named"),
         ({"baseline": "main"}, "baseline: goes with policy only"),
