@@ -20,9 +20,9 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import prometheus as formats
 
 from evalq.evalcore.views.panels import Threshold
-from evalq.workers.exporter.family import RECENT_LABEL
+from evalq.workers.exporter.family import LEDGER, RECENT_LABEL
 from grafana.layout import Cell
-from grafana.queries import SERIES
+from grafana.queries import SERIES, of_ledger
 from grafana.view import Unit, View
 
 __all__ = ["COLOURS", "SOURCE", "Link", "panel"]
@@ -65,13 +65,13 @@ def panel(place: Cell, number: int) -> Builder:
         built.min(view.range[0]).max(view.range[1])
     built.mappings(_words(view))
     if view.link:
-        built.links([Link("More", f"/d/{view.link}?${{__url_time_range}}")])
+        linked = f"/d/{view.link}?${{__url_time_range}}&var-{LEDGER}=${{{LEDGER}}}"
+        built.links([Link("More", linked)])
         if view.by_suite:
-            built.data_links(
-                [Link("This suite", f"/d/{view.link}?${{__url_time_range}}&var-suite=${{__field.labels.suite}}")]
-            )
+            built.data_links([Link("This suite", f"{linked}&var-suite=${{__field.labels.suite}}")])
     for index, query in enumerate(view.queries):
-        built.with_target(_target(view, index, query.expr, query.legend))
+        expr = query.expr if query.all_ledgers else of_ledger(query.expr)
+        built.with_target(_target(view, index, expr, query.legend))
     return built
 
 

@@ -22,12 +22,21 @@ FEW_IS_BAD = (Threshold(None, "bad"), Threshold(1, "good"))
 AGE = (Threshold(None, "good"), Threshold(300, "doubtful"), Threshold(1800, "bad"))
 
 ANSWERS = View(
-    "Ledger answers",
-    "Whether the exporter is scraped and reaches the ledger. Where not, every number on these pages is old.",
+    "Ledgers answer",
+    "Whether each ledger's exporter is scraped and reaches it. Where not, every number of that ledger is old.",
     EITHER,
     "status",
     # 0, and not nothing, where no exporter is scraped at all: silence must not look like good news.
-    (Query("min(evalq_ledger_up) or vector(0)"),),
+    # A ledger that was watched in the time shown stays here, so that one of several cannot vanish unseen.
+    (
+        Query(
+            "max by (ledger) (evalq_ledger_up)"
+            " or max by (ledger) (last_over_time(evalq_ledger_up[$__range])) * 0"
+            " or absent(evalq_ledger_up) * 0",
+            "{{ledger}}",
+            all_ledgers=True,
+        ),
+    ),
     FEW_IS_BAD,
     words=((0, "no"), (1, "yes")),
     height=4,

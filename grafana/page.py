@@ -8,9 +8,10 @@ import msgspec
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as models
 
+from evalq.workers.exporter.family import LEDGER
 from grafana.draw import SOURCE, Link, panel
 from grafana.layout import Row, place
-from grafana.queries import chosen
+from grafana.queries import chosen, of_ledger
 
 __all__ = ["DATASOURCE_UID", "ENDED", "Page", "Variable", "draw", "uid"]
 
@@ -56,6 +57,7 @@ def draw(page: Page, pages: tuple[Page, ...]) -> models.Dashboard:
     built.time(page.since, "now").refresh(page.refresh).timezone("browser").readonly()
     built.tooltip(models.DashboardCursorSync.CROSSHAIR)
     built.with_variable(_source())
+    built.with_variable(_ledger())
     for variable in page.variables:
         built.with_variable(_variable(variable))
     for annotation in _annotations(page):
@@ -89,8 +91,16 @@ def _source() -> dashboard.DatasourceVariable:
     return dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus").current(first)
 
 
+def _ledger() -> dashboard.QueryVariable:
+    """One at a time: what a panel shows of two fleets together is true of neither."""
+    asked = f"label_values(evalq_ledger_up, {LEDGER})"
+    built = dashboard.QueryVariable(LEDGER).label(LEDGER).description("The ledger (and its fleet) that the page shows.")
+    built.datasource(SOURCE).query({"query": asked, "refId": "values"}).definition(asked)
+    return built.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(models.VariableSort.ALPHABETICAL_ASC)
+
+
 def _variable(variable: Variable) -> dashboard.QueryVariable:
-    asked = f"label_values({variable.metric}, {variable.label})"
+    asked = f"label_values({of_ledger(variable.metric)}, {variable.label})"
     built = dashboard.QueryVariable(variable.label).label(variable.label).description(variable.description)
     built.datasource(SOURCE).query({"query": asked, "refId": "values"}).definition(asked)
     built.multi(True).include_all(True).all_value(_EVERYTHING)
@@ -103,10 +113,12 @@ def _annotations(page: Page) -> list[_Mark]:
     names = [variable.label for variable in page.variables]
     fixed = {"evaluator": page.evaluator} if page.evaluator else {}
     held = chosen([name for name in ("evaluator", "suite", "target") if name in names], names, **fixed)
-    ended = _Mark().name("Runs that ended").expr(f"{ENDED}{held} * 1000").use_value_for_time(True)
+    ended = _Mark().name("Runs that ended").expr(of_ledger(f"{ENDED}{held} * 1000")).use_value_for_time(True)
     ended.title_format("{{evaluator}}: {{suite}} ended").tag_keys("suite,target").icon_color("blue")
     fired = _Mark().name("Alerts").expr('ALERTS{alertname=~"Evalq.*",alertstate="firing"}')
-    fired.title_format("{{alertname}}").text_format("{{suite}} {{queue}}").tag_keys("severity").icon_color("red")
+    fired.title_format("{{alertname}}").text_format("{{ledger}} {{suite}} {{queue}}").tag_keys("severity").icon_color(
+        "red"
+    )
     ended.enable(page.marks)
     fired.enable(True)
     return [each.datasource(SOURCE).step("30s") for each in (ended, fired)]

@@ -7,10 +7,10 @@ from collections.abc import Container, Iterable, Mapping
 
 from evalq.evalcore.views.metrics import Metric
 from evalq.evalcore.views.panels import Panel, Plot
-from evalq.workers.exporter.family import RECENT_LABEL, RUN_LABELS
+from evalq.workers.exporter.family import LEDGER, RECENT_LABEL, RUN_LABELS
 from grafana.view import COUNT, SECONDS, SHARE, Query, Unit, View
 
-__all__ = ["VARIABLES", "chosen", "view"]
+__all__ = ["VARIABLES", "chosen", "of_ledger", "view"]
 
 VARIABLES = (*RUN_LABELS, "level", "agent", "input")
 """Labels that a page offers a choice of, where its metrics have them."""
@@ -27,6 +27,21 @@ def chosen(labels: Iterable[str], variables: Container[str], **fixed: str) -> st
     held = [f'{name}="{value}"' for name, value in fixed.items()]
     held += [f'{name}=~"${name}"' for name in labels if name in variables and name not in fixed]
     return "{" + ",".join(held) + "}" if held else ""
+
+
+_SERIES = re.compile(r"\b(evalq(?:_|:\w+:)\w+)(\{)?")
+_OF_ALL = ("evalq:alerts:none",)
+"""Recorded without a ledger: it only says that the rules are evaluated."""
+
+
+def of_ledger(expr: str) -> str:
+    """``expr`` with every series of evalq held to the ledger that the page's variable chose."""
+
+    def held(found: re.Match[str]) -> str:
+        name, more = found.groups()
+        return found[0] if name in _OF_ALL else f'{name}{{{LEDGER}="${LEDGER}"' + ("," if more else "}")
+
+    return _SERIES.sub(held, expr)
 
 
 def view(panel: Panel, metrics: Mapping[str, Metric], variables: Container[str], link: str = "") -> View:

@@ -29,11 +29,15 @@ MONEY = Unit("short", 2)
 
 
 class Query(msgspec.Struct, frozen=True):
-    """One expression. ``legend`` names its series (``{{label}}``) or its column; a column may have a ``unit``."""
+    """One expression. ``legend`` names its series (``{{label}}``) or its column; a column may have a ``unit``.
+
+    It asks for the series of the page's ledger, or of ``all_ledgers``.
+    """
 
     expr: str
     legend: str = ""
     unit: Unit | None = None
+    all_ledgers: bool = False
 
 
 class View(msgspec.Struct, frozen=True):

@@ -59,6 +59,10 @@ class Settings(BaseModel):
 
     broker: str = Field(default="", description="Broker URL: redis://, rediss://, unix:// or amqp://; empty: embedded")
     ledger: str = Field(default="", description="Ledger URL (Redis or Valkey); empty: the broker's")
+    ledger_name: str = Field(
+        default="",
+        description="What the exporter calls the ledger in the label `ledger`; empty: its host, port and database",
+    )
     concurrency: int | None = Field(
         default=None, ge=0, le=1024, description="Pool processes of a worker; 0: none; not given: one a core"
     )

@@ -11,7 +11,7 @@ import yaml
 
 from evalq.evalcore.contract import registry
 from evalq.workers.exporter.catalogue import FAMILIES
-from evalq.workers.exporter.family import Family, quality
+from evalq.workers.exporter.family import LEDGER, Family, quality
 from tests.grafana.promql import parsed, result_labels
 
 __all__ = ["RULES", "TOP", "alerts", "exported", "families", "groups", "known", "recordings"]
@@ -19,9 +19,11 @@ __all__ = ["RULES", "TOP", "alerts", "exported", "families", "groups", "known", 
 TOP = Path(__file__).parents[2]
 RULES = sorted((TOP / "deploy" / "prometheus" / "rules").glob("*.yml"))
 
-_SCRAPE = frozenset({"job", "instance"})
+_SCRAPE = frozenset({"job", "instance", LEDGER})
 _OWN = {  # what Prometheus itself makes
-    "ALERTS": frozenset({"alertname", "alertstate", "severity", "suite", "target", "queue", "evaluator", "measure"}),
+    "ALERTS": frozenset(
+        {"alertname", "alertstate", "severity", "suite", "target", "queue", "evaluator", "measure", LEDGER}
+    ),
 }
 
 

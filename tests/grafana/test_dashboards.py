@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -88,11 +89,25 @@ def test_runs_that_ended_and_alerts_are_marked(uid: str) -> None:
 
 @pytest.mark.parametrize("uid", UIDS)
 def test_every_variable_offers_all(uid: str) -> None:
-    """A page shows everything before anybody chooses; one variable is the data source."""
-    source, *others = PAGES[uid]["templating"]["list"]
+    """A page shows everything of one ledger before anybody chooses; one variable is the data source."""
+    source, ledger, *others = PAGES[uid]["templating"]["list"]
+    assert (ledger["name"], ledger.get("multi"), ledger.get("includeAll")) == ("ledger", False, False)
     assert (source["type"], source["current"]["value"]) == ("datasource", DATASOURCE_UID)
     assert all(each["includeAll"] and each["allValue"] == ".*" and each["multi"] for each in others)
     assert all(each["current"]["value"] == ["$__all"] for each in others)
+
+
+ALL_LEDGERS = {"panel 'Ledgers answer'", "panel 'Alerts that fire'", "annotation 'Alerts'", "variable 'ledger'"}
+
+
+@pytest.mark.parametrize("uid", PAGES)
+def test_panels_show_one_ledger(uid: str) -> None:
+    """Each series that a page asks for is held to the chosen ledger, but for what says which ledgers there are."""
+    for where, expr, _ in checks.expressions(PAGES[uid]):
+        asked = len(re.findall(r"\bevalq(?:_|:\w+:)\w+", expr))
+        held = len(re.findall(r"\bevalq(?:_|:\w+:)\w+\{ledger=\"\$ledger\"", expr))
+        assert (asked > held) == (where in ALL_LEDGERS and bool(asked)), (where, expr)
+        assert held in (0, asked)
 
 
 def test_every_metric_is_shown_somewhere_or_spared() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from evalq.workers.exporter.family import LEDGER
 from tests.integration.harness import PATIENCE, start_evalq
 
 __all__ = ["Scraper", "running_exporter"]
@@ -29,15 +30,13 @@ class Scraper:
         return answer.status_code, answer.headers["content-type"], answer.text
 
     def scrape(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """{(name, labels): value} of /metrics, by way of a parser of OpenMetrics."""
+        """{(name, labels but the ledger's): value} of /metrics, by way of a parser of OpenMetrics."""
         _, kind, body = self.get("/metrics", OPENMETRICS)
         assert kind.startswith(OPENMETRICS), kind
         families = text_string_to_metric_families(body)  # type: ignore[no-untyped-call]  # the library's
-        return {
-            (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in families
-            for sample in family.samples
-        }
+        samples = [sample for family in families for sample in family.samples]
+        assert len({sample.labels.pop(LEDGER) for sample in samples}) == 1  # each has it, and all the same
+        return {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
 
     def value(self, name: str, **labels: str) -> float | None:
         """One sample, None where it is not there."""

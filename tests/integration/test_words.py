@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def test_an_exporter_says_that_its_password_is_wrong(server: Server, rows: Path)
 def evalq_up(address: str) -> None:
     """One scrape, which says that the ledger is not there."""
     with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - the exporter's own address
-        assert b"evalq_ledger_up 0.0" in answer.read()
+        assert re.search(rb"^evalq_ledger_up\{ledger=\"[^\"@]+\"\} 0\.0$", answer.read(), re.MULTILINE)
 
 
 def test_status_speaks_plainly(server: Server, rows: Path) -> None:

@@ -30,7 +30,7 @@ class Question(msgspec.Struct, frozen=True):
 def spelled(expr: str, rate: str, span: str) -> str:
     """The expression as Grafana would send it with All chosen everywhere."""
     expr = expr.replace("$__rate_interval", rate).replace("$__range", span)
-    return re.sub(r'"\$[A-Za-z]\w*"', '".*"', expr)
+    return re.sub(r'=~?"\$[A-Za-z]\w*"', '=~".*"', expr)
 
 
 def atoms(node: Any) -> Iterator[str]:
@@ -62,6 +62,6 @@ SILENT: dict[str, str] = {
     r"'Divergent answers'": "evaluators are pure: no answer came again and differed",
     r"'(Votes of judges|Cost of judges|Pass rate by plain)": "no check of the sample asks a judge",
     r"^rule evalq:an_hour_ago:missing": "nobody had looked at the ledger more than an hour before",
-    r"absent\(evalq_ledger_up": "the exporter is there",
+    r"EvalqExporterDown.*absent\(evalq_ledger_up": "the exporter is there",
 }
 """What is asked and has no answer in such a run: a regular expression of its place and expression, and why."""

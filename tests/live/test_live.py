@@ -73,7 +73,7 @@ def test_a_question_without_an_answer_is_noticed(scene: Scene, monkeypatch: pyte
         "panel 'Divergent answers': is answered: evalq_ledger_up",
         "nothing is asked like '(Votes of judges|Cost of judges|Pass rate by plain)",
         "nothing is asked like ^rule evalq:an_hour_ago:missing",
-        "nothing is asked like absent\\(evalq_ledger_up",
+        "nothing is asked like EvalqExporterDown.*absent\\(evalq_ledger_up",
     ]
 
 

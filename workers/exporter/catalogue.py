@@ -284,6 +284,13 @@ FAMILIES: tuple[Family, ...] = (
     gauge(
         "series_folded", None, "Label sets that were left out or counted as other because of a cap.", group="exporter"
     ),
+    Family(
+        "evalq_ledger_info",
+        "info",
+        "The id of the ledger's server since it started: two of them under one `ledger` are two ledgers of one name.",
+        ("server",),
+        group="server",
+    ),
     Family("evalq_build_info", "info", "The exporter's version.", ("version", "code"), group="exporter"),
 )
 

@@ -14,7 +14,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.version import __version__, code_version
 from evalq.evalcore.views.metrics import Unit
 from evalq.workers.exporter.catalogue import FAMILIES, family
-from evalq.workers.exporter.family import Family, quality
+from evalq.workers.exporter.family import LEDGER, Family, quality
 from evalq.workers.exporter.series import (
     Series,
     Together,
@@ -25,13 +25,29 @@ from evalq.workers.exporter.series import (
 )
 from evalq.workers.monitor.snapshot import Newest, Snapshot
 
-__all__ = ["About", "Live", "Quality"]
+__all__ = ["About", "Live", "Named", "Quality"]
 
 _TOGETHER: dict[Unit, Together] = {"count": "sum", "state": "max"}
 _RUNS_ENDED = "evalq_runs_ended_total"
 _Exemplars = dict[tuple[str, ...], Exemplar]
 _EXEMPLAR_CHARS = 128
 """What OpenMetrics lets an exemplar's names and values have."""
+
+
+class Named(Collector):
+    """The families of ``inner``, each series with the name of its ledger in front: one Prometheus may watch several."""
+
+    def __init__(self, inner: Collector, ledger: str) -> None:
+        self._inner = inner
+        self._ledger = ledger
+
+    def collect(self) -> Iterator[PrometheusMetric]:
+        """As ``inner`` has them."""
+        for shown in self._inner.collect():
+            shown.samples = [
+                sample._replace(labels={LEDGER: self._ledger, **sample.labels}) for sample in shown.samples
+            ]
+            yield shown
 
 
 class _Bounded(Collector):
@@ -89,9 +105,13 @@ class Quality(_Bounded):
 
 
 class About(Collector):
-    """The exporter itself: whether the ledger answered, after how many seconds, how many series were folded."""
+    """The exporter itself: whether the ledger answered, after how many seconds, how many series were folded.
 
-    def __init__(self, *, up: bool, seconds: float, series_folded: int) -> None:
+    ``server`` is the id that the ledger's server gave itself when it started; empty where it did not answer.
+    """
+
+    def __init__(self, *, up: bool, seconds: float, series_folded: int, server: str) -> None:
+        self._server = server
         self._values = {
             "evalq_ledger_up": float(up),
             "evalq_scrape_seconds": seconds,
@@ -102,10 +122,15 @@ class About(Collector):
         """These, and the version."""
         for name, value in self._values.items():
             yield _filled(family(name), [((), value)])
-        build = family("evalq_build_info")
-        shown = InfoMetricFamily(build.name.removesuffix("_info"), build.help)
-        shown.add_metric([], {"version": __version__, "code": code_version()})
-        yield shown
+        yield _info("evalq_build_info", {"version": __version__, "code": code_version()})
+        if self._server:
+            yield _info("evalq_ledger_info", {"server": self._server})
+
+
+def _info(name: str, facts: dict[str, str]) -> InfoMetricFamily:
+    shown = InfoMetricFamily(name.removesuffix("_info"), family(name).help)
+    shown.add_metric([], facts)
+    return shown
 
 
 def _newest_runs(snapshot: Snapshot) -> dict[tuple[str, ...], Exemplar]:

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import EvalqError
-from evalq.workers.exporter.collector import About, Live, Quality
+from evalq.workers.exporter.collector import About, Live, Named, Quality
 from evalq.workers.monitor.snapshot import Newest, Snapshot
 
 __all__ = ["Page"]
@@ -37,13 +37,15 @@ class _Part(msgspec.Struct, frozen=True):
 
 class Page:
     """``look`` gives a snapshot from the one before, or raises what being unable to reach the ledger raises.
+    ``ledger`` is the name of the ledger, a label of every series.
 
     What an evaluator declares only changes when one of its runs ends, and is rendered once until then for each format.
     """
 
-    def __init__(self, look: Callable[[Snapshot | None], Snapshot], most: int) -> None:
+    def __init__(self, look: Callable[[Snapshot | None], Snapshot], most: int, ledger: str) -> None:
         self._look = look
         self._most = most
+        self._ledger = ledger
         self._before: Snapshot | None = None
         self._rendered: dict[str, dict[str, _Part]] = {}
         self._lock = threading.Lock()
@@ -51,7 +53,11 @@ class Page:
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """(content type, text) for an Accept header; without a ledger only that there is none."""
-        encode, kind = _encoder(accept)
+        encoder, kind = _encoder(accept)
+
+        def encode(families: Collector) -> bytes:
+            return encoder(Named(families, self._ledger))
+
         began = time.monotonic()
         snapshot: Snapshot | None = None
         try:
@@ -69,7 +75,8 @@ class Page:
             of_runs = self._of_runs(snapshot, encode, kind)
             parts += [part.text for part in of_runs]
             folded = live.folded + sum(part.folded for part in of_runs)
-        parts.append(encode(About(up=snapshot is not None, seconds=seconds, series_folded=folded)))
+        server = snapshot.server.run_id if snapshot is not None else ""
+        parts.append(encode(About(up=snapshot is not None, seconds=seconds, series_folded=folded, server=server)))
         # Each encoded part ends with OpenMetrics' end mark, which may occur only once on a page.
         return kind, b"".join(part.removesuffix(_END) for part in parts[:-1]) + parts[-1]
 

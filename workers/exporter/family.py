@@ -18,6 +18,7 @@ from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.monitor.snapshot import Snapshot
 
 __all__ = [
+    "LEDGER",
     "OTHER",
     "RECENT_LABEL",
     "RUN_LABELS",
@@ -29,6 +30,9 @@ __all__ = [
     "histogram",
     "quality",
 ]
+
+LEDGER = "ledger"
+"""The label of every series: which ledger it is of, since one Prometheus may watch several (`ledger_name`)."""
 
 RUN_LABELS = ("suite", "target")
 """Labels that every evaluator's gauge has in front of its own."""

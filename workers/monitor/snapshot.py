@@ -87,6 +87,8 @@ class ServerFacts(msgspec.Struct, frozen=True):
     rdb_failed: bool
     started: float
     clients: int
+    run_id: str = ""
+    """What the server calls itself since it started; empty where it does not say."""
     primary: str = ""
     """Of which server it is a replica, as host:port; empty for a primary."""
 
@@ -273,6 +275,7 @@ def _server(info: Mapping[str, Any], now: float) -> ServerFacts:
         rdb_failed=info.get("rdb_last_bgsave_status") == "err",
         started=now - int(info.get("uptime_in_seconds", 0)),
         clients=int(info.get("connected_clients", 0)),
+        run_id=str(info.get("run_id", "")),
         primary=f"{info.get('master_host')}:{info.get('master_port')}" if info.get("role") == "slave" else "",
     )
 

@@ -11,7 +11,7 @@ import shlex
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.settings import Settings
 
-__all__ = ["SCHEME", "celery_url", "is_redis", "redacted", "respelled", "server_options"]
+__all__ = ["SCHEME", "celery_url", "is_redis", "named", "redacted", "respelled", "server_options"]
 
 _SECRET = re.compile(r"([?&]\w*password=)[^&#]*", re.IGNORECASE)
 SCHEME = "evalq-redis"
@@ -43,6 +43,17 @@ def redacted(url: str) -> str:
     user, at, place = rest.rpartition("@")
     name, colon, _ = user.partition(":")
     return f"{scheme}{sep}{name}:***@{place}" if at and colon else f"{scheme}{sep}{rest}"
+
+
+def named(url: str) -> str:
+    """What to call the server and database at ``url``: host:port/database or its socket, without user and password."""
+    scheme, _, rest = url.partition("://")
+    place = rest.rpartition("@")[2].partition("?")[0]
+    if scheme in ("unix", "redis+socket"):
+        return place
+    host, _, database = place.partition("/")
+    port = "" if re.search(r":\d+$", host) else ":6379"
+    return f"{host}{port}/{database or 0}"
 
 
 def server_options(settings: Settings) -> str:

@@ -56,7 +56,7 @@ def full(server: Server) -> Server:
 
 
 def _scrape(server: Server) -> dict[str, list[Any]]:
-    page = Page(lambda before: read_snapshot(server.client, SETTINGS, before=before), SETTINGS.max_series)
+    page = Page(lambda before: read_snapshot(server.client, SETTINGS, before=before), SETTINGS.max_series, "here")
     _, text = page.render("")
     return {family.name: family.samples for family in text_string_to_metric_families(text.decode())}
 
@@ -86,7 +86,13 @@ def test_no_metric_has_more_series_than_the_cap(full: Server) -> None:
     assert max(len(samples) for name, samples in shown.items() if "seconds" not in name) <= SETTINGS.max_series + 1
     agents = shown["evalq_vs_case_tests"]
     assert sum(sample.value for sample in agents) == 2 * (3_000 + 29)
-    assert agents[-1].labels == {"agent": "other", "case": "other", "suite": "other", "target": "other"}
+    assert agents[-1].labels == {
+        "agent": "other",
+        "case": "other",
+        "suite": "other",
+        "target": "other",
+        "ledger": "here",
+    }
     assert shown["evalq_series_folded"][0].value >= 3_029 - SETTINGS.max_series
 
 
@@ -123,13 +129,16 @@ def test_histories_that_have_not_changed_are_not_sent_again(full: Server) -> Non
 
 def test_a_page_shows_a_new_run_in_either_format(full: Server) -> None:
     """What is rendered once for a version of the histories is rendered anew for the next."""
-    page = Page(lambda before: read_snapshot(full.client, SETTINGS, before=before), SETTINGS.max_series)
+    page = Page(lambda before: read_snapshot(full.client, SETTINGS, before=before), SETTINGS.max_series, "here")
     for number, accept in enumerate(("", "application/openmetrics-text", "", "application/openmetrics-text")):
         place = HistoryKey("selfcheck", "pages")
         entry = Entry(f"p{number}", place, {"scored": number}, [("evalq_selfcheck_passed", (), number)], digest="d")
         History(full.client, SETTINGS).record(entry)
         for _ in range(2):
-            assert f'evalq_selfcheck_passed{{suite="pages",target=""}} {number}.0' in page.render(accept)[1].decode()
+            assert (
+                f'evalq_selfcheck_passed{{ledger="here",suite="pages",target=""}} {number}.0'
+                in page.render(accept)[1].decode()
+            )
 
 
 def test_what_is_no_entry_is_left_out(full: Server) -> None:
@@ -160,7 +169,7 @@ def test_drift_is_shown_as_soon_as_it_is_counted_and_as_long_as_its_specificatio
         (state,) = seen[-1].histories[0].drift
         assert (state.run, state.drifting) == (f"d{number}", passed == 2)
     samples = _scrape(server)["evalq_drift"]
-    labels = {"evaluator": "vs", "suite": "drifts", "target": "t", "measure": "pass_rate"}
+    labels = {"ledger": "here", "evaluator": "vs", "suite": "drifts", "target": "t", "measure": "pass_rate"}
     assert [(sample.labels, sample.value) for sample in samples] == [(labels, 1.0)]
     for number in range(10):
         assert "s" in {state.specification for state in seen[-1].histories[0].drift}
@@ -175,10 +184,10 @@ def test_drift_is_shown_as_soon_as_it_is_counted_and_as_long_as_its_specificatio
 )
 def test_an_accept_header_that_makes_no_sense_gets_the_plain_format(full: Server, accept: str) -> None:
     """Whatever a client sends, it is answered."""
-    page = Page(lambda before: read_snapshot(full.client, SETTINGS, before=before), SETTINGS.max_series)
+    page = Page(lambda before: read_snapshot(full.client, SETTINGS, before=before), SETTINGS.max_series, "here")
     kind, text = page.render(accept)
     assert kind.startswith("text/plain")
-    assert b"evalq_ledger_up 1.0" in text
+    assert b'evalq_ledger_up{ledger="here"} 1.0' in text
 
 
 @pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "1 / 0", "raise MemoryError"])

@@ -54,7 +54,7 @@ def _series(name: str, snapshot: Snapshot) -> list[Series]:
 
 def test_every_metric_of_the_catalogue_has_a_source() -> None:
     """One each, by its type; only what the exporter knows of itself is not read of the snapshot."""
-    own = {"evalq_ledger_up", "evalq_scrape_seconds", "evalq_series_folded", "evalq_build_info"}
+    own = {"evalq_ledger_up", "evalq_scrape_seconds", "evalq_series_folded", "evalq_build_info", "evalq_ledger_info"}
     assert {each.name for each in FAMILIES if each.read is None and each.spread is None} == own
     assert all((each.spread is not None) == (each.kind == "histogram") for each in FAMILIES)
     assert not [each.name for each in FAMILIES if each.read is not None and each.spread is not None]
