@@ -1,4 +1,4 @@
-"""Cases that collapsed since the baseline: whose own verdict says so, and whose answers agree more than they did."""
+"""Cases that collapsed since the baseline: that are collapsed now, and whose answers agree more than they did."""
 
 from __future__ import annotations
 
@@ -6,67 +6,67 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from evalq.evalcore.compare.hypergeometric import EXACT, between, ways
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.modes import holm
 
-__all__ = ["collapse_surprises", "newly_collapsed", "untold"]
+__all__ = ["NewCollapse", "new_collapses", "newly_collapsed", "undecided_collapses"]
 
 _DRAWS = 20_000
 _MOST_DRAWS = 400_000
 
 
+class NewCollapse(NamedTuple):
+    """A case that both runs answered twice or more: how surprising its answers are unless it collapsed since, and the
+    same adjusted by Holm's procedure for all such cases.
+    """
+
+    case: str
+    p: float
+    adjusted: float
+
+
 def newly_collapsed(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[str]:
-    """Cases that the candidate calls collapsed and the baseline does not, and in which that is no accident."""
-    return sorted(case for p, case in collapse_surprises(base, cand, alpha) if p <= alpha)
+    """Cases that surely collapsed since the baseline; any of them is wrong with probability ``alpha`` at most."""
+    return sorted(each.case for each in new_collapses(base, cand, alpha) if each.adjusted <= alpha)
 
 
-def collapse_surprises(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[tuple[float, str]]:
-    """(how surprising, its case) of all that the candidate calls collapsed and the baseline does not, the most first.
+def new_collapses(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[NewCollapse]:
+    """Every case that both runs answered twice or more, the most surprising first.
 
-    Verdicts alone differ in four of ten unchanged cases. So a permutation test within the case counts, too: of the
-    chance that two of its answers agree, adjusted by Holm's procedure over all cases that both answered. If all that is
-    at most ``alpha`` is called new, any of it is wrong with no larger probability. The draws, more for a smaller
-    ``alpha``, are seeded by the case's own counts, so that the same runs are always judged alike. What is rarer than
-    draws can show has an exact bound in their place: over many cases, or at a late look, no number of draws suffices.
+    Verdicts alone differ in four of ten unchanged cases. So p is the larger one of two: that the case is collapsed in
+    the candidate, and a permutation test of whether two of its answers agree more often than in the baseline. The
+    draws, more for a smaller ``alpha``, are seeded by the case's own counts, so that the same runs are always judged
+    alike. What is rarer than draws can show has an exact bound in their place: over many cases, or at a late look, no
+    number of draws suffices.
     """
     before = dict(zip(base.ids, base.labels, strict=True)) if base.labels else {}
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
+    collapse_p = cand.collapse_p or {}
     # A single answer agrees with nothing: such a case has no test, and takes no share of the error.
     both = [case for case in now if case in before and sum(before[case].values()) > 1 and sum(now[case].values()) > 1]
-    suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & set(both))
     # So that the smallest p that can be drawn still counts after Holm's factor, as far as the most draws reach.
     draws = min(_MOST_DRAWS, max(_DRAWS, 4 * len(both) * round(1 / alpha)))
     found: list[tuple[float, str]] = []
-    highest = 0.0
-    for rank, (p, case) in enumerate(
-        sorted((_surprise(case, before[case], now[case], draws), case) for case in suspects)
-    ):
-        # All that both answered, not the suspects alone: those were picked by the answers that are tested.
-        highest = max(highest, min(1.0, p * (len(both) - rank)))
-        found.append((highest, case))
-    return found
+    for case in both:
+        p = collapse_p.get(case, 1.0)
+        # Above it the larger of the two is not at most it, either: no need to draw.
+        found.append((p if p > alpha else max(p, _surprise(case, before[case], now[case], draws)), case))
+    found.sort()
+    adjusted = holm([p for p, _ in found])
+    return [NewCollapse(case, p, each) for (p, case), each in zip(found, adjusted, strict=True)]
 
 
-def untold(base: CaseSummary, cand: CaseSummary) -> list[str]:
-    """Cases that the candidate calls collapsed and the baseline does not, of which no label tells whether that is new.
+def undecided_collapses(base: CaseSummary | None, cand: CaseSummary) -> list[str]:
+    """Cases of the candidate that are not decided diverse, nor were decided collapsed in the baseline, if there is one.
 
-    Either the baseline has fewer than two labelled answers, or no baseline with that many could make the candidate's
-    look surprising: each of them has a label of its own, as texts do that are alike in words or in meaning, but not in
-    letters.
+    With one answer, or none, a case is never decided.
     """
-    before = dict(zip(base.ids, base.labels or [{}] * len(base.ids), strict=True))
-    now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
-    suspects = sorted((set(cand.collapsed) - set(base.collapsed)) & before.keys() & now.keys())
-    return [case for case in suspects if not _tells(case, sum(before[case].values()), now[case])]
-
-
-def _tells(case: str, before: int, now: Mapping[str, int]) -> bool:
-    """Whether the candidate would surprise behind the baseline of ``before`` answers that makes it most surprising."""
-    # No two of those agree, with each other or with any of the candidate's: a label of no digest is nobody else's.
-    apart = {f" {number}": 1 for number in range(before)}
-    return before > 1 and sum(now.values()) > 1 and _surprise(case, apart, now, _DRAWS) <= ALPHA
+    fine = set(cand.diverse).union(base.collapsed if base is not None else ())
+    return [case for case in (*cand.ids, *(cand.unrecorded or ())) if case not in fine]
 
 
 def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draws: int) -> float:

@@ -1,21 +1,21 @@
-"""What a policy says of collapsed cases: how many of them are seen beyond chance, among all cases of a run."""
+"""What a policy says of collapsed cases: whether any is seen beyond chance, among all cases of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
+from evalq.evalcore.compare.collapse import new_collapses, undecided_collapses
 from evalq.evalcore.compare.decision import Check, Decided, Decision
-from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.looks import Errors
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.modes.nowhere import collapsed_somewhere
 
 __all__ = ["collapse_checks", "collapses"]
 
 _NONE, _NONE_NEW = "no collapsed case", "no newly collapsed case"
+_NAMED, _KEPT = 5, 20
 
 
 def collapses(decision: Decision) -> list[Check]:
@@ -27,14 +27,13 @@ def collapse_checks(
     policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors
 ) -> Iterator[Check]:
     """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
-    metric = f"{run.called}.collapse"
-    if policy.collapse == "allowed" or not run.cases.labels:
-        # Where the baseline's answers could collapse the candidate's could, had any of them been readable.
-        if policy.collapse != "allowed" and partner is not None and partner.cases.labels:
-            demand = _NONE if policy.collapse == "none" else _NONE_NEW
-            yield Check(
-                metric, demand, "critical", "INCONCLUSIVE", "no answer has what the baseline's are told apart by"
-            )
+    if policy.collapse == "allowed":
+        return
+    metric, demand = f"{run.called}.collapse", _NONE if policy.collapse == "none" else _NONE_NEW
+    if not run.cases.labels:
+        # Its evaluator tells answers apart, and no answer was readable; or the baseline's were told apart.
+        if run.cases.collapse_p is not None or (partner is not None and partner.cases.labels):
+            yield Check(metric, demand, "critical", "INCONCLUSIVE", "no answer has what answers are told apart by")
         return
     if policy.collapse == "none":
         yield _any_collapsed(metric, run, errors)
@@ -47,61 +46,83 @@ def collapse_checks(
 
 
 def _any_collapsed(metric: str, run: RunCases, errors: Errors) -> Check:
-    """NO-GO for what is collapsed beyond chance among all cases; what is by its own verdict alone is INCONCLUSIVE."""
-    cases, known = list(run.cases.collapsed), run.cases.collapse_p
-    if known is None:
-        # By each case's own interval: that is all that its evaluator, or what an earlier version kept, can tell.
-        return _collapsed(metric, _NONE, run, cases, "NO-GO")
-    surprises = sorted((known.get(case, 1.0), case) for case in cases)
-    return _surprising(metric, _NONE, run, surprises, cases, errors)
+    """NO-GO for what is collapsed beyond chance over all cases, by `collapsed_somewhere`; GO if each is diverse."""
+    alpha, known = _alpha(errors), sorted((run.cases.collapse_p or {}).items())
+    # Answers that were taken over came from one place, which may have given one answer to many.
+    taken = run.lineage is not None and bool(run.lineage.reused)
+    found = collapsed_somewhere([p for _, p in known], independent=not taken)
+    named = [known[at][0] for at in found.named(alpha)]
+    open_ = undecided_collapses(None, run.cases)
+    if found.p > alpha:
+        return _open(metric, _NONE, run, open_, found.p, errors)
+    if named:
+        reason = f"{_listed(named, run)} collapsed beyond chance (p {found.p:.2g} over all cases)"
+    else:
+        reason = (
+            f"the cases together are collapsed beyond chance (Fisher's p {found.together:.2g}, {len(known)} cases) and "
+            f"no single one can be named; {len(open_)} of them are not decided diverse"
+        )
+    return _checked(metric, _NONE, "NO-GO", reason, named or open_, found.p, run, errors)
 
 
 def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Errors) -> Check:
-    """NO-GO at the error that this look may spend; what surprises at that of a first one only is INCONCLUSIVE, and so
-    is what no answers can tell.
-    """
-    from evalq.evalcore.compare.collapse import collapse_surprises, untold
-
-    surprises = collapse_surprises(partner.cases, run.cases, _alpha(errors))
-    check = _surprising(metric, _NONE_NEW, run, surprises, [case for p, case in surprises if p <= ALPHA], errors)
-    if check.decided != "GO" or not (unknown := untold(partner.cases, run.cases)):
-        return check
-    told = _collapsed(metric, _NONE_NEW, run, unknown, "INCONCLUSIVE")
-    reason = f"{told.reason} collapsed, and equal answers of both sides are too few to tell whether that is new"
-    return msgspec.structs.replace(told, reason=reason, p_margin=check.p_margin)
+    """NO-GO for cases that surely collapsed since; GO if each is diverse now, or was collapsed before."""
+    alpha = _alpha(errors)
+    found = new_collapses(partner.cases, run.cases, alpha)
+    p = found[0].adjusted if found else 1.0
+    if named := [each.case for each in found if each.adjusted <= alpha]:
+        reason = f"{_listed(named, run)} collapsed since the baseline, beyond chance (p {p:.2g} among all cases)"
+        return _checked(metric, _NONE_NEW, "NO-GO", reason, named, p, run, errors)
+    return _open(metric, _NONE_NEW, run, undecided_collapses(partner.cases, run.cases), p, errors)
 
 
-def _surprising(
+def _open(metric: str, demand: str, run: RunCases, open_: Sequence[str], p: float, errors: Errors) -> Check:
+    """GO where no case is ``open_``: that nothing surprises is no evidence of diversity."""
+    every = len(run.cases.ids) + len(run.cases.unrecorded or ())
+    if every and not open_:
+        return _checked(
+            metric, demand, "GO", f"each of {every} case(s) is decided diverse by itself", (), p, run, errors
+        )
+    reason = (
+        f"{_listed(open_, run)} not decided diverse by itself, and nothing collapsed beyond chance (p {p:.2g}): "
+        "more answers to a case decide it"
+        if every
+        else "no case is there"
+    )
+    return _checked(metric, demand, "INCONCLUSIVE", reason, open_, p, run, errors)
+
+
+def _checked(
     metric: str,
     demand: str,
+    decided: Decided,
+    reason: str,
+    cases: Sequence[str],
+    p: float,
     run: RunCases,
-    surprises: Sequence[tuple[float, str]],
-    suspects: Sequence[str],
     errors: Errors,
 ) -> Check:
-    """NO-GO for those of ``surprises``, the most first, that are as surprising as this look asks; else ``suspects`` are
-    INCONCLUSIVE.
-    """
-    sure = sorted(case for p, case in surprises if p <= _alpha(errors))
-    check = _collapsed(metric, demand, run, sure, "NO-GO")
-    if not sure and suspects:
-        check = _collapsed(metric, demand, run, sorted(suspects), "INCONCLUSIVE")
-        check = msgspec.structs.replace(
-            check, reason=f"{check.reason}, not surprising enough among all cases for this look"
-        )
-    # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm with the gates.
-    if errors.collapse is not None:
-        return check
-    return msgspec.structs.replace(check, p_margin=surprises[0][0] if surprises else 1.0)
+    # A single answer of a case agrees with nothing, and is no evidence.
+    evidence = sum(answers for labels in run.cases.labels if (answers := sum(labels.values())) > 1)
+    return Check(
+        metric,
+        demand,
+        "critical",
+        decided,
+        reason,
+        len(cases),
+        cases=tuple(cases[:_KEPT]),
+        # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm.
+        p_margin=p if errors.collapse is None else None,
+        evidence=evidence,
+    )
 
 
 def _alpha(errors: Errors) -> float:
     return errors.no_go if errors.collapse is None else errors.collapse
 
 
-def _collapsed(metric: str, demand: str, run: RunCases, cases: list[str], decided: Decided) -> Check:
-    reason = f"{len(cases)} of {len(run.cases.ids)} case(s)" + (f": {', '.join(cases[:5])}" if cases else "")
-    decided = decided if cases else "GO"
-    # Answers that are told apart by something: of one answer a case nobody can tell whether it is collapsed.
-    evidence = sum(sum(labels.values()) for labels in run.cases.labels)
-    return Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases[:20]), evidence=evidence)
+def _listed(cases: Sequence[str], run: RunCases) -> str:
+    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
+    every = len(run.cases.ids) + len(run.cases.unrecorded or ())
+    return f"{len(cases)} of {every} case(s) ({', '.join(cases[:_NAMED])}{more})"

@@ -49,7 +49,13 @@ class CaseCounter:
         """What was counted, as a run called ``run`` that has this report. Raises InfrastructureError as `add` does."""
         told = self._measures
         try:
-            found = told.collapsed(report), told.stopped(report), told.judged(report), told.collapse_p(report)
+            found = (
+                told.collapsed(report),
+                told.stopped(report),
+                told.judged(report),
+                told.collapse_p(report),
+                told.diverse(report),
+            )
             unrecorded = self._unrecorded(report)
         except Exception as error:
             raise self._wrong(error) from error
@@ -66,19 +72,6 @@ class CaseCounter:
             cases=msgspec.structs.replace(self._summing.summary(*found), unrecorded=unrecorded),
             left_out=omissions_in(report),
         )
-
-    def completed(self, kept: RunCases, report: dict[str, Json]) -> RunCases:
-        """``kept``, which an earlier version wrote down of this ``report``, with what that did not tell of its cases.
-
-        As it is where another version of the evaluator made the report. Raises InfrastructureError as `add` does.
-        """
-        if kept.version != self._evaluator.version:
-            return kept
-        try:
-            told = {"collapse_p": self._measures.collapse_p(report), "unrecorded": self._unrecorded(report)}
-        except Exception as error:
-            raise self._wrong(error) from error
-        return msgspec.structs.replace(kept, cases=msgspec.structs.replace(kept.cases, **told))
 
     def _unrecorded(self, report: dict[str, Json]) -> list[str]:
         return sorted(self._measures.unrecorded(report))

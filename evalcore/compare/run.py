@@ -11,7 +11,7 @@ from evalq.evalcore.model.lineage import Lineage
 
 __all__ = ["SCHEMA", "RunCases", "Usage"]
 
-SCHEMA = "evalq.cases/1"
+SCHEMA = "evalq.cases/2"
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -33,11 +33,11 @@ class CaseSummary(msgspec.Struct):
 
     ``missing`` counts the records of a case that have no answer (errors, dead ones, unanswered calls); ``unattributed``
     those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a
-    case's answers by a digest of their label, where the evaluator gives one, and ``collapsed`` are the cases that the
-    run itself found so: ``collapse_p`` has the p-values of those that are surely so among all cases, None where nobody
-    knows. ``stopped`` are those that got fewer answers than planned since they were decided. ``judged``
-    says what rests on verdicts that may be wrong. ``unrecorded`` are cases that should be there, and that no record is
-    about; None where an earlier version wrote it down, which did not tell.
+    case's answers by a digest of their label, where the evaluator gives one. ``collapsed`` and ``diverse`` are the
+    cases that the run itself decided, each by itself, and ``collapse_p`` has how surprising each case's answers are if
+    it is not collapsed; None where the evaluator does not say. ``stopped`` are those that got fewer answers than
+    planned since they were decided. ``judged`` says what rests on verdicts that may be wrong. ``unrecorded`` are cases
+    that should be there, and that no record is about.
     """
 
     measures: list[Measure]
@@ -51,6 +51,7 @@ class CaseSummary(msgspec.Struct):
     judged: Judged | None = None
     collapse_p: dict[str, float] | None = None
     unrecorded: list[str] | None = None
+    diverse: list[str] = []
 
 
 def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSummary:
@@ -72,6 +73,10 @@ def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSu
         labels=[{} if at is None else cases.labels[at] for at in found] if cases.labels else [],
         collapsed=sorted(set(cases.collapsed).intersection(ids)),
         stopped=sorted(set(cases.stopped).intersection(ids)),
+        diverse=sorted(set(cases.diverse).intersection(ids)),
+        collapse_p=None
+        if cases.collapse_p is None
+        else {k: p for k, p in cases.collapse_p.items() if k in place.keys() & set(ids)},
     )
 
 
@@ -168,6 +173,7 @@ class Summing:
         stopped: Sequence[str] = (),
         judged: Judged | None = None,
         collapse_p: dict[str, float] | None = None,
+        diverse: Sequence[str] = (),
     ) -> CaseSummary:
         """What was added, sorted by case."""
         ids = sorted(self._cases)
@@ -195,6 +201,7 @@ class Summing:
             sorted(stopped),
             judged,
             collapse_p,
+            diverse=sorted(diverse),
         )
 
 

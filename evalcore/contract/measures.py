@@ -98,9 +98,9 @@ class Measures(msgspec.Struct, frozen=True):
 
     ``unrecorded`` gives the cases that a report says should have been answered, and that no record is about.
 
-    ``collapse_p`` gives how surprising each of the collapsed cases is where none is, {case: p-value}, adjusted for all
-    cases that were tested: of many cases some look collapsed by chance. A case that is not in it is not surprising
-    among all; None: nobody knows, and a verdict counts by itself.
+    ``collapse_p`` gives how surprising the answers to each case are if it is not collapsed, {case: p-value}, of all
+    cases that have answers, by the rule that ended the case; ``diverse`` gives the cases that are decided not to be
+    collapsed, each by itself. None of both: the evaluator cannot tell, and collapse is never decided.
 
     ``judged`` says what of a report rests on verdicts that may be wrong. ``beside`` are parameters that ask nothing
     else of an agent, such as labels that people gave afterwards: runs that differ by them alone are still comparable.
@@ -114,4 +114,5 @@ class Measures(msgspec.Struct, frozen=True):
     judged: Callable[[Mapping[str, Any]], Judged | None] = _nobody
     beside: tuple[str, ...] = ()
     collapse_p: Callable[[Mapping[str, Any]], dict[str, float] | None] = _unknown
+    diverse: Callable[[Mapping[str, Any]], list[str]] = _none
     unrecorded: Callable[[Mapping[str, Any]], list[str]] = _none

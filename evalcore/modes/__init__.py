@@ -6,7 +6,7 @@ to a known number of runs, `rules` the choice between these and the fixed number
 one case, `nowhere` whether any case is collapsed.
 """
 
-from evalq.evalcore.modes.decide import Verdict, holm, rejected, runs_to_decide, verdict
+from evalq.evalcore.modes.decide import Verdict, fisher_combined, holm, rejected, runs_to_decide, verdict
 from evalq.evalcore.modes.diversity import (
     chao1,
     chao_shen_bits,
@@ -43,6 +43,7 @@ __all__ = [
     "collision_interval",
     "collision_probability",
     "coverage",
+    "fisher_combined",
     "hill",
     "holm",
     "limits",

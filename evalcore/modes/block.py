@@ -34,7 +34,8 @@ def share_of(judged: ShareRule, m: int, n: int) -> dict[str, Json]:
 def modes_block(counts: Collection[int], share: float, planned: int = 0) -> dict[str, Json]:
     """``mode_share`` to ``runs_to_decide`` of answers counted by kind, the verdict being on a mode's ``share``.
 
-    Where the case could stop early, ``planned`` calls being the most, share, verdict and runs to decide allow for it.
+    ``p_collapsed`` is how surprising the mode is if no kind has a probability above ``share``. Where the case could
+    stop early, ``planned`` calls being the most, share, verdict, p-value and runs to decide allow for it.
     """
     if not counts:
         return _NOTHING
@@ -49,6 +50,7 @@ def modes_block(counts: Collection[int], share: float, planned: int = 0) -> dict
         "coverage": coverage(counts),
         "chao1": chao1(counts),
         "verdict": judged.verdict(mode, n, share),
+        "p_collapsed": judged.p_value(mode, n, share),
         "runs_to_decide": runs_to_decide(mode, n, share, judged.decided),
     }
 
@@ -61,5 +63,6 @@ _NOTHING: dict[str, Json] = {
     "coverage": None,
     "chao1": None,
     "verdict": "no_data",
+    "p_collapsed": None,
     "runs_to_decide": None,
 }

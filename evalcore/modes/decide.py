@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-__all__ = ["MOST_RUNS", "Verdict", "holm", "rejected", "runs_to_decide", "verdict"]
+__all__ = ["MOST_RUNS", "Verdict", "fisher_combined", "holm", "rejected", "runs_to_decide", "verdict"]
 
 Verdict = Literal["collapsed", "diverse", "inconclusive", "no_data"]
 
@@ -65,3 +66,21 @@ def rejected(p_values: Sequence[float], alpha: float) -> int:
     """How many of these p-values, the smallest first, Holm's procedure (1979) rejects with error ``alpha`` in all."""
     # The first that is not surprising enough ends it, whatever those after it are.
     return next((rank for rank, p in enumerate(p_values) if p > alpha / (len(p_values) - rank)), len(p_values))
+
+
+def fisher_combined(p_values: Sequence[float]) -> float:
+    """Fisher's (1932) p-value of independent p-values taken together: that all their hypotheses hold; 1 for none.
+
+    The chance that a chi-squared variable of 2k degrees exceeds -2 sum log p. For a whole k that is the chance of fewer
+    than k events of a Poisson variable with mean -sum log p. A p-value that is too large, as those of counts are, makes
+    this one too large as well.
+    """
+    if not p_values or min(p_values) <= 0.0:
+        return 0.0 if p_values else 1.0
+    mean = -math.fsum(map(math.log, p_values))
+    if mean <= 0.0:
+        return 1.0
+    # Each term by its logarithm, from the largest: for thousands of cases the terms themselves are no doubles.
+    logs = [j * math.log(mean) - mean - math.lgamma(j + 1) for j in range(len(p_values))]
+    most = max(logs)
+    return min(1.0, math.exp(most) * math.fsum(math.exp(each - most) for each in logs))

@@ -98,12 +98,16 @@ def spending_verdict(m: int, n: int, share: float, of: int) -> Verdict:
 def spending_p_value(m: int, n: int, share: float, of: int, alpha: float = ALPHA) -> float:
     """How surprising ``m`` of ``n`` is if no answer has a probability above ``share``, however often one has looked.
 
-    The least of alpha, alpha/2, alpha/4, ... whose limits call it collapsed, 1.0 where those of ``alpha`` do not: the
-    chance that it is ever at most a level is that level at most, for levels up to ``alpha``.
+    The least of the levels alpha times a power of two whose limits call it collapsed, and those of all larger levels
+    below 1 as well; 1.0 where the largest does not. The chance that it is ever at most a level is that level at most:
+    each has limits of its own, which are crossed that rarely (above ``alpha``, at which a case stops, no more often).
     """
     if not n <= of <= MOST_LOOKS:
         return sequence_p_value(m, n, share)
-    level = 1.0
+    largest = 1.0
+    while 2 * alpha * largest < 1.0:
+        largest *= 2
+    level = largest
     while level > _SMALLEST and m >= limits(share, of, alpha * level).collapsed[n]:
         level /= 2
-    return 1.0 if level == 1.0 else alpha * 2 * level
+    return 1.0 if level == largest else alpha * 2 * level

@@ -17,7 +17,7 @@ from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.plug_in import unprinted
-from evalq.evalcore.errors import EvalqError, UsageError, WireError
+from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.producer.folder.names import OUTPUTS
@@ -38,7 +38,7 @@ def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
     name = hashlib.sha256(read_plain(folder.path / "report.json")).hexdigest()
     kept = _kept(folder.path / CASES)
     if kept is not None and kept.report == name:
-        return kept if kept.cases.unrecorded is not None else _completed(folder, kept, report, keep=keep)
+        return kept
     found = _read(folder, registry.get(report["evaluator"]), report, name)
     return _keep(folder, found) if keep else found
 
@@ -97,16 +97,6 @@ def _keep(folder: RunFolder, found: RunCases) -> RunCases:
     with contextlib.suppress(OSError):  # a folder that can only be read is compared all the same
         folder.write(CASES, msgspec.json.encode(found))
     return found
-
-
-@unprinted()
-def _completed(folder: RunFolder, kept: RunCases, report: dict[str, Json], *, keep: bool) -> RunCases:
-    """With what its report tells, and an earlier version did not keep; as it is where nothing can be told of it."""
-    try:
-        found = CaseCounter(registry.get(report["evaluator"]), str(folder.path)).completed(kept, report)
-    except EvalqError:  # a plug-in that is not here: what is kept was enough for it before
-        return kept
-    return _keep(folder, found) if keep else found
 
 
 @unprinted()

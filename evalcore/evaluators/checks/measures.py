@@ -34,8 +34,16 @@ def _collapsed(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in entries if entry["verdict"] == "collapsed"]
 
 
-def _collapse_p(report: Mapping[str, Any]) -> dict[str, float]:
-    return {each["case"]: each["p"] for each in report["results"].get("diversity", {}).get("collapsed", ())}
+def _collapse_p(report: Mapping[str, Any]) -> dict[str, float] | None:
+    if "diversity" not in report["results"]:
+        return None  # no answers are counted by kind
+    entries = report["results"]["diversity"]["by_case"]
+    return {each["case"]: each["p_collapsed"] for each in entries if each["p_collapsed"] is not None}
+
+
+def _diverse(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"].get("diversity", {}).get("by_case", ())
+    return [entry["case"] for entry in entries if entry["verdict"] == "diverse"]
 
 
 def _stopped(report: Mapping[str, Any]) -> list[str]:
@@ -71,5 +79,6 @@ MEASURES = Measures(
     _judged,
     beside=("labels", "judges_decide"),
     collapse_p=_collapse_p,
+    diverse=_diverse,
     unrecorded=_unrecorded,
 )

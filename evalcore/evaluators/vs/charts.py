@@ -28,6 +28,8 @@ def opening(report: Mapping[str, Json]) -> Summary:
     found, state = _NOWHERE.get(nowhere["verdict"], ("not known", "none"))
     collapsed = len(nowhere["collapsed"])
     noted = f"{collapsed} of {nowhere['cases']} cases collapsed" if collapsed else f"{nowhere['cases']} cases"
+    if nowhere["verdict"] == "fails" and not collapsed:
+        noted += " together"
     answered = f"{results['cases']['answered']:,} of {results['cases']['total']:,}"
     return Summary(
         f"{run['passed']:,} of {tests:,} tests passed",

@@ -60,7 +60,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     """Holds recorded outputs of agents against a golden set, and repeated ones against mode collapse."""
 
     name = "vs"
-    version = "3"
+    version = "4"
     summary = "Test agents' outputs against a golden set of verbalized-sampling cases, and find mode collapse."
     records = Records(unit="outputs")
     Params = VsParams

@@ -94,6 +94,8 @@ def _collapse(results: Mapping[str, Json]) -> str:
     named = _named([item["case"] for item in nowhere["collapsed"]])
     error = f"family-wise error at most {nowhere['alpha']:.1%} ({nowhere['correction']})"
     verdict = nowhere["verdict"].replace("_", " ")
+    if nowhere["verdict"] == "fails" and not named:
+        named = f"the cases together, p {nowhere['together']:.2g}; none of them can be named"
     answer = f"{verdict} ({named})" if named else verdict
     count = f"{len(flag['detected'])} of {flag['cases']} cases with repeats"
     lines = [

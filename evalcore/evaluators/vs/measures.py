@@ -30,7 +30,14 @@ def _collapsed(report: Mapping[str, Any]) -> list[str]:
 
 
 def _collapse_p(report: Mapping[str, Any]) -> dict[str, float]:
-    return {each["case"]: each["p"] for each in report["results"]["collapse_nowhere"]["collapsed"]}
+    entries = report["results"]["mode_collapse"]
+    return {each["case"]: each["p_collapsed"] for each in entries if each["p_collapsed"] is not None}
+
+
+def _diverse(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"]["mode_collapse"]
+    # By either count: one option in two spellings looks diverse, and is not.
+    return [each["case"] for each in entries if {each["verdict"], each["fuzzy"]["verdict"]} <= {"diverse", None}]
 
 
 def _stopped(report: Mapping[str, Any]) -> list[str]:
@@ -48,5 +55,12 @@ def _named(batch: Batch, params: VsParams) -> Iterator[str]:
 
 
 MEASURES = Measures(
-    (Measure("pass_rate"),), _see, _collapsed, _stopped, _named, collapse_p=_collapse_p, unrecorded=_unrecorded
+    (Measure("pass_rate"),),
+    _see,
+    _collapsed,
+    _stopped,
+    _named,
+    collapse_p=_collapse_p,
+    diverse=_diverse,
+    unrecorded=_unrecorded,
 )

@@ -71,8 +71,8 @@ PANELS = (
     ),
     Panel(
         "Mode collapse",
-        "Whether any case of the newest run is collapsed, all cases together: as many are tested, one that looks "
-        "collapsed by itself may not be enough to tell.",
+        "Whether any case of the newest run is collapsed: detected where all cases together, or a single one among "
+        "them, are collapsed beyond chance.",
         "state",
         "status",
         (Plot("evalq_vs_collapse", ("suite",), "max", legend="{suite}"),),

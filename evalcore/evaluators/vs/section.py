@@ -209,23 +209,16 @@ def _detected(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
 
 def _nowhere(collapse: Sequence[Mapping[str, Json]], params: VsParams) -> dict[str, Json]:
     """The verdict over all cases; where none has a second run, it has nothing to judge either."""
-    share = params.collapse.collapse_share
-    found = {**collapse_nowhere(_counts(collapse, share)), "collapse_share": share}
+    counts = (
+        CaseCounts(each["case"], each["p_collapsed"], each["verdict"], each["fuzzy"]["verdict"]) for each in collapse
+    )
+    found = {**collapse_nowhere(counts), "collapse_share": params.collapse.collapse_share}
     repeated = any(entry["runs"]["valid"] > 1 for entry in collapse)
     return found if repeated or not collapse else {**found, "verdict": _unknown(collapse)}
 
 
 def _unknown(collapse: Sequence[Mapping[str, Json]]) -> str:
     return "no_repeats" if any(entry["runs"]["valid"] for entry in collapse) else "no_data"
-
-
-def _counts(collapse: Sequence[Mapping[str, Json]], limit: float) -> Iterator[CaseCounts]:
-    for entry in collapse:
-        # mode_share is mode / runs: rounding gives back the whole number that was divided.
-        share, runs = entry["mode_share"]["value"], entry["runs"]["valid"]
-        planned = entry["stop"]["of"] if "stop" in entry else 0
-        mode, fuzzy = round(share * runs) if runs else 0, entry["fuzzy"]["verdict"]
-        yield CaseCounts(entry["case"], mode, runs, entry["verdict"], limit, fuzzy, planned)
 
 
 def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:

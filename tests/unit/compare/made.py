@@ -8,6 +8,7 @@ from random import Random
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.modes import FIXED_RUNS
 
 PASS = Measure("pass_rate")
 SCORE = Measure("mean_score", "score")
@@ -46,3 +47,17 @@ def run_of(
 def drawn(rng: Random, rate: float, cases: int, repeats: int) -> list[tuple[int, int]]:
     """Passes of so many cases of one rate."""
     return [(sum(rng.random() < rate for _ in range(repeats)), repeats) for _ in range(cases)]
+
+
+def answered(labels: Sequence[Mapping[str, int]], share: float = 0.7) -> RunCases:
+    """A vs run of cases that always pass, by how often each option came; decided as an evaluator decides them."""
+    cases = passes([(sum(each.values()), sum(each.values())) for each in labels])
+    cases.labels = [dict(each) for each in labels]
+    counts = [
+        (case, max(each.values(), default=0), sum(each.values())) for case, each in zip(cases.ids, labels, strict=True)
+    ]
+    verdicts = {case: FIXED_RUNS.verdict(mode, n, share) for case, mode, n in counts if n > 1}
+    cases.collapse_p = {case: FIXED_RUNS.p_value(mode, n, share) for case, mode, n in counts if n}
+    cases.collapsed = [case for case, verdict in verdicts.items() if verdict == "collapsed"]
+    cases.diverse = [case for case, verdict in verdicts.items() if verdict == "diverse"]
+    return run_of(cases)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -62,28 +61,6 @@ def test_a_damaged_one_is_made_anew(made: Made) -> None:
         assert cases_of(folder) == first
         with pytest.raises(WireError):
             decoded(damage, "here")
-
-
-def test_what_an_earlier_version_kept_is_completed_by_the_report(here: Path) -> None:
-    """Or a gate would go on where the same run, read anew, lacks cases; records that are gone are not needed."""
-    cases = sample_cases()[:4]
-    with Path("outputs.jsonl").open("wb") as stream:
-        write_outputs(stream, cases, repeats=20, seed=1)
-    run = evalq.evaluate("vs", str(GOLDEN), options={"outputs": ["outputs.jsonl"]}, folder="run")
-    assert run.path is not None
-    folder = RunFolder.existing(run.path)
-    whole = cases_of(folder)
-    assert whole.cases.unrecorded
-    folder.records.unlink()
-    kept = json.loads((folder.path / CASES).read_bytes())
-    del kept["cases"]["unrecorded"], kept["cases"]["collapse_p"]
-    (folder.path / CASES).write_text(json.dumps({**kept, "version": "0"}))
-    assert cases_of(folder).cases.unrecorded is None, "the report is not of this version's form"
-    (folder.path / CASES).write_text(json.dumps(kept))
-    assert cases_of(folder, keep=False) == whole
-    assert "collapse_p" not in (folder.path / CASES).read_text()
-    assert cases_of(folder) == whole
-    assert json.loads((folder.path / CASES).read_bytes())["cases"]["unrecorded"] == whole.cases.unrecorded
 
 
 def test_a_run_without_records_says_so(made: Made) -> None:

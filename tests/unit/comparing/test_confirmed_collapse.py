@@ -15,20 +15,18 @@ from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.gating import MatchedRuns
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
-from tests.unit.compare.made import passes, run_of
+from tests.unit.compare.made import answered
 
 POLICY = Policy(gates=(Gate(metric="vs.pass_rate", min=0.0, tier="advisory"),), collapse="none-new")
 
 
-def _run(report: str, labels: dict[str, int], *, collapsed: bool) -> RunCases:
-    cases = passes([(20, 20)])
-    cases.labels, cases.collapsed = [labels], list(cases.ids) if collapsed else []
-    return msgspec.structs.replace(run_of(cases), report=report)
+def _run(report: str, labels: dict[str, int]) -> RunCases:
+    return msgspec.structs.replace(answered([labels]), report=report)
 
 
-BASE = _run("base", {f"other {n}": 1 for n in range(20)}, collapsed=False)
-COLLAPSED = _run("collapsed", {"mode": 20}, collapsed=True)
-WELL = _run("well", {f"other {n}": 1 for n in range(20)}, collapsed=False)
+BASE = _run("base", {f"other {n}": 1 for n in range(20)})
+COLLAPSED = _run("collapsed", {"mode": 20})
+WELL = _run("well", {f"other {n}": 1 for n in range(20)})
 
 
 def test_a_collapse_that_stopped_a_candidate_stands(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.evaluators.vs import ModeCollapseReport, detect_mode_collapse
 from evalq.evalcore.evaluators.vs.collapse import robust_block, specified
 from evalq.evalcore.evaluators.vs.params import CollapseRule
+from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 
 RULE = CollapseRule()
@@ -177,7 +178,7 @@ def test_a_case_of_a_hundred_thousand_runs_is_fast() -> None:
 
 
 def case(name: str, mode: int, runs: int, verdict: str) -> CaseCounts:
-    return CaseCounts(name, mode, runs, verdict, RULE.collapse_share)
+    return CaseCounts(name, FIXED_RUNS.p_value(mode, runs, RULE.collapse_share) if runs else None, verdict)
 
 
 def test_one_collapsed_case_fails_the_statement() -> None:
@@ -186,7 +187,7 @@ def test_one_collapsed_case_fails_the_statement() -> None:
     assert found["verdict"] == "fails"
     assert [item["case"] for item in found["collapsed"]] == ["x"]
     assert found["collapsed"][0]["p"] == pytest.approx(2 * 0.7**50, rel=1e-6)
-    assert (found["cases"], found["correction"], found["alpha"]) == (2, "Holm", 0.025)
+    assert (found["cases"], found["correction"], found["alpha"]) == (2, "Fisher and Holm", 0.025)
 
 
 def test_what_is_significant_alone_may_not_be_among_many() -> None:
@@ -215,8 +216,8 @@ def test_one_answer_in_two_wordings_is_not_called_diverse() -> None:
     block = robust_block(options, CollapseRule())
     assert (block["verdict"], block["fuzzy"]["verdict"]) == ("diverse", "collapsed")
     assert (block["mode_share"]["value"], block["fuzzy"]["mode_share"]["value"]) == (0.45, 0.9)
-    plain = CaseCounts("one", 45, 100, "diverse", 0.7, "diverse")
-    unsure = CaseCounts("two", 45, 100, block["verdict"], 0.7, block["fuzzy"]["verdict"])
+    plain = CaseCounts("one", 1.0, "diverse", "diverse")
+    unsure = CaseCounts("two", 1.0, block["verdict"], block["fuzzy"]["verdict"])
     assert collapse_nowhere([plain])["verdict"] == "holds"
     assert collapse_nowhere([plain, unsure])["verdict"] == "inconclusive"
 
@@ -225,7 +226,7 @@ def test_more_options_than_are_compared_have_no_second_verdict() -> None:
     """Share and verdict by near-duplicates are null, and the case is judged by the other ones."""
     block = robust_block({f"option number {n}": 1 for n in range(6)}, CollapseRule(fuzzy_most=5))
     assert block["fuzzy"] == {"mode_share": {"value": None, "low": None, "high": None}, "verdict": None}
-    assert CaseCounts("one", 1, 6, "diverse", 0.7, None).surely_diverse
+    assert CaseCounts("one", 1.0, "diverse", None).surely_diverse
 
 
 @pytest.mark.parametrize("options", [10, 13, 57])

@@ -28,7 +28,7 @@ def test_the_dashboard_shows_the_facts(tmp_path: Path) -> None:
         "Mode collapse status: detected as specified (1 of 1 cases with repeats)",
         "Diversity of this run: 0.00",
         "Verdicts at a mode share of 0.7: 1 collapsed, 1 no repeats, 1 no data",
-        "Collapse nowhere: fails (F), over 3 cases, family-wise error at most 2.5% (Holm)",
+        "Collapse nowhere: fails (F), over 3 cases, family-wise error at most 2.5% (Fisher and Holm)",
         f"| F | {FULL} | 20 of 20 | detected | collapsed | 1.00 (0.83 to 1.00) | 1 → 1 → 1 | 1.00 | 0.00 | 0 |",
         f"| L | {LIGHT} | 0 of 1 | N/A | no data | N/A | 0 → 0 → 0 | N/A | N/A | N/A |",
         "| outputs.jsonl:23 | output: null where an object is wanted |",

@@ -212,6 +212,7 @@ def test_an_entry_has_the_documented_keys(tmp_path: Path) -> None:
         "coverage",
         "chao1",
         "verdict",
+        "p_collapsed",
         "runs_to_decide",
         "fuzzy",
     }

@@ -155,7 +155,7 @@ def test_before_any_run_nothing_is_called() -> None:
         assert spending_verdict(0, 0, share, 20) == "inconclusive"
 
 
-@pytest.mark.parametrize("level", [ALPHA, ALPHA / 2, ALPHA / 16, ALPHA / 256])
+@pytest.mark.parametrize("level", [32 * ALPHA, 4 * ALPHA, ALPHA, ALPHA / 2, ALPHA / 16, ALPHA / 256])
 @pytest.mark.parametrize("share", [0.4, 0.505, 0.7])
 def test_a_p_value_is_seldom_small_however_often_one_looks(share: float, level: float) -> None:
     """The chance that it is ever at most a level, at the threshold, is that level at most."""

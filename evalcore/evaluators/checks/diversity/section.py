@@ -135,11 +135,7 @@ def _nowhere(told: Sequence[_Told]) -> dict[str, Json]:
 
 def _counts(told: Sequence[_Told]) -> Iterator[CaseCounts]:
     for each in told:
-        entry, planned = each.entry, each.entry["stop"]["of"] if "stop" in each.entry else 0
-        mode = max(each.counts, default=0)
-        yield CaseCounts(
-            each.case.id, mode, entry["answers"], entry["verdict"], entry["collapse_share"], planned=planned
-        )
+        yield CaseCounts(each.case.id, each.entry["p_collapsed"], each.entry["verdict"])
 
 
 def _over_cases(told: Sequence[_Told]) -> dict[str, Json]:
