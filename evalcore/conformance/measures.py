@@ -42,8 +42,8 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
         if wrong:
             yield f"{wrong[:3]!r} is said to be a collapsed case, which is no case's id"
         for case, p in (declared.collapse_p(report) or {}).items():
-            if not isinstance(case, str) or not 0 <= p <= 1:
-                yield f"{case!r} is said to be collapsed by a p-value of {p!r}, which is no case's id or no probability"
+            if not 0 <= p <= 1:
+                yield f"{case!r} is said to be collapsed by a p-value of {p!r}, which is no probability"
         if both := sorted(set(found) & set(declared.diverse(report))):
             yield f"{both[:3]!r} are said to be collapsed, and to be diverse"
 

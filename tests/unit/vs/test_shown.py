@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from evalq.evalcore.evaluators.vs.charts import opening
+from evalq.evalcore.evaluators.vs.metrics import METRICS
 from evalq.evalcore.evaluators.vs.rows import ROWS
 from evalq.evalcore.fold.inline import Evaluation
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Tile
 from evalq.evalcore.views.rows import Evidence
-from tests.unit.vs.helpers import evaluated, good_output, line, runs_of, with_value
+from tests.unit.vs.helpers import evaluated, evaluator, good_output, line, runs_of, with_value
 
 
 def tiles_of(found: Evaluation) -> dict[str, Tile]:
@@ -36,6 +37,26 @@ def test_the_page_begins_with_how_many_cases_collapsed(tmp_path: Path) -> None:
     assert (tiles["Mode collapse"].value, tiles["Mode collapse"].note) == ("found", "1 of 3 cases collapsed")
     low, high = (100 * bound for bound in wilson(50, 50))
     assert tiles["Pass rate"].note == f"{low:.1f} to {high:.1f} %, 95 % interval"
+
+
+def test_cases_that_are_collapsed_together_are_shown_red_everywhere(tmp_path: Path) -> None:
+    """Twelve equal answers to each of three cases: none can be named (Holm .04), all together are no chance (2e-4).
+
+    The page, its tile, its Markdown, and the number that the alert goes by.
+    """
+    lines = [data for case in "FEL" for data in runs_of(case, ["a"] * 12)]
+    found = evaluated(tmp_path, lines)
+    nowhere = found.report["results"]["collapse_nowhere"]
+    assert (nowhere["verdict"], nowhere["collapsed"]) == ("fails", [])
+    assert nowhere["together"] == pytest.approx(2.4e-4, rel=0.1)
+    tile = tiles_of(found)["Mode collapse"]
+    assert (tile.value, tile.note, tile.state) == ("found", "3 cases together", "bad")
+    page = evaluator.views.markdown(found.report, {})
+    assert "Collapse nowhere: fails (the cases together, p 0.00024; none of them can be named)" in page
+    (metric,) = (each for each in METRICS if each.name == "evalq_vs_collapse")
+    assert [sample.value for sample in metric.samples(found.report)] == [1.0]
+    for few in ([*runs_of("F", ["a"]), *runs_of("E", ["a"])], runs_of("F", ["a", "a"])):
+        assert evaluated(tmp_path, few).report["results"]["collapse_nowhere"]["verdict"] != "fails"
 
 
 def test_where_nothing_was_tested_no_interval_is_shown(tmp_path: Path) -> None:
