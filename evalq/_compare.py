@@ -130,7 +130,6 @@ def _runs(given: Operand, servers: Servers) -> list[RunCases]:
 def _servers(broker: str | None, ledger: str | None) -> Iterator[Servers]:
     from evalq.producer.servers import Servers
     from evalq.workers.servers.errors import SERVER_ERRORS, explained
-    from evalq.workers.servers.urls import redacted
     from evalq.workers.settings import load_settings
 
     settings = load_settings(None, broker=broker, ledger=ledger)
@@ -138,4 +137,4 @@ def _servers(broker: str | None, ledger: str | None) -> Iterator[Servers]:
         try:
             yield servers
         except SERVER_ERRORS as error:
-            raise explained(error, f"the server at {redacted(settings.ledger_url)}") from error
+            raise explained(error, f"the server at {settings.ledger_address}") from error

@@ -198,18 +198,17 @@ class Run:
         from evalq.workers.ledger.history import History, HistoryKey
         from evalq.workers.servers.connections import connect
         from evalq.workers.servers.errors import SERVER_ERRORS, explained
-        from evalq.workers.servers.urls import redacted
         from evalq.workers.settings import load_settings
 
         settings = load_settings(None, broker=broker, ledger=ledger)
-        if not settings.ledger_url:
+        if not settings.broker and not settings.ledger:
             raise UsageError("history() needs a server: history(broker=URL), or EVALQ_BROKER")
         key = HistoryKey(self.evaluator, self.suite, self.target)
-        with contextlib.closing(connect(settings.ledger_url, settings)) as client:
+        with contextlib.closing(connect(settings.ledger_address, settings)) as client:
             try:
                 entries = History(client, settings).entries(key, most)
             except SERVER_ERRORS as error:
-                raise explained(error, f"the server at {redacted(settings.ledger_url)}") from error
+                raise explained(error, f"the server at {settings.ledger_address}") from error
         return history_frame(self._source.evaluator(), reversed(entries))
 
     def __repr__(self) -> str:

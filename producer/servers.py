@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,7 +20,19 @@ if TYPE_CHECKING:
     from evalq.workers.monitor.watcher import Watch
     from evalq.workers.settings import Settings
 
-__all__ = ["Servers"]
+__all__ = ["Servers", "named_servers"]
+
+
+def named_servers(settings: Settings) -> str:
+    """``--broker`` (and ``--ledger``) for a command that a person is to run, URL in place of one with a password.
+
+    Empty where no server is named.
+    """
+    named = {"broker": settings.broker_address} if settings.broker else {}
+    if settings.broker and settings.ledger_apart:
+        named["ledger"] = settings.ledger_address
+    hidden = {name: bool(address.user or address.password) for name, address in named.items()}
+    return " ".join(f"--{name} {'URL' if hidden[name] else shlex.quote(str(at))}" for name, at in named.items())
 
 
 class Servers:
@@ -49,7 +62,7 @@ class Servers:
         # Not at import, here and below: a command that needs no server must not pay for its client.
         from evalq.workers.servers.connections import connect
 
-        return connect(self.settings.ledger_url, self.settings)
+        return connect(self.settings.ledger_address, self.settings)
 
     @cached_property
     def runs(self) -> RunLedger:
@@ -137,6 +150,5 @@ class Servers:
 
         if isinstance(error, redis.RedisError):
             from evalq.workers.servers.errors import explained
-            from evalq.workers.servers.urls import redacted
 
-            raise explained(error, f"the server at {redacted(self.settings.ledger_url)}") from error
+            raise explained(error, f"the server at {self.settings.ledger_address}") from error

@@ -8,7 +8,6 @@ from pathlib import Path
 from evalq.evalcore.contract import registry
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.version import code_version
-from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["ready_line", "say_ready"]
@@ -16,8 +15,8 @@ __all__ = ["ready_line", "say_ready"]
 
 def ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> str:
     """One line. Passwords of URLs are left out; ``targets`` are those of a process that only calls."""
-    ledger = redacted(settings.ledger_url) if settings.ledger_apart else "the broker's server"
-    parts = [f"broker {redacted(settings.broker)}", f"ledger {ledger}", f"code {code_version()}"]
+    ledger = settings.ledger_address if settings.ledger_apart else "the broker's server"
+    parts = [f"broker {settings.broker_address}", f"ledger {ledger}", f"code {code_version()}"]
     if settings.processes:
         parts += [
             f"queues {', '.join(queue_name(queue, code_version()) for queue in QUEUE_CLASSES)}",

@@ -15,6 +15,7 @@ from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.contract.registry import name_checks
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.naming import is_text
+from evalq.workers.address import Address, read_address
 
 __all__ = ["TIMINGS", "Settings", "Timings", "load_settings", "take_checks"]
 
@@ -55,7 +56,8 @@ class Settings(BaseModel):
     Times are in seconds, sizes in bytes, unless the name says otherwise. docs/reference/settings.md lists all.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Else an error would show what it was given, and a URL may hold a password.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     broker: str = Field(default="", description="Broker URL: redis://, rediss://, unix:// or amqp://; empty: embedded")
     ledger: str = Field(default="", description="Ledger URL (Redis or Valkey); empty: the broker's")
@@ -153,14 +155,19 @@ class Settings(BaseModel):
         return min(30.0, self.patience_seconds)
 
     @property
-    def ledger_url(self) -> str:
-        """Where the ledger is: its own setting, or the broker's server."""
-        return self.ledger or self.broker
+    def broker_address(self) -> Address:
+        """Where the queues are. Raises ConfigError for a URL that is none."""
+        return read_address(self.broker)
+
+    @property
+    def ledger_address(self) -> Address:
+        """Where the ledger is: its own setting, or the broker's server. Raises ConfigError for a URL that is none."""
+        return read_address(self.ledger or self.broker)
 
     @property
     def ledger_apart(self) -> bool:
-        """Whether the ledger is on another server than the queues."""
-        return self.ledger not in ("", self.broker)
+        """Whether the ledger is on another server, or in another database of it, than the queues."""
+        return self.ledger_address.place != self.broker_address.place
 
     @property
     def keep_ms(self) -> int:
@@ -183,8 +190,19 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors(include_url=False)]
         raise ConfigError(f"wrong settings ({file or 'EVALQ_* variables'}): " + "; ".join(lines)) from None
+    for name in ("broker", "ledger"):
+        _check_address(name, getattr(settings, name))
     take_checks(settings)
     return settings
+
+
+def _check_address(name: str, url: str) -> None:
+    """Refuse a URL at once, by whatever command: also where it would be asked for later, or never."""
+    try:
+        if url:
+            read_address(url)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def take_checks(settings: Settings) -> None:

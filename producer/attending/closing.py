@@ -51,10 +51,10 @@ def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what:
     """Raise UsageError where the server that a run is on is not the one that was asked: a note in its folder stops
     nobody who computes or calls for it.
     """
-    from evalq.workers.servers.urls import server_options
+    from evalq.producer.servers import named_servers
 
     server = folder.info().server
-    if state in (None, "gone") and server not in ("", server_options(servers.settings)):
+    if state in (None, "gone") and server not in ("", named_servers(servers.settings)):
         raise UsageError(
             f"{folder.path}: this run is on another server than was asked: evalq {what} {folder.named(server)} "
             "(where that is gone for good, remove the folder)"

@@ -18,7 +18,7 @@ from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import server_options
 from evalq.producer.monitor.diagnosis import Finding, diagnose
-from evalq.producer.servers import Servers
+from evalq.producer.servers import Servers, named_servers
 from evalq.workers.processes.identity import host as here
 
 __all__ = ["COMMAND"]
@@ -67,7 +67,7 @@ def _worker_heard(servers: Servers) -> int:
 
     A container is a host of its own, so there it is the one worker's. Raises BrokerUnreachable, ConfigError.
     """
-    if not servers.settings.ledger_url:
+    if not servers.named:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
     host, code = here(), code_version()
     pools = servers.heartbeats.workers().values()
@@ -82,14 +82,12 @@ def _worker_heard(servers: Servers) -> int:
 
 
 def _doctor(invocation: Invocation, worker: bool) -> int:
-    from evalq.workers.servers import urls
-
     with invocation.servers() as servers:
         if worker:
             return _worker_heard(servers)
         findings = list(_here())
         findings += _deployment(servers) if servers.named else _embedded()
-    named = urls.server_options(servers.settings)
+    named = named_servers(servers.settings)
     for kind, text in findings:
         click.echo(visible(f"{kind:<6} {text.replace('--broker URL', named) if servers.named else text}"))
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0

@@ -18,15 +18,14 @@ __all__ = ["COMMAND"]
 def _exporter(invocation: Invocation, port: int, bind: str) -> None:
     from evalq.workers.exporter.server import Exporter
     from evalq.workers.processes.identity import log_to_stderr
-    from evalq.workers.servers.urls import is_redis, redacted
     from evalq.workers.settings import load_settings
 
     where = invocation.where
     chosen = load_settings(where.settings, broker=where.broker, ledger=where.ledger)
     if not chosen.broker:
         raise ConfigError("an exporter needs a broker: --broker URL, EVALQ_BROKER, or broker: in the settings file")
-    if not is_redis(chosen.ledger_url):
-        raise ConfigError(f"{redacted(chosen.ledger_url)}: the ledger is on Redis or Valkey; give --ledger too")
+    if not chosen.ledger_address.is_redis:
+        raise ConfigError(f"{chosen.ledger_address}: the ledger is on Redis or Valkey; give --ledger too")
     log_to_stderr()
     try:
         exporter = Exporter(chosen, bind, port)

@@ -10,13 +10,12 @@ from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import run_argument, server_options
+from evalq.producer.servers import named_servers
 
 __all__ = ["COMMAND"]
 
 
 def _pause(invocation: Invocation, run: str | None) -> None:
-    from evalq.workers.servers import urls
-
     with invocation.servers() as servers:
         if closed_elsewhere(servers, run, "paused"):
             return
@@ -30,7 +29,7 @@ def _pause(invocation: Invocation, run: str | None) -> None:
         now = info.state if state == "gone" else state
         raise UsageError(f"{info.run} cannot be paused: it is {now}; {folder.next_step(info.state)}")
     note(folder, "paused")
-    again = f"evalq resume {folder.named(urls.server_options(servers.settings))}"
+    again = f"evalq resume {folder.named(named_servers(servers.settings))}"
     click.echo(f"{info.run}: paused; resume it with: {again}", err=True)
 
 

@@ -21,6 +21,7 @@ from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import option, server_options
 
 if TYPE_CHECKING:
+    from evalq.workers.address import Address
     from evalq.workers.settings import Settings
     from evalq.workers.targets import Answer, Failure, NamedTarget
 
@@ -84,18 +85,19 @@ class _Trial:
 
 
 @contextlib.contextmanager
-def _server(settings: Settings) -> Iterator[str]:
-    """The URL of the server that paces: the fleet's, or one for this command alone."""
+def _server(settings: Settings) -> Iterator[Address]:
+    """The server that paces: the fleet's, or one for this command alone."""
     if settings.broker or settings.ledger:
-        yield settings.ledger_url
+        yield settings.ledger_address
         return
     from evalq.producer.local.embedded import embedded_server
+    from evalq.workers.address import read_address
 
     with embedded_server() as url:
-        yield url
+        yield read_address(url)
 
 
-async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial) -> list[list[Answer | Failure]]:
+async def _try(target: NamedTarget, settings: Settings, server: Address, trial: _Trial) -> list[list[Answer | Failure]]:
     """Every attempt of each call, in the order in which the calls ended."""
     from evalq.workers.ratelimit.limiter import RateLimiter
     from evalq.workers.servers.connections import connect
@@ -110,7 +112,7 @@ async def _try(target: NamedTarget, settings: Settings, url: str, trial: _Trial)
             results.append(attempts)
             click.echo(_told(repeat, attempts))
 
-    with contextlib.closing(connect(url, settings)) as client:
+    with contextlib.closing(connect(server, settings)) as client:
         async with Caller(target) as caller, RateLimiter(client, target.pool, limits_of(target)) as pacer:
             try:
                 async with asyncio.TaskGroup() as group:

@@ -18,7 +18,6 @@ from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
 from evalq.producer.monitor.progress import AGAIN_SECONDS, StatusSink
 from evalq.workers.servers.connections import connect, probe
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
-from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Patience"]
@@ -45,7 +44,7 @@ class Patience:
         self._settings = settings
         self._told = told
         self._check = check or (lambda: None)
-        self._server = f"the server at {redacted(settings.ledger_url)}"
+        self._server = f"the server at {settings.ledger_address}"
         self._lock = threading.Lock()
         self._step_began: float | None = None
         self._since: float | None = None
@@ -86,7 +85,7 @@ class Patience:
 
         Raises BrokerUnreachable where nothing answers from the start, and ServerRefused.
         """
-        return connect(self._settings.ledger_url, self._settings, self._settings.answer_seconds, again=False)
+        return connect(self._settings.ledger_address, self._settings, self._settings.answer_seconds, again=False)
 
     def held(self, error: BaseException) -> None:
         """A step goes on in part only, for ``error`` that passes: told and limited as if all of it stood still."""
@@ -151,7 +150,7 @@ class Patience:
             pause = min(2 * pause, longest)
 
     def _probed(self) -> EvalqError | None:
-        return probe(self._settings.ledger_url, self._settings, PROBE_SECONDS)
+        return probe(self._settings.ledger_address, self._settings, PROBE_SECONDS)
 
     def _tell_until(self, ended: threading.Event) -> None:
         while not ended.wait(_LOOK_SECONDS):

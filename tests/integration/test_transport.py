@@ -8,15 +8,20 @@ from typing import Any
 import kombu
 import pytest
 
-from evalq.workers.broker.transport import Transport
+from evalq.workers.broker.app import make_app
+from evalq.workers.settings import Settings
 from tests.integration.harness import running_server
+
+
+def _connection(url: str) -> Any:
+    return make_app(Settings(broker=url)).connection_for_write()
 
 
 @pytest.mark.parametrize("answer", ["ack", "reject", "requeue"])
 def test_a_lost_acknowledgement_gives_its_room_back(tmp_path: Path, answer: str) -> None:
     """A channel that may have one message takes the next one, though the server died before the first was answered."""
     messaging: Any = kombu  # untyped
-    with running_server(tmp_path) as server, messaging.Connection(server.url, transport=Transport) as connection:
+    with running_server(tmp_path) as server, _connection(server.url) as connection:
         channel = connection.channel()
         channel.basic_qos(0, 1, False)
         queue = messaging.Queue("q", channel=channel)
@@ -34,7 +39,7 @@ def test_a_lost_acknowledgement_gives_its_room_back(tmp_path: Path, answer: str)
 def test_a_client_is_made_once_for_a_pool_of_connections(tmp_path: Path) -> None:
     """Each message and each acknowledgement asks for one; after a loss, when kombu makes a new pool, it is another."""
     messaging: Any = kombu  # untyped
-    with running_server(tmp_path) as server, messaging.Connection(server.url, transport=Transport) as connection:
+    with running_server(tmp_path) as server, _connection(server.url) as connection:
         channel = connection.channel()
         queue = messaging.Queue("q", channel=channel)
         queue.declare()

@@ -10,9 +10,7 @@ from kombu.transport import TRANSPORT_ALIASES
 
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.version import code_version
-from evalq.workers.broker.transport import Transport
-from evalq.workers.servers.connections import KEEPALIVE
-from evalq.workers.servers.urls import SCHEME, celery_url, is_redis
+from evalq.workers.broker.transport import SCHEMES, shown_url
 from evalq.workers.settings import Settings
 
 __all__ = ["make_app", "queue_of"]
@@ -20,7 +18,7 @@ __all__ = ["make_app", "queue_of"]
 
 def make_app(settings: Settings) -> Celery:
     """A Celery application for these settings, without any task: a producer only sends to TASK."""
-    TRANSPORT_ALIASES[SCHEME] = f"{Transport.__module__}:{Transport.__qualname__}"
+    TRANSPORT_ALIASES.update(SCHEMES)
     # No fixups: the one for Django would put the current folder on the path of imports.
     app = Celery("evalq", set_as_current=False, fixups=())
     app.conf.update(_configuration(settings))
@@ -36,12 +34,12 @@ def queue_of(name: str) -> Queue:
 def _configuration(settings: Settings) -> dict[str, Any]:
     queues = [queue_of(queue_name(name, code_version())) for name in QUEUE_CLASSES]
     return {
-        "broker_url": celery_url(settings.broker),
+        "broker_url": shown_url(settings.broker_address),
         "broker_connection_retry_on_startup": True,
         # A worker outlives its server, and waits for it as long as that takes.
         "broker_connection_max_retries": None,
         "broker_connection_timeout": settings.connect_seconds,
-        "broker_transport_options": _transport(settings) if is_redis(settings.broker) else {},
+        "broker_transport_options": _transport(settings),
         "task_serializer": "json",
         # JSON alone: unpickling a message would run whatever its sender wrote.
         "accept_content": ["json"],
@@ -74,9 +72,13 @@ def _configuration(settings: Settings) -> dict[str, Any]:
 
 
 def _transport(settings: Settings) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "socket_timeout": settings.answer_seconds,
-        "socket_connect_timeout": settings.connect_seconds,
+    # Where the server is and how it is asked, read once: kombu would read the URL in its own way.
+    reach: dict[str, Any] = {"server": settings.broker_address}
+    if not settings.broker_address.is_redis:
+        return reach
+    return reach | {
+        "answer_seconds": settings.answer_seconds,
+        "connect_seconds": settings.connect_seconds,
         "health_check_interval": 10,
         # No need for less: the reconciler publishes lost chunks again within seconds, and a message that comes back
         # later finds its chunk committed.
@@ -87,6 +89,3 @@ def _transport(settings: Settings) -> dict[str, Any]:
         # sweep.
         "queue_order_strategy": "priority",
     }
-    if "+socket://" not in celery_url(settings.broker):
-        options |= KEEPALIVE
-    return options

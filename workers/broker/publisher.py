@@ -13,7 +13,6 @@ from evalq.workers import tracing
 from evalq.workers.broker.message import TASK, Hint, envelope, read_hint
 from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
-from evalq.workers.servers.urls import is_redis, redacted
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ class Broker:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._redis: Any = None
-        if is_redis(settings.broker):
-            self._redis = connect(settings.broker, settings, settings.answer_seconds)
+        if settings.broker_address.is_redis:
+            self._redis = connect(settings.broker_address, settings, settings.answer_seconds)
 
     def publish(self, queue: str, run: str, epoch: int, seqs: Sequence[int]) -> None:
         """Send a message for each chunk, in one batch; after an error what was sent is uncertain.
@@ -99,7 +98,7 @@ class Broker:
         try:
             yield
         except (*SERVER_ERRORS, OSError) as error:
-            raise explained(error, f"the broker at {redacted(self._settings.broker)}") from error
+            raise explained(error, f"the broker at {self._settings.broker_address}") from error
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -12,15 +12,20 @@ visibility timeout, and is skipped then.
 from __future__ import annotations
 
 import logging
+import ssl
+from collections.abc import Mapping
 from typing import Any
 
 import redis
+from kombu.transport import pyamqp
 from kombu.transport import redis as stock
 
 from evalq.evalcore.errors import WireError
+from evalq.workers.address import Address
 from evalq.workers.broker.message import MAX_HINT_BYTES, rewritten
+from evalq.workers.servers.connections import arguments
 
-__all__ = ["Transport"]
+__all__ = ["SCHEMES", "shown_url"]
 
 log = logging.getLogger("evalq.worker")
 
@@ -63,6 +68,14 @@ class Channel(stock.Channel):
     QoS = QoS
     _kept: Any = None
 
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        """What connections are made with: the ledger's own, in kombu's class, which tells its poller of their end."""
+        options = self.connection.client.transport_options
+        given = arguments(options["server"], options["answer_seconds"], options["connect_seconds"])
+        self.connection_class = given["connection_class"]
+        made = super()._connparams(asynchronous)  # type: ignore[no-untyped-call]  # kombu's
+        return given | {"connection_class": made["connection_class"], "max_connections": self.max_connections}
+
     def _create_client(self, asynchronous: bool = False) -> Any:
         # kombu asks for one as each message comes and is acknowledged, and to make one takes longer than to use it: a
         # table of hundreds of callbacks is copied. It has no state but its pool, which kombu replaces after a loss.
@@ -88,9 +101,57 @@ class Channel(stock.Channel):
             return None
 
 
-class Transport(stock.Transport):
-    """The transport that `evalq.workers.broker.app` names to kombu as SCHEME."""
+class RedisTransport(stock.Transport):
+    """To the Redis or Valkey of ``transport_options["server"]``."""
 
     Channel = Channel
     # A server that is full, or cannot write to its disk, refuses kombu its bookkeeping: no reason to end.
     connection_errors = (*stock.Transport.connection_errors, redis.ResponseError)
+
+
+class RabbitTransport(pyamqp.Transport):
+    """To the RabbitMQ of ``transport_options["server"]``."""
+
+    def establish_connection(self) -> Any:
+        """A connection, made. kombu would have 127.0.0.1 for localhost, which may have IPv6 alone."""
+        client: Any = self.client  # a kombu.Connection
+        server: Address = client.transport_options["server"]
+        connection = self.Connection(
+            host=f"{server.host}:{server.port}",
+            userid=server.user or "guest",
+            password=server.password or "guest",
+            login_method="PLAIN",
+            virtual_host=server.vhost,
+            ssl=_tls(server),
+            connect_timeout=client.connect_timeout,
+            heartbeat=client.heartbeat,
+        )
+        connection.client = client
+        connection.connect()
+        return connection
+
+
+def _tls(server: Address) -> dict[str, Any] | bool:
+    """As py-amqp wants it."""
+    if server.tls is None:
+        return False
+    return {
+        "ca_certs": server.tls.ca or None,
+        "certfile": server.tls.certificate or None,
+        "keyfile": server.tls.key or None,
+        "cert_reqs": ssl.CERT_REQUIRED if server.tls.checked else ssl.CERT_NONE,
+        "server_hostname": server.host if server.tls.name_checked else None,
+    }
+
+
+SCHEMES: Mapping[str, str] = {
+    "evalq-redis": f"{__name__}:{RedisTransport.__qualname__}",
+    "evalq-amqp": f"{__name__}:{RabbitTransport.__qualname__}",
+}
+"""evalq's own transports, by their names in URLs of Celery's; kombu's stay what they are for others in this process."""
+
+
+def shown_url(server: Address) -> str:
+    """The URL that Celery has: it names the transport and shows a person the server, and nothing is read from it."""
+    name = "evalq-amqp" if not server.is_redis else "evalq-redis+socket" if server.path else "evalq-redis"
+    return f"{name}://{server.where}"

@@ -29,7 +29,6 @@ from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.servers.complaint import Complaint, until_reached
 from evalq.workers.servers.connections import connect
-from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import load_targets
 
@@ -73,11 +72,11 @@ class _Process:
         self._settings = settings
         self._timings = timings
         self._name = unique_name()
-        self._calls = CallLedger(connect(settings.ledger_url, settings), settings)
+        self._calls = CallLedger(connect(settings.ledger_address, settings), settings)
         self._heartbeats = Heartbeats(self._calls.client)
         self._sessions = TargetSessions(load_targets(settings.targets), self._calls.client)
         self._hopeless = Hopeless(settings.down_seconds)
-        self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
+        self._complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
         self._lanes = asyncio.Semaphore(settings.calls)
         self._in_flight: dict[str, InFlightCalls] = {}
         self._named: dict[str, float] = {}

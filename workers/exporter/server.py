@@ -13,7 +13,6 @@ import redis
 from evalq.evalcore.errors import EvalqError
 from evalq.workers.exporter.exposition import Page
 from evalq.workers.monitor.watcher import Watch
-from evalq.workers.servers.urls import named
 from evalq.workers.settings import Settings
 
 __all__ = ["Exporter"]
@@ -41,7 +40,7 @@ class Exporter:
         """Raises OSError when the address cannot be bound."""
         # A ledger that hangs has to be reported before Prometheus stops waiting for the answer.
         self._watch = Watch(settings, unacked=True, patience=settings.connect_seconds)
-        self._page = Page(self._watch.look, settings.max_series, settings.ledger_name or named(settings.ledger_url))
+        self._page = Page(self._watch.look, settings.max_series, settings.ledger_name or settings.ledger_address.where)
         self._server = make_server(bind, port, self._answer, _ThreadedServer, _Quiet)
         self.port = int(self._server.server_port)
 

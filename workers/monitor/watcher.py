@@ -12,7 +12,6 @@ from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
 from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
-from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["COMMANDS", "Watch"]
@@ -51,7 +50,7 @@ class Watch:
         try:
             return read_snapshot(client, self._settings, elsewhere, unacked=self._unacked, before=before)
         except SERVER_ERRORS as error:
-            raise explained(error, f"the server at {redacted(self._settings.ledger_url)}") from error
+            raise explained(error, f"the server at {self._settings.ledger_address}") from error
 
     def codes(self, snapshot: Snapshot) -> dict[str, dict[str, str]]:
         """What each code version that the snapshot names is made of, where its workers said so."""
@@ -89,5 +88,5 @@ class Watch:
             if self._settings.ledger_apart and self._broker is None:
                 self._broker = Broker(self._settings)
             if self._client is None:
-                self._client = connect(self._settings.ledger_url, self._settings, self._patience)
+                self._client = connect(self._settings.ledger_address, self._settings, self._patience)
             return self._client

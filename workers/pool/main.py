@@ -45,7 +45,6 @@ from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.servers.complaint import Complaint
 from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import explained
-from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import TIMINGS, Settings, Timings
 
 __all__ = ["run_worker"]
@@ -164,7 +163,7 @@ def _app(settings: Settings, name: str, *, alone: bool) -> Any:
             if alone:
                 leave_group()
             Limits.of(settings).bound_memory()
-            here[pid] = ChunkRunner(RunLedger(connect(settings.ledger_url, settings), settings), settings, name)
+            here[pid] = ChunkRunner(RunLedger(connect(settings.ledger_address, settings), settings), settings, name)
         return here[pid]
 
     @app.task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # Celery is untyped
@@ -196,7 +195,7 @@ class _Attendant:
         self._settings = settings
         self._name = name
         self._timings = timings
-        self._complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
+        self._complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
         self._stop = threading.Event()
         self._telling = threading.Lock()
         self._since, self._clock_ahead = 0, 0.0
@@ -231,7 +230,7 @@ class _Attendant:
                 return
 
     def _arrive(self) -> None:
-        client = connect(self._settings.ledger_url, self._settings)
+        client = connect(self._settings.ledger_address, self._settings)
         now = server_micros(client)
         self._since = now // 1000
         self._clock_ahead = round(time.time() - now / 1_000_000, 3)
@@ -243,13 +242,13 @@ class _Attendant:
         with self._telling:  # a beat that is under way would put it on the list again
             self._stop.set()
         with contextlib.suppress(redis.RedisError, EvalqError, OSError):
-            client = connect(self._settings.ledger_url, self._settings)
+            client = connect(self._settings.ledger_address, self._settings)
             Heartbeats(client).leave(self._name)
             RunLedger(client, self._settings).give_back(self._name)
 
     def _serve(self) -> None:
         with unforked():
-            client = connect(self._settings.ledger_url, self._settings)
+            client = connect(self._settings.ledger_address, self._settings)
             ledger, heartbeats = RunLedger(client, self._settings), Heartbeats(client)
             # Before the queues are asked for: they may be away, on another server, for longer than a worker's life.
             self._beat(heartbeats)

@@ -251,7 +251,7 @@ def main(run: str, settings: Any) -> int:
     take_checks(chosen)
     identity.log_to_stderr()
     try:
-        ledger = RunLedger(connect(chosen.ledger_url, chosen), chosen)
+        ledger = RunLedger(connect(chosen.ledger_address, chosen), chosen)
         left = UnattendedSweeps(SweepLedger(ledger.client, chosen), chosen)
         if left.has(run):
             left.evaluate(run, RunLedger(ledger.client, chosen, identity.driver_token()))

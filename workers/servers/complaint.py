@@ -9,7 +9,6 @@ from collections.abc import Callable
 from evalq.evalcore.errors import ServerRefused
 from evalq.workers.servers.connections import probe
 from evalq.workers.servers.errors import explained
-from evalq.workers.servers.urls import redacted
 from evalq.workers.settings import Settings
 
 __all__ = ["Complaint", "until_reached"]
@@ -46,8 +45,8 @@ class Complaint:
 
 def until_reached(settings: Settings, log: logging.Logger, wanted: Callable[[], bool]) -> bool:
     """Wait for the ledger's server as long as ``wanted``; whether it answers. Raises ServerRefused, ConfigError."""
-    complaint = Complaint(log, f"the ledger at {redacted(settings.ledger_url)}")
-    while (trouble := probe(settings.ledger_url, settings, settings.connect_seconds)) is not None:
+    complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
+    while (trouble := probe(settings.ledger_address, settings, settings.connect_seconds)) is not None:
         if isinstance(trouble, ServerRefused):
             raise trouble
         if not wanted():

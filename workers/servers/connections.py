@@ -1,4 +1,4 @@
-"""Reaching a Redis or Valkey by its URL, and telling why it cannot be reached."""
+"""Reaching a Redis or Valkey at its address, and telling why it cannot be reached."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
+from evalq.workers.address import Address
 from evalq.workers.servers.errors import explained
-from evalq.workers.servers.urls import is_redis, redacted, respelled
 from evalq.workers.settings import Settings
 
-__all__ = ["KEEPALIVE", "connect", "probe"]
+__all__ = ["arguments", "connect", "probe"]
 
 # A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
-KEEPALIVE: dict[str, Any] = {
+_KEEPALIVE: dict[str, Any] = {
     "socket_keepalive": True,
     "socket_keepalive_options": {
         getattr(socket, name): value for name, value in _PROBES.items() if hasattr(socket, name)
@@ -55,35 +55,65 @@ def _told_of_itself() -> dict[str, Any]:
     return {"driver_info": DriverInfo(lib_version=redis.__version__)}
 
 
-def connect(url: str, settings: Settings, patience: float = 30.0, *, again: bool = True) -> redis.Redis:
-    """A client of the Redis or Valkey at ``url`` that was reached once; each answer may take ``patience`` seconds.
+def arguments(address: Address, answer_seconds: float, connect_seconds: float) -> dict[str, Any]:
+    """What redis-py's connections are made with: those of the ledger, and of kombu, so that both reach one place.
+
+    Raises ConfigError for a server of another kind.
+    """
+    if not address.is_redis:
+        raise ConfigError(f"{address}: the ledger needs Redis or Valkey; with another broker give --ledger too")
+    given: dict[str, Any] = {
+        "db": address.db,
+        "username": address.user or None,
+        "password": address.password or None,
+        "socket_timeout": answer_seconds,
+        "socket_connect_timeout": min(answer_seconds, connect_seconds),
+        "health_check_interval": 10,
+        **_told_of_itself(),
+    }
+    if address.path:
+        return given | {"connection_class": redis.UnixDomainSocketConnection, "path": address.path}
+    given |= {"host": address.host, "port": address.port, **_KEEPALIVE}
+    if address.tls is None:
+        return given | {"connection_class": redis.Connection}
+    tls = address.tls
+    return given | {
+        "connection_class": redis.SSLConnection,
+        "ssl_cert_reqs": "required" if tls.checked else "none",
+        "ssl_check_hostname": tls.name_checked,
+        "ssl_ca_certs": tls.ca or None,
+        "ssl_certfile": tls.certificate or None,
+        "ssl_keyfile": tls.key or None,
+    }
+
+
+def connect(address: Address, settings: Settings, patience: float = 30.0, *, again: bool = True) -> redis.Redis:
+    """A client of the Redis or Valkey at ``address``, reached once; each answer may take ``patience`` seconds.
 
     Without ``again`` a command that fails is not tried again by the client itself. A server that answers, but can do
     no work just now (it is loading, say), is reached.
     Raises BrokerUnreachable when nothing answers within ``connect_seconds``, ServerRefused for a wrong password or
-    missing rights, ConfigError for a URL of another kind.
+    missing rights, ConfigError for a server of another kind.
     """
     # Asked once before use, so that a wrong host or password is reported here and not by whichever command comes first.
-    trouble = probe(url, settings, min(patience, settings.connect_seconds))
+    trouble = probe(address, settings, min(patience, settings.connect_seconds))
     if isinstance(trouble, ServerRefused) or (trouble is not None and not _answered(trouble.__cause__)):
         raise trouble
-    return _client(url, settings, patience, again=again)
+    return _client(address, settings, patience, again=again)
 
 
-def probe(url: str, settings: Settings, seconds: float) -> EvalqError | None:
-    """Why the Redis or Valkey at ``url`` cannot be worked with now; None when it answers in time.
+def probe(address: Address, settings: Settings, seconds: float) -> EvalqError | None:
+    """Why the Redis or Valkey at ``address`` cannot be worked with now; None when it answers in time.
 
-    Raises ConfigError for a URL of another kind.
+    Raises ConfigError for a server of another kind.
     """
-    client = _client(url, settings, seconds, again=False)
+    client = _client(address, settings, seconds, again=False)
     try:
         client.ping()
-    except TypeError as error:  # a parameter of the URL that the client does not know
-        raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
     except (redis.RedisError, OSError) as error:
-        trouble = explained(error, f"the server at {redacted(url)}")
+        trouble = explained(error, f"the server at {address}")
         if isinstance(trouble, BrokerUnreachable) and not _answered(error):
-            trouble = BrokerUnreachable(_unreached(error, redacted(url)))
+            trouble = BrokerUnreachable(_unreached(error, address))
         trouble.__cause__ = error
         return trouble
     finally:
@@ -91,12 +121,12 @@ def probe(url: str, settings: Settings, seconds: float) -> EvalqError | None:
     return None
 
 
-def _unreached(error: BaseException, shown: str) -> str:
-    """That no server could be talked to at the URL that is ``shown``, and why."""
+def _unreached(error: BaseException, address: Address) -> str:
+    """That no server could be talked to there, and why."""
     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
         # It is there, and asking it again makes nothing better; what Python accepts depends on its version, too.
-        return f"the certificate of the server at {shown} is not accepted: {error} (see SECURITY.md on rediss://)"
-    return f"no server answers at {shown}: {error}"
+        return f"the certificate of the server at {address} is not accepted: {error} (see SECURITY.md on rediss://)"
+    return f"no server answers at {address}: {error}"
 
 
 def _answered(error: BaseException | None) -> bool:
@@ -105,22 +135,8 @@ def _answered(error: BaseException | None) -> bool:
     return isinstance(error, redis.BusyLoadingError) or not isinstance(error, away)
 
 
-def _client(url: str, settings: Settings, patience: float, *, again: bool) -> redis.Redis:
-    if not is_redis(url):
-        raise ConfigError(f"{redacted(url)}: the ledger needs Redis or Valkey; with another broker give --ledger too")
-    plain = respelled(url, {"redis+socket": "unix", "valkey": "redis", "valkeys": "rediss"})
-    options: dict[str, Any] = {} if plain.startswith("unix") else dict(KEEPALIVE)
+def _client(address: Address, settings: Settings, patience: float, *, again: bool) -> redis.Redis:
+    given = arguments(address, patience, settings.connect_seconds)
     if not again:
-        options["retry"] = Retry(NoBackoff(), 0)
-    try:
-        pool = _Pool.from_url(
-            plain,
-            socket_timeout=patience,
-            socket_connect_timeout=min(patience, settings.connect_seconds),
-            health_check_interval=10,
-            **_told_of_itself(),
-            **options,
-        )
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{redacted(url)}: not a URL of a server: {error}") from None
-    return redis.Redis.from_pool(pool)
+        given["retry"] = Retry(NoBackoff(), 0)
+    return redis.Redis.from_pool(_Pool(**given))

@@ -14,6 +14,7 @@ import redis
 from evalq.evalcore.errors import BrokerUnreachable, ServerRefused, WorkersLost
 from evalq.producer.driving import waiting
 from evalq.producer.driving.waiting import Patience
+from evalq.workers.address import read_address
 from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import PASSING
 from evalq.workers.settings import Settings
@@ -60,7 +61,7 @@ def _writes(client: redis.Redis) -> bool:
 def test_a_state_of_a_server_is_told_by_name_and_waited_out(server: Server, code: str) -> None:
     """Within 5 s it is said what is waited for, and for how long; when it is over, that is said and the step taken."""
     settings = _settings(server, 60)
-    client = connect(server.url, settings, again=False)
+    client = connect(read_address(server.url), settings, again=False)
     with awake() as clock:
         heard = Heard(clock)
         patience = Patience(settings, heard)
@@ -84,7 +85,7 @@ def test_a_state_of_a_server_is_told_by_name_and_waited_out(server: Server, code
 def test_a_stopped_server_is_told_while_the_step_still_stands(server: Server) -> None:
     """It neither answers nor refuses: the step is in a system call for much longer than 5 s, and ends when it may."""
     settings = _settings(server, 8)
-    client = connect(server.url, settings, patience=8, again=False)
+    client = connect(read_address(server.url), settings, patience=8, again=False)
     assert server.process is not None
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
@@ -106,7 +107,7 @@ def test_a_stopped_server_is_told_while_the_step_still_stands(server: Server) ->
 def test_a_server_that_is_gone_ends_the_waiting_in_time(server: Server) -> None:
     """Exit code 3 after patience_seconds, with the server's address and how long it was waited for."""
     settings = _settings(server, 3)
-    client = connect(server.url, settings, again=False)
+    client = connect(read_address(server.url), settings, again=False)
     server.kill()
     began = time.monotonic()
     with (
@@ -191,7 +192,7 @@ def test_room_again_is_told(server: Server) -> None:
 def test_a_process_that_is_lost_is_not_waited_for(server: Server) -> None:
     """What the command knows of its own processes ends the waiting at once."""
     settings = _settings(server, 60)
-    client = connect(server.url, settings, again=False)
+    client = connect(read_address(server.url), settings, again=False)
     server.kill()
 
     def check() -> None:
@@ -211,7 +212,7 @@ def test_a_process_that_is_lost_is_not_waited_for(server: Server) -> None:
 def test_a_last_step_is_left_out_where_nobody_answers(server: Server) -> None:
     """Ctrl-C while the server is away: nothing is raised, and nothing waited for."""
     settings = _settings(server, 60)
-    patience, client = Patience(settings), connect(server.url, settings, again=False)
+    patience, client = Patience(settings), connect(read_address(server.url), settings, again=False)
     assert patience.once(lambda: _writes(client))
     server.kill()
     with awake() as clock:

@@ -45,7 +45,7 @@ def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:
         assert outer.calls_here
         with shared_backend(outer, [tmp_path], "vs", reporter=reporter) as inner:
             assert inner.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --targets '{file}'"
-        register = Heartbeats(connect(outer.settings.ledger_url, outer.settings))
+        register = Heartbeats(connect(outer.settings.ledger_address, outer.settings))
         (caller,) = wait_until(lambda: list(register.callers().values()), "a process calls")
         assert caller.calls == 120
 
@@ -56,13 +56,13 @@ def test_the_targets_file_is_named_by_who_calls_from_here(tmp_path: Path, calls:
     backend = Backend(Settings(broker="redis://h/0", targets="t.yaml", calls=calls))
     assert backend.calls_here == bool(calls)
     sweep = _sweep(tmp_path)
-    assert backend.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --broker redis://h/0{hint}"
+    assert backend.resume(sweep.folder) == f"evalq resume {sweep.folder.path} --broker redis://h:6379/0{hint}"
 
 
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("redis://h:1/0?a=1&b=2", "'redis://h:1/0?a=1&b=2'"),
+        ("rediss://h:1?ssl_ca_certs=/c&ssl_cert_reqs=none", "'rediss://h:1/0?ssl_ca_certs=/c&ssl_cert_reqs=none'"),
         ("redis://user:secret@h/0", "URL"),
         ("redis://h/0?password=secret", "URL"),
     ],

@@ -34,6 +34,7 @@ from evalq.producer.sweeps.joining import _note_done
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.retry import begin_retry
 from evalq.producer.sweeps.sweep import Sweep
+from evalq.workers.address import read_address
 from evalq.workers.callers import main as calling
 from evalq.workers.ledger import sweeps
 from evalq.workers.ledger.calls import CallLedger
@@ -101,7 +102,7 @@ class Stage:
 
     def driver(self, sweep: Sweep, token: str) -> SweepDriver:
         """A driver with a connection of its own, as in a process of its own."""
-        client = connect(self.server.url, self.settings)
+        client = connect(read_address(self.server.url), self.settings)
         return SweepDriver(
             sweep, SweepLedger(client, self.settings), self.settings, Patience(self.settings), token=token
         )

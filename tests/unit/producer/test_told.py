@@ -19,6 +19,8 @@ SECRETS = {
     "--broker=rediss://u:p%2F@h": "--broker=rediss://u:***@h",
     "amqp://a:one@h1;amqp://b:two@h2": "amqp://a:***@h2",
     "unix:///run/x.sock?db=1&password=hunter2": "unix:///run/x.sock?db=1&password=***",
+    "redis://:a://hunter2@h/0": "redis://:***@h/0",
+    "redis://hunter2@h/0": "redis://***@h/0",
     "https://h/v1?api_key=hunter2&x=1": "https://h/v1?api_key=***&x=1",
 }
 

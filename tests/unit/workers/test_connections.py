@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 
+from evalq.workers.address import read_address
 from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
@@ -30,7 +31,7 @@ def test_no_answer_of_an_interrupted_command_is_that_of_the_next(
 ) -> None:
     """Ctrl-C between what is sent and its answer, which is under way: the next one has its own."""
     server.client.set("mine", "my answer")
-    client = connect(server.url, Settings(broker=server.url))
+    client = connect(read_address(server.url), Settings(broker=server.url))
     client.ping()  # or the answers to what a new connection says of itself would be the first that are read
     with monkeypatch.context() as patched:
         patched.setattr(redis.connection.Connection, "read_response", _interrupt)

@@ -14,6 +14,7 @@ import redis
 from redis._parsers.base import BaseParser
 
 from evalq.evalcore.errors import BrokerUnreachable, ServerRefused
+from evalq.workers.address import read_address
 from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import PASSING, SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
@@ -169,7 +170,7 @@ def test_kombu_s_wrapping_does_not_hide_what_the_server_said() -> None:
 def test_a_server_that_answers_is_connected_to_whatever_it_says(server: Server, code: str) -> None:
     """It is there, and may do better soon: its user waits, as for one that becomes so later."""
     with STATES[code](server):
-        connect(server.url, Settings()).close()
+        connect(read_address(server.url), Settings()).close()
 
 
 def test_a_user_without_rights_is_told_so_when_connecting(server: Server) -> None:
@@ -177,7 +178,7 @@ def test_a_user_without_rights_is_told_so_when_connecting(server: Server) -> Non
     server.client.acl_setuser("none", enabled=True, nopass=True, commands=["-@all"])
     with (
         pytest.raises(ServerRefused, match=r"users\.acl"),
-        contextlib.closing(connect(f"redis://none:x@127.0.0.1:{server.port}/0", Settings())),
+        contextlib.closing(connect(read_address(f"redis://none:x@127.0.0.1:{server.port}/0"), Settings())),
     ):
         pass
 
@@ -193,6 +194,6 @@ def test_a_certificate_that_is_not_accepted_is_told_as_that(monkeypatch: pytest.
 
     monkeypatch.setattr(redis.Redis, "ping", ping)
     with pytest.raises(
-        BrokerUnreachable, match=r"^the certificate of the server at rediss://x:1 is .*key usage.*SECUR"
+        BrokerUnreachable, match=r"^the certificate of the server at rediss://x:1/0 is .*key usage.*SECUR"
     ):
-        connect("rediss://x:1", Settings())
+        connect(read_address("rediss://x:1"), Settings())

@@ -9,9 +9,7 @@ from pydantic import ValidationError
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.servers.connections import connect
-from evalq.workers.servers.urls import celery_url, is_redis, redacted
-from evalq.workers.settings import Settings, load_settings
+from evalq.workers.settings import load_settings
 
 
 def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,25 +51,6 @@ def test_a_missing_file_is_an_error() -> None:
     """A settings file that was named must be there."""
     with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
         load_settings("nowhere.yaml")
-
-
-def test_urls_are_spelled_for_celery() -> None:
-    """The spellings people use become the ones Celery wants; others are refused, passwords are hidden."""
-    assert celery_url("unix:///tmp/s") == "evalq-redis+socket:///tmp/s"
-    assert celery_url("valkey://h:1/0") == "evalq-redis://h:1/0"
-    assert celery_url("rediss://h:1/0") == "evalq-redis://h:1/0?ssl_cert_reqs=required", "never TLS without a check"
-    assert celery_url("rediss://h:1/0?ssl_cert_reqs=none") == "evalq-redis://h:1/0?ssl_cert_reqs=none", "unless asked"
-    assert is_redis("rediss://h")
-    assert not is_redis("amqp://h")
-    with pytest.raises(ConfigError, match="unknown kind"):
-        is_redis("http://h")
-    assert redacted("redis://me:secret@h:1/0") == "redis://me:***@h:1/0"
-
-
-def test_the_ledger_must_be_redis() -> None:
-    """A ledger on RabbitMQ is a configuration error that says what to add."""
-    with pytest.raises(ConfigError, match="--ledger"):
-        connect("amqp://h", Settings())
 
 
 @pytest.mark.parametrize("value", ["/x:/y", "/x:/y:"])
