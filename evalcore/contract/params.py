@@ -6,21 +6,20 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import ValidationError
 
 from evalq.evalcore.contract.evaluator import Option, Params
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
-from evalq.evalcore.records import bounded_yaml
+from evalq.evalcore.records.documents import DocumentFault, KeyLines, read_document
 
 __all__ = [
     "MAX_FILE_CHARACTERS",
     "as_json",
+    "boolean_meant",
     "explained",
     "line_of",
     "load_mapping",
@@ -31,6 +30,7 @@ __all__ = [
 
 P = TypeVar("P", bound=Params)
 
+_FORMER_BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
 MAX_FILE_CHARACTERS = 16 << 20
 """The longest file of parameters, settings or test cases that is read."""
 
@@ -51,27 +51,9 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
         raise ConfigError(f"{where}: not plain JSON data: {error}") from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key!r} occurs twice")
-        found[key] = value
-    return found
-
-
 def as_json(data: Mapping[str, Any]) -> str:
-    """``data`` as JSON; a day without quotes, which YAML takes for more than text, is text again.
-
-    Raises TypeError, ValueError and RecursionError for what JSON has no form for.
-    """
-    return json.dumps(data, allow_nan=False, default=_plain)
-
-
-def _plain(value: object) -> str:
-    if type(value) is date:
-        return value.isoformat()
-    raise TypeError(f"a {type(value).__name__} stands in it: write it in quotes")
+    """``data`` as JSON. Raises TypeError, ValueError and RecursionError for what JSON has no form for."""
+    return json.dumps(data, allow_nan=False)
 
 
 def explained(
@@ -83,7 +65,15 @@ def explained(
             yield detail["loc"], f"unknown key (known here: {', '.join(_known(model, detail['loc'][:-1]))})"
         else:
             got = f", got {json.dumps(detail['input'], ensure_ascii=False)[:80]}" if show_values else ""
-            yield detail["loc"], f"{detail['msg']}{got}"
+            meant = boolean_meant(detail["input"]) if detail["type"] == "bool_type" else ""
+            yield detail["loc"], f"{detail['msg']}{got}{meant and '; '}{meant}"
+
+
+def boolean_meant(value: object) -> str:
+    """What to write where a boolean is needed and ``value`` was one in YAML 1.1; empty for all else."""
+    if not isinstance(value, str) or value.lower() not in _FORMER_BOOLEANS:
+        return ""
+    return f"{value} is text in YAML 1.2: write {'true' if _FORMER_BOOLEANS[value.lower()] else 'false'}"
 
 
 def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
@@ -111,26 +101,18 @@ def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
     Raises ConfigError with file and line.
     """
     try:
-        with io.TextIOWrapper(open_given(path), encoding="utf-8") as stream:
+        with io.TextIOWrapper(open_given(path), encoding="utf-8-sig") as stream:
             # One more than allowed shows that there is more, without reading the rest.
             text = stream.read(MAX_FILE_CHARACTERS + 1)
         if len(text) > MAX_FILE_CHARACTERS:
             raise ConfigError(f"{path}: longer than {MAX_FILE_CHARACTERS >> 20} MiB, which no such file needs")
-        data = json.loads(text, object_pairs_hook=_unique) if str(path).endswith(".json") else bounded_yaml.load(text)
+        data = read_document(text, str(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply") from None
-    except ValueError as error:  # such as the 30th of February, which YAML takes for a date
-        raise ConfigError(f"{path}: holds a value that cannot be read: {error}") from None
+    except DocumentFault as fault:
+        raise ConfigError(f"{path}{f':{fault.line}' if fault.line else ''}: {fault.reason}") from None
     if data is None and empty:
         return {}
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
@@ -142,8 +124,8 @@ def line_of(path: str | Path, key: Sequence[str | int]) -> int | None:
     """The line of a file that was loaded on which ``key`` stands, or as much of it as there is; None where unknown."""
     if not Path(path).is_file():
         return None
-    with contextlib.suppress(OSError, ValueError, RecursionError, yaml.YAMLError):
-        return bounded_yaml.line_of(Path(path).read_text(encoding="utf-8"), key)
+    with contextlib.suppress(OSError, ValueError):
+        return KeyLines(Path(path).read_text(encoding="utf-8-sig"), str(path)).line(key)
     return None
 
 

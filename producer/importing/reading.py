@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given, read_up_to
-from evalq.evalcore.records import bounded_yaml
+from evalq.evalcore.records.documents import DocumentFault, KeyLines, read_document
 from evalq.producer.importing.imported import cut
 
 __all__ = [
@@ -44,13 +43,15 @@ class Outside(ValueError):
 class Document:
     """A file that was read: its data, and where in it something stands."""
 
-    def __init__(self, path: Path, data: Any, root: yaml.Node | None = None) -> None:
-        self.path, self.data, self._root = path, data, root
+    def __init__(self, path: Path, data: Any, text: str = "") -> None:
+        self.path, self.data, self._text = path, data, text
+        self._lines: KeyLines | None = None
 
     def where(self, keys: Sequence[str | int]) -> str:
         """``file:line: key path``; without the line where that is not known."""
-        line = _line(self._root, keys)
-        place = f"{self.path}:{line}" if line else str(self.path)
+        if self._text and self._lines is None:
+            self._lines = KeyLines(self._text, str(self.path))
+        place = f"{self.path}:{self._lines.line(keys)}" if self._lines else str(self.path)
         return f"{place}: {key_path(keys)}" if keys else place
 
 
@@ -104,16 +105,9 @@ def read_yaml(path: Path) -> Document:
     """A YAML (or JSON) file, with the places of its keys. Raises ConfigError with file and line."""
     text = _read(path, _YAML_BYTES, "utf-8-sig")
     try:
-        data = bounded_yaml.load(text)
-        return Document(path, data, yaml.compose(text, Loader=yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: {_TOO_DEEP}") from None
+        return Document(path, read_document(text, str(path)), text)
+    except DocumentFault as fault:
+        raise ConfigError(f"{path}{f':{fault.line}' if fault.line else ''}: {fault.reason}") from None
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -168,19 +162,3 @@ def _read(path: Path, most: int, encoding: str) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8") from None
-
-
-def _line(node: yaml.Node | None, keys: Sequence[str | int]) -> int | None:
-    if node is None:
-        return None
-    line = node.start_mark.line + 1
-    for key in keys:
-        found: tuple[yaml.Node, yaml.Node] | None = None
-        if isinstance(node, yaml.MappingNode):
-            found = next((pair for pair in node.value if pair[0].value == str(key)), None)
-        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-            found = node.value[key], node.value[key]
-        if found is None:
-            break
-        line, node = int(found[0].start_mark.line) + 1, found[1]
-    return line

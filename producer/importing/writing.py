@@ -13,6 +13,7 @@ import yaml
 
 from evalq.evalcore.errors import ConfigError, StorageError
 from evalq.evalcore.files import write_atomic
+from evalq.evalcore.records import core_yaml
 from evalq.producer.importing.imported import Imported, whole
 
 __all__ = ["Wrote", "write"]
@@ -122,7 +123,7 @@ def _lines(values: list[Any]) -> bytes:
     return b"".join(encode(value) + b"\n" for value in values)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(core_yaml.Dumper):
     """Plain mappings in their order, without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 
+from evalq.evalcore.records.core_yaml import Dumper, FastDumper
+
 __all__ = ["yaml_text"]
 
-_LIBYAML: Any = getattr(yaml, "CSafeDumper", None)
 # Libyaml escapes what is past U+FFFF and breaks lines elsewhere in what it has to escape; line feeds are folded anew.
 _ALIKE = re.compile("[\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*")
 _LONGEST_KEY = 100
@@ -22,8 +23,11 @@ _SIMPLE_KEY = re.compile("[A-Za-z][A-Za-z0-9_]{0,60}")
 
 
 def yaml_text(document: Any, *, sort_keys: bool = False) -> str:
-    """``document``, plain data, in YAML's block style: the bytes of ``yaml.safe_dump``, in little more memory."""
-    dumper = _LIBYAML if _LIBYAML and isinstance(document, dict) and _written_alike(document) else yaml.SafeDumper
+    """``document``, plain data, in YAML's block style, as readers of YAML 1.1 and 1.2 read it alike.
+
+    The bytes are those of ``yaml.dump`` with `core_yaml.Dumper`, in little more memory.
+    """
+    dumper = FastDumper if FastDumper and isinstance(document, dict) and _written_alike(document) else Dumper
 
     def dump(part: Any) -> str:
         text: str = yaml.dump(part, Dumper=dumper, allow_unicode=True, sort_keys=sort_keys)

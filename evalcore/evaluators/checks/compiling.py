@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.contract.params import boolean_meant
 from evalq.evalcore.evaluators.checks.check import Check, CommonOptions, Composed
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Made
@@ -172,5 +173,7 @@ def _typed(value: Any, kind: Any, path: str) -> Any:
     except msgspec.ValidationError as error:
         message, _, inner = str(error).partition(" - at `$")
         where = path + inner.rstrip("`")
-        reason = f"{message[:1].lower()}{message[1:]}".replace("`", "")
+        held = value.get(inner.strip(".`")) if isinstance(value, dict) else value
+        meant = boolean_meant(held) if "bool" in message else ""
+        reason = meant or f"{message[:1].lower()}{message[1:]}".replace("`", "")
         raise BadCheck(reason, where.lstrip(".")) from None

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.naming import join
-from evalq.evalcore.records.bounded_yaml import lines_of
+from evalq.evalcore.records.documents import KeyLines
 
 __all__ = ["Faults", "Place"]
 
@@ -80,8 +78,9 @@ def _lines(faults: list[tuple[Place, str]]) -> dict[tuple[str, tuple[str | int, 
         keys = [place.keys for place, _ in faults if place.file == file]
         try:
             text = Path(file).read_text(encoding="utf-8-sig")
-            found.update({(file, key): line for key, line in zip(keys, lines_of(text, keys), strict=True)})
+            lines = KeyLines(text, file)
+            found.update({(file, key): lines.line(key) for key in keys})
         # A line is a help: where the file is gone or another by now, its fault is told by the path of keys alone.
-        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        except (OSError, ValueError):
             continue
     return found

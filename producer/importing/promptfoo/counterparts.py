@@ -103,14 +103,12 @@ def _contains_json(assertion: Mapping[str, Any], value: Any) -> Differs:
 
 
 def _schema(value: Any) -> Any:
-    from evalq.evalcore.records import bounded_yaml
+    from evalq.evalcore.records.documents import DocumentFault, read_document
 
     if isinstance(value, str):
-        import yaml
-
         try:
-            value = bounded_yaml.load(value)
-        except (yaml.YAMLError, ValueError, RecursionError):
+            value = read_document(value, "schema.yaml")
+        except DocumentFault:
             raise NoCounterpart("its value is no JSON schema") from None
     if not isinstance(value, dict):
         raise NoCounterpart("its value is no JSON schema")

@@ -183,7 +183,7 @@ cases:
         ("c.csv", "id,expected\na,b,c\n", "c.csv:2: 3 fields where the header has 2"),
         ("c.txt", "", "a cases file ends in"),
         ("c.yaml", "cases: [{id: a, expected: .nan}]", "not plain JSON data"),
-        ("c.yaml", "cases: [{id: a, expected: !!binary aGk=}]", "not plain JSON data"),
+        ("c.yaml", "cases: [{id: a, expected: !!binary aGk=}]", ":1: not YAML: could not determine a constructor"),
         ("c.json", '{"cases": [{"id": "a", "expected": "\\ud800"}]}', "half of a surrogate pair"),
         ("c.csv", "id,expected\n", "no case in"),
         ("c.yaml", f"cases: [{{id: {'x' * 501}, expected: y}}]", "cases[0].id: longer than 500 characters"),

@@ -1,0 +1,256 @@
+"""YAML 1.2 as its core schema reads it (YAML 1.2.2, section 10.3), and YAML that readers of 1.1 and 1.2 read alike.
+
+Only these words are no text: ``true`` and ``false``, ``null`` and ``~`` and nothing, numbers such as ``12``, ``0x1f``,
+``0o17``, ``1e3`` and ``.inf``. So ``yes``, ``on``, ``12:30`` and ``2026-01-31`` are texts, and ``0123`` is 123. One
+thing goes beyond the core schema, as suites use it: a key ``<<`` merges mappings.
+
+A document means about as much as it looks like: a few lines of aliases must not stand for gigabytes of values.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
+
+__all__ = ["MAX_WRITTEN_OUT", "Dumper", "FastDumper", "compose", "line_in", "load"]
+
+MAX_WRITTEN_OUT = 32 << 20
+"""What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
+VALUE_WEIGHT = 32
+_TAG = "tag:yaml.org,2002:"
+_MERGE = _TAG + "merge"
+_CORE = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
+    ("merge", r"<<", "<"),
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+Rules = dict[str, list[tuple[str, re.Pattern[str]]]]
+
+
+def load(text: str) -> Any:
+    """The one document in ``text``, plain data only, no key of a mapping twice, however it is written.
+
+    Raises yaml.YAMLError, RecursionError, ValueError.
+    """
+    return _read(text, lambda loader: loader.get_single_data())
+
+
+def compose(text: str) -> yaml.Node | None:
+    """The nodes of the one document in ``text``, which have their lines. Raises what `load` raises."""
+    node: yaml.Node | None = _read(text, lambda loader: loader.get_single_node())
+    return node
+
+
+def line_in(node: yaml.Node | None, key: Sequence[str | int]) -> int:
+    """The line (1-based) of ``key`` from ``node`` on, a document's root; of as much of it as is there."""
+    line = node.start_mark.line + 1 if node is not None else 1
+    for part in key:
+        found = None
+        if isinstance(node, yaml.MappingNode):
+            found = next((pair for pair in node.value if pair[0].value == str(part)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            found = node.value[part], node.value[part]
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
+
+
+def _read(text: str, get: Callable[[Any], Any]) -> Any:
+    """Through libyaml at a third of the time; what it refuses is read, or refused, as PyYAML's own Python does it."""
+    if _Fast is not None:
+        try:
+            return _with(_Fast, text, get)
+        except (yaml.YAMLError, UnicodeEncodeError):
+            pass
+    return _with(_Plain, text, get)
+
+
+def _with(loader: Callable[[str], Any], text: str, get: Callable[[Any], Any]) -> Any:
+    opened = loader(text)
+    try:
+        return get(opened)
+    finally:
+        opened.dispose()
+
+
+class _Core(Composer, SafeConstructor, Resolver):
+    """What becomes of a document's events: the core schema, and a look at what is composed before it is constructed."""
+
+    yaml_implicit_resolvers: ClassVar[Rules] = {}  # type: ignore[misc]  # the stubs have it for one of an instance
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {
+        None: SafeConstructor.construct_undefined,
+        **{_TAG + name: SafeConstructor.yaml_constructors[_TAG + name] for name in ("null", "seq", "map", "str")},
+    }
+
+    def get_single_node(self) -> yaml.Node | None:
+        """The document's root. Raises ComposerError for one that is too much once its aliases are written out."""
+        root: yaml.Node | None = super().get_single_node()
+        if root is not None:
+            # Before anything is constructed: merge keys already copy while they construct.
+            _Measure(self.construct_object).of(root)
+        return root
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        """A scalar whose escapes of two halves of a surrogate pair, as JSON has them, are one character."""
+        node: yaml.ScalarNode = super().compose_scalar_node(anchor)
+        if _SURROGATE.search(node.value):
+            node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        return node
+
+    def _int(self, node: yaml.ScalarNode) -> int:
+        text = self._matching(node, "int")
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+
+    def _float(self, node: yaml.ScalarNode) -> float | str:
+        # "!!float 1" is a float; Python's words for what is no number have no dot.
+        text = self._matching(node, "float", "int")
+        value = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        # As js-yaml has it: a number that no float can hold is as it was written, and not infinite.
+        return text if math.isinf(value) and "inf" not in text.lower() else value
+
+    def _bool(self, node: yaml.ScalarNode) -> bool:
+        return self._matching(node, "bool").lower() == "true"
+
+    def _matching(self, node: yaml.ScalarNode, *kinds: str) -> str:
+        text = str(self.construct_scalar(node))
+        if not any(re.fullmatch(rule, text) for name, rule, _ in _CORE if name in kinds):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{text!r} is no {kinds[0]} in YAML 1.2", node.start_mark
+            )
+        return text
+
+
+def _add(rules: Rules, kind: str, rule: str, first: Iterable[str]) -> None:
+    for character in first:
+        rules.setdefault(character, []).append((_TAG + kind, re.compile(rf"(?:{rule})\Z")))
+
+
+for _kind, _rule, _first in _CORE:
+    _add(_Core.yaml_implicit_resolvers, _kind, _rule, _first)
+_Core.yaml_constructors |= {_TAG + "int": _Core._int, _TAG + "float": _Core._float, _TAG + "bool": _Core._bool}
+# Where it is no key, it merges nothing.
+_Core.yaml_constructors[_MERGE] = SafeConstructor.construct_yaml_str
+
+
+class _Plain(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser, _Core):
+    def __init__(self, text: str) -> None:
+        yaml.reader.Reader.__init__(self, text)
+        yaml.scanner.Scanner.__init__(self)
+        yaml.parser.Parser.__init__(self)
+        _started(self)
+
+
+def _started(loader: _Core) -> None:
+    Composer.__init__(loader)
+    SafeConstructor.__init__(loader)
+    Resolver.__init__(loader)
+
+
+def _fast() -> Callable[[str], Any] | None:
+    """PyYAML's composer over libyaml's events; None without libyaml.
+
+    Its own composer is compiled, and ends the process where a document nests a hundred thousand levels deep.
+    """
+    if not yaml.__with_libyaml__:
+        return None
+    from yaml.cyaml import CParser  # type: ignore[attr-defined]  # compiled, and in no stub
+
+    class Fast(_Core, CParser):
+        def __init__(self, text: str) -> None:
+            CParser.__init__(self, text)
+            _started(self)
+
+    return Fast
+
+
+_Fast = _fast()
+
+
+class _Measure:
+    """The size of nodes with their aliases written out; each is looked at once."""
+
+    def __init__(self, construct: Callable[[yaml.Node], Any]) -> None:
+        self._construct = construct
+        self._sizes: dict[int, int] = {}
+
+    def of(self, node: yaml.Node) -> int:
+        """What ``node`` weighs."""
+        known = self._sizes.get(id(node))
+        if known is not None:
+            if not known:
+                raise _fault("an alias inside the value it stands for", node)
+            return known
+        # Zero marks a node that is being measured: meeting it again means that an alias contains itself.
+        self._sizes[id(node)] = 0
+        size = VALUE_WEIGHT + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
+        if isinstance(node, yaml.SequenceNode):
+            size += sum(self.of(item) for item in node.value)
+        elif isinstance(node, yaml.MappingNode):
+            _check_keys(node, self._construct)
+            size += sum(self.of(key) + self.of(value) for key, value in node.value)
+        if size > MAX_WRITTEN_OUT:
+            raise _fault("too large once its aliases are written out (a million values, 32 MiB of text)", node)
+        self._sizes[id(node)] = size
+        return size
+
+
+def _check_keys(node: yaml.MappingNode, construct: Callable[[yaml.Node], Any]) -> None:
+    """Raise ComposerError for a key that occurs twice: the value that stands first would be dropped in silence."""
+    seen: dict[Hashable, str] = {}
+    for key, _ in node.value:
+        # A merge key is none of the mapping's own: each brings in what it names, and hides nothing.
+        if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+            continue
+        # By what it means, too, as the mapping will have it: "True" and "true" are one key, and so are 1, 0x1 and 1.0.
+        meant = construct(key)
+        # What can be no key at all is told where the mapping is made.
+        for name in ((key.tag, key.value), *([meant] if isinstance(meant, Hashable) else [])):
+            if name in seen:
+                first = "" if seen[name] == key.value else f", first as {seen[name]!r}"
+                raise _fault(f"the key {key.value!r} occurs twice{first}", key)
+            seen[name] = key.value
+
+
+def _fault(reason: str, node: yaml.Node) -> yaml.YAMLError:
+    return yaml.composer.ComposerError(None, None, reason, node.start_mark)
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes what readers of YAML 1.1 and of 1.2 read alike: a text that one of them takes for more is in quotes."""
+
+
+# Those that PyYAML knows are of 1.1. Its own list lacks y and n, and js-yaml 4 reads underscores and signs its own way.
+for _kind, _rule, _first in (
+    *((kind, rule, first) for kind, rule, first in _CORE if kind not in ("merge", "null")),
+    ("bool", r"[yYnN]", "yYnN"),
+    ("int", r"[-+]?0[oOxXbB][0-9a-fA-F_]+|[-+]?[0-9][0-9_]*(?::[0-9_]+)*", "-+0123456789"),
+    ("float", r"(?=.*[0-9])[-+]?[0-9_]*\.?[0-9_]*(?:[eE][-+]?[0-9_]+)?", "-+._0123456789"),
+):
+    Dumper.add_implicit_resolver(_TAG + _kind, re.compile(rf"(?:{_rule})\Z"), list(_first))
+
+
+def _fast_dumper() -> Any:
+    if not yaml.__with_libyaml__:
+        return None
+
+    class FastDumper(yaml.CSafeDumper):
+        yaml_implicit_resolvers = Dumper.yaml_implicit_resolvers
+
+    return FastDumper
+
+
+FastDumper = _fast_dumper()
+"""The same through libyaml; None without it."""
