@@ -128,7 +128,7 @@ class Subject(msgspec.Struct, frozen=True):
         for outcome in map(self.outcome, parts):
             total.state.merge(outcome.state)
             total.tally.merge(outcome.tally)
-        return b" ".join((total.state.to_wire(), msgspec.json.encode(total.tally)))
+        return b" ".join((total.state.to_wire(), msgspec.json.encode(total.tally, order="deterministic")))
 
     def finish(
         self, examples: Sequence[Example], parts: Sequence[Sequence[Partial]]

@@ -12,7 +12,7 @@ def plan_rows(
     limits: tuple[float, ...],
     lines: list[bytes],
     queries: dict[str, bytes],
-    checks: Callable[[str], tuple[tuple[int, bytes, bool], ...] | None],
+    checks: Callable[[str, int], tuple[tuple[int, bytes, bool], ...] | None],
     error: Callable[[str, str | None, bool], bool],
     kind: Callable[[int, Any, int], tuple[bytes, bytes, bytes, list[float]]],
     other: Callable[[int, Any], None],

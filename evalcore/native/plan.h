@@ -13,6 +13,7 @@ enum { JUDGED, EMPTY, UNPARSABLE, UNSCORED, WRONG };
 #define MAX_WIDTH 4096
 #define MAX_BANDS 64
 #define MAX_BYTES (1 << 14) /* as queries.py has it */
+#define SPREADSHEET_CELL 32767 /* as gaps.py has it */
 
 typedef struct {
     Text before, after, rest;    /* of its rows' lines, around the seconds; and the end of a packed row */
@@ -37,7 +38,7 @@ typedef struct {
     int width;
     int column[READ];
     Field *fields;       /* of the row at hand, `width` of them */
-    PyObject *checks;    /* a function from an expected result to its checks */
+    PyObject *checks;    /* a function from an expected result, and the first line that has it, to its checks */
     PyObject *error;     /* one from what may be an error to whether it is */
     PyObject *kind;      /* one from a group to its (before, after, rest, seconds) */
     PyObject *other;     /* one that takes a row which Python has to read */
@@ -157,8 +158,39 @@ static int take_checks(Pass *pass, PyObject *given, Expected *expected) {
     return 1;
 }
 
+/* Whether all cells of the row at hand are empty or white space: 1, 0, or -1 where only Python knows which signs are. */
+static int is_blank_row(const Pass *pass) {
+    int other = 0;
+    for (int i = 0; i < pass->width; i++) {
+        Text text = pass->fields[i].text;
+        for (size_t at = 0; at < text.n; at++) {
+            u8 c = text.p[at];
+            if (c >= 128) other = 1;
+            else if (c > ' ' || c < 9 || (c > 13 && c < 28)) return 0;
+        }
+    }
+    return other ? -1 : 1;
+}
+
+/* Whether some cell may be exactly as long as the longest of a spreadsheet: gaps.py says so of a row. */
+static int may_be_cut(const Pass *pass) {
+    for (int i = 0; i < pass->width; i++) {
+        Text text = pass->fields[i].text;
+        if (text.n < SPREADSHEET_CELL || text.n > 6 * SPREADSHEET_CELL) continue;
+        size_t letters = 0, units = 0;
+        for (size_t at = 0; at < text.n; at++) {
+            u8 c = text.p[at];
+            letters += (c & 0xC0) != 0x80;
+            units += ((c & 0xC0) != 0x80) + (c >= 0xF0);
+            if (c == '"') at++; /* it is written twice */
+        }
+        if (letters == SPREADSHEET_CELL || units == SPREADSHEET_CELL) return 1;
+    }
+    return 0;
+}
+
 /* The number of the row's checklist in `lists`; -1 with an exception. */
-static long expected_of(Pass *pass) {
+static long expected_of(Pass *pass, long long line) {
     int fresh;
     Field field = pass->fields[pass->column[EXPECTED]];
     long at = table_find(&pass->lists, field.text, &fresh);
@@ -176,9 +208,11 @@ static long expected_of(Pass *pass) {
     memset(made, 0, sizeof *made);
     pass->expected[at] = made;
     PyObject *text = field_text(pass, field);
-    PyObject *given = text ? PyObject_CallFunctionObjArgs(pass->checks, text, NULL) : NULL;
+    PyObject *number = PyLong_FromLongLong(line);
+    PyObject *given = text && number ? PyObject_CallFunctionObjArgs(pass->checks, text, number, NULL) : NULL;
     int good = given && take_checks(pass, given, made);
     Py_XDECREF(text);
+    Py_XDECREF(number);
     Py_XDECREF(given);
     if (good) return at;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "checks() gave no checks");

@@ -62,7 +62,7 @@ static int add_row(Pass *pass, long long line) {
     double seconds = 0;
     Text forms = {(const u8 *)"", 0};
     arena_reset(&pass->fleeting);
-    long expected = expected_of(pass);
+    long expected = expected_of(pass, line);
     if (expected < 0) return 0;
     if (!read_row(pass, pass->expected[expected], &state, &passed, &forms, &seconds, &timed))
         return pass->wrong >= 0 && leave_row(pass, line);
@@ -93,7 +93,9 @@ static int add_rows(Pass *pass) {
         from = at + 1;
         if (!ended) continue;
         if (count == pass->width) {
-            if (!add_row(pass, line)) return 0;
+            int blank = is_blank_row(pass);
+            if (blank < 0 || may_be_cut(pass)) return -1;
+            if (!blank && !add_row(pass, line)) return 0;
         } else if (count > 1 || end > row) {
             return -1; /* a row of another width; blank ones are none */
         }

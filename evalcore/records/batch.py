@@ -40,7 +40,7 @@ class Batch(msgspec.Struct, frozen=True):
         return place(self.source, line, self.members, self.first_line)
 
     def rows(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
-        """(line, fields) of each CSV row, as many fields as columns; blank rows are skipped.
+        """(line, fields) of each CSV row, as many fields as columns; blank rows, and rows of empty cells, are skipped.
 
         A row that is not UTF-8, not CSV, or of another width is given to ``fault(line, reason)`` instead.
         """
@@ -107,7 +107,8 @@ def _parse(text: str, first_line: int) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
     before = 0
     for row in reader:
-        if row:
+        # Spreadsheets write rows of empty cells where somebody deleted some, or only coloured them.
+        if any(map(str.strip, row)):
             yield first_line + before, row
         before = reader.line_num
 

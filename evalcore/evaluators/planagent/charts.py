@@ -44,8 +44,11 @@ def opening(report: Mapping[str, Json]) -> Summary:
         Tile("Without an answer", number(found["failures"]["rows"], "count"), "errors, broken JSON, empty"),
     ]
     mean = number(whole["accuracy"], "points")
-    left = f"{unscored:,} rows have no check that can be read, and stay out of every mean." if unscored else ""
-    return Summary(f"A mean score of {mean} of 5 over {whole['scored']:,} rows", left, tiles=tuple(tiles))
+    left = [f"{unscored:,} rows have no check that can be read, and stay out of every mean."] if unscored else []
+    if unread := found["unread"]["conditions"]:
+        left.append(f"{unread:,} conditions in {found['unread']['rows']:,} rows are in no form that evalq reads.")
+    headline = f"A mean score of {mean} of 5 over {whole['scored']:,} rows"
+    return Summary(headline, " ".join(left), tiles=tuple(tiles))
 
 
 def _counts(key: str) -> Any:

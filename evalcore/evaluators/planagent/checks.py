@@ -10,15 +10,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evalq.evalcore.evaluators.planagent.answer import shortened
-from evalq.evalcore.evaluators.planagent.params import Form, Kind, PlanParams, RatioBand
+from evalq.evalcore.evaluators.planagent.params import Kind, PlanParams, RatioBand
+from evalq.evalcore.evaluators.planagent.spelling import KEY
 from evalq.evalcore.patterns import compiled
 
-__all__ = ["Check", "Checklist", "checklist_reader", "parse_checks", "points_by_passes", "without_space"]
+__all__ = ["Check", "Checklist", "Reader", "checklist_reader", "points_by_passes", "without_space"]
 
 # Expected results repeat from round to round, so each is parsed once.
 CACHED_TEXTS = 4096
 MAX_NAME = 160
 """Characters of a check's name that are kept."""
+MAX_UNREAD = 200
+"""Characters of a condition that no form reads, as a record has it."""
 CACHED_ENCODINGS = 64
 """How many outcomes of one checklist are kept as JSON: all of them, up to six checks."""
 _LINE_END = re.compile(r"\r\n|[\r\n]")
@@ -41,14 +44,15 @@ class Checklist:
     """The checks of one expected result, with what depends on them alone.
 
     ``points[n]`` is the score of n passed checks. ``names`` has a text for each check, ``label`` names their kinds
-    ("formType+actionType"), ``asked_forms`` the form types asked for. A set of passed checks is an integer, bit i for
-    check i.
+    ("formType+actionType"), ``asked_forms`` the form types asked for, ``unread`` are the conditions that no form reads.
+    A set of passed checks is an integer, bit i for check i.
     """
 
-    __slots__ = ("_encoded", "_plan", "asked_forms", "checks", "label", "names", "points")
+    __slots__ = ("_encoded", "_plan", "asked_forms", "checks", "label", "names", "points", "unread")
 
-    def __init__(self, checks: tuple[Check, ...], points: tuple[int, ...]) -> None:
+    def __init__(self, checks: tuple[Check, ...], points: tuple[int, ...], unread: tuple[str, ...] = ()) -> None:
         self.checks = checks
+        self.unread = unread
         self.points = points
         self.names = tuple(shortened(f"{check.kind} = {check.want}", MAX_NAME) for check in checks)
         self.label = "+".join(dict.fromkeys(check.kind for check in checks))
@@ -121,40 +125,79 @@ def points_by_passes(count: int, bands: Sequence[RatioBand], any_pass: int) -> t
     return tuple(points(passed) for passed in range(count + 1))
 
 
-def parse_checks(text: str, numbering: re.Pattern[str], forms: Sequence[tuple[Kind, re.Pattern[str]]]) -> list[Check]:
-    """The checks of an expected result, in its order: each line, after its number, in the first form that fits."""
-    # SPEC, section 4: how many checks the header line says there are is not trusted, so that no form reads it.
-    checks = []
-    # Not `splitlines`, which also ends a line at signs that a keyword may hold, such as U+2028.
-    for line in _LINE_END.split(text):
-        number = numbering.match(line)
-        at = number.end() if number else 0
-        for kind, form in forms:
-            found = form.match(line, at)
-            # Without its white space a blank keyword is in any message: such a check would pass always.
-            if found and found["want"].strip():
-                want = found["want"]
-                # Only the switch is no text: people write True and TRUE, which is JSON's true.
-                checks.append(Check(kind, want.lower() if kind == "multiSelectAllowYn" else want))
+class Reader:
+    """Reads the conditions of expected results, by the patterns of ``params``."""
+
+    def __init__(self, params: PlanParams) -> None:
+        self._number = compiled(params.joined(params.numbering))
+        self._connector = compiled(params.joined(params.connector))
+        self._forms = [(form.kind, compiled(params.joined(form.pattern))) for form in params.forms]
+        quote = next((part.pattern for part in params.parts if part.name == "q"), '"')
+        # 'A" and "B' between two quotes is no keyword, but two: which of them are asked for nobody can say.
+        self._several = compiled(params.joined(rf"{quote}\s*+(?:,|·|/|와|과|및|또는|이나|나|or\b|and\b)\s*+{quote}"))
+
+    def read(self, text: str) -> tuple[list[Check], list[str]]:
+        """The checks of an expected result in its order, and the conditions that no form reads.
+
+        A line is a condition where it begins with a number or a bullet, or mentions a key of the answer; it may hold
+        several. What a form leaves of a line is read on, so that no part of one is dropped.
+        """
+        # SPEC, section 4: how many checks the header line says there are is not trusted, so that no form reads it.
+        checks: list[Check] = []
+        # Not `splitlines`, which also ends a line at signs that a keyword may hold, such as U+2028.
+        left = [self._line(line, checks) for line in _LINE_END.split(text)]
+        return checks, [shortened(condition, MAX_UNREAD) for condition in left if condition]
+
+    def _line(self, line: str, checks: list[Check]) -> str:
+        """Add the checks of one line; what is left of it that is a condition and that no form reads."""
+        at = begin = self._after_number(line, 0)
+        while at < len(line):
+            found = self._check(line, at)
+            if found is None:
                 break
-    return checks
+            checks.append(found[0])
+            at = self._after_number(line, self._after(line, found[1]))
+        rest = line[at:].strip()
+        if not rest:
+            return ""
+        if at > begin:
+            return rest
+        is_condition = line[:begin].strip() or (KEY.search(rest) and not rest.endswith((":", "：")))
+        return line.strip() if is_condition else ""
+
+    def _check(self, line: str, at: int) -> tuple[Check, int] | None:
+        """The check at ``at`` in the first form that fits, and its end."""
+        for start in dict.fromkeys((at, self._after(line, at))):
+            for kind, form in self._forms:
+                found = form.match(line, start)
+                # Without its white space a blank keyword is in any message: such a check would pass always.
+                if found and (want := found["want"]).strip() and not self._several.search(want):
+                    # Only the switch is no text: people write True and TRUE, which is JSON's true.
+                    return Check(kind, want.lower() if kind == "multiSelectAllowYn" else want), found.end()
+        return None
+
+    def _after(self, line: str, at: int) -> int:
+        found = self._connector.match(line, at)
+        return found.end() if found else at
+
+    def _after_number(self, line: str, at: int) -> int:
+        found = self._number.match(line, at)
+        return found.end() if found else at
 
 
-def checklist_reader(params: PlanParams) -> Callable[[str], Checklist | None]:
-    """A function from an expected result to its checklist (None: no check in it), which remembers recent texts."""
-    return _reader(params.numbering, params.forms, params.ratio_bands, params.any_pass_points)
+def checklist_reader(params: PlanParams) -> Callable[[str], Checklist]:
+    """A function from an expected result to its checklist (which may have no check), which remembers recent texts."""
+    return _reader(params)
 
 
 @lru_cache(maxsize=8)
-def _reader(
-    numbering: str, forms: tuple[Form, ...], bands: tuple[RatioBand, ...], any_pass: int
-) -> Callable[[str], Checklist | None]:
-    number = compiled(numbering)
-    patterns = [(form.kind, compiled(form.pattern)) for form in forms]
+def _reader(params: PlanParams) -> Callable[[str], Checklist]:
+    reader = Reader(params)
 
     @lru_cache(maxsize=CACHED_TEXTS)
-    def read(text: str) -> Checklist | None:
-        checks = parse_checks(text, number, patterns)
-        return Checklist(tuple(checks), points_by_passes(len(checks), bands, any_pass)) if checks else None
+    def read(text: str) -> Checklist:
+        checks, unread = reader.read(text)
+        points = points_by_passes(len(checks), params.ratio_bands, params.any_pass_points)
+        return Checklist(tuple(checks), points, tuple(unread))
 
     return read

@@ -41,7 +41,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
     """Scores a plan agent's rows from 0 to 5 against the checklist in each row (seed 003)."""
 
     name = "planagent"
-    version = "2"
+    version = "3"
     summary = "Score a plan agent's rows (plan_agent_*.csv) from 0 to 5 against their checklists."
     records = Records("csv", COLUMNS, "rows")
     Params = PlanParams

@@ -15,12 +15,13 @@ from evalq.evalcore.contract.evaluator import Batch, Outcome
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.checks import Check, Checklist, without_space
 from evalq.evalcore.evaluators.planagent.counting import Group
+from evalq.evalcore.evaluators.planagent.gaps import NO_CHECK
 from evalq.evalcore.evaluators.planagent.llm import llm_accuracy, read_llm_score
 from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_rest
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
 from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE
-from evalq.evalcore.evaluators.planagent.score import NO_CHECK, NO_CHECKS, Chunk, encode_line, score_rows
+from evalq.evalcore.evaluators.planagent.score import NO_CHECKS, Chunk, encode_line, score_rows
 from evalq.evalcore.evaluators.planagent.search import MAX_PATH, PLAIN
 from evalq.evalcore.evaluators.planagent.state import PlanState
 from evalq.evalcore.native import compiled
@@ -102,9 +103,9 @@ class _Kind:
     its line's number on.
     """
 
-    __slots__ = ("error", "forced", "found", "group", "parts", "round", "score")
+    __slots__ = ("checklist", "error", "forced", "found", "group", "parts", "round", "score")
 
-    def __init__(self, checklist: Checklist | None, told: _Told, error: str | None) -> None:
+    def __init__(self, checklist: Checklist, told: _Told, error: str | None) -> None:
         round_, category, state, judged, forms, found = told
         self.round = round_.strip()
         self.error = error
@@ -112,8 +113,11 @@ class _Kind:
         passed = judged if self.forced is None else None
         self.found = [(KINDS[kind], shortened(plain_text(path), MAX_PATH)) for kind, path in found]
         # Encoded as a row of `score` is, and cut where rows differ: the bytes are the same whoever wrote them.
-        out = RecordLine("", "", self.round, "unscored", None, NO_CHECKS, None, NO_CHECK)
-        if checklist is not None:
+        self.checklist = checklist
+        out = RecordLine("", "", self.round, "unscored", None, NO_CHECKS, reason=NO_CHECK)
+        if checklist.unread:
+            out.unread = checklist.unread
+        if checklist.checks:
             out.status, out.checks = "scored", checklist.encoded(passed)
             out.score = 0 if passed is None else checklist.points[passed.bit_count()]
             out.reason = self.forced or msgspec.UNSET
@@ -123,7 +127,7 @@ class _Kind:
         # "seconds" is the last key but a reason. Where that is a row's text, its quotes have backslashes before them.
         before, key, after = line.rpartition(b'"seconds":null')
         self.group: Group | None = None
-        if checklist is not None:
+        if checklist.checks:
             self.group = self.round, category, checklist, passed, forms
         rest = pack_rest(self.round, UNSCORED if out.score is None else out.score)
         self.score = out.score
@@ -132,6 +136,7 @@ class _Kind:
     def add_to(self, chunk: Chunk, by_points: Sequence[tuple[int | None, int]]) -> None:
         """Count rows that have no more to say than this."""
         rows = sum([count for _, count in by_points])
+        chunk.gaps.count(self.checklist, rows)
         if self.group is None:
             chunk.state.round(self.round).unscored += rows
             return
@@ -154,15 +159,16 @@ class _Rows:
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
-        self._checklists: list[Checklist | None] = []
+        self._checklists: list[Checklist] = []
         self._errors: list[str | None] = [None]
         self.kinds: list[_Kind] = []
 
-    def checks(self, expected: str) -> _Wanted:
-        """The checks of an expected result, as `_checks_of` has them."""
+    def checks(self, expected: str, line: int) -> _Wanted:
+        """The checks of an expected result, as `_checks_of` has them; ``line`` is the first that has it."""
         checklist = self._chunk.checklist(expected)
         self._checklists.append(checklist)
-        return None if checklist is None else _checks_of(checklist)
+        self._chunk.gaps.see(line, expected, checklist)
+        return _checks_of(checklist) if checklist.checks else None
 
     def error(self, column: str, error: str | None, is_json: bool) -> bool:
         """Whether a row has an error, with this text in its column and this in its answer; `kind` has its number."""

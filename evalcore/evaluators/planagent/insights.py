@@ -101,6 +101,7 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
     """The seed's section 6, item by item, each with a status and the facts it rests on."""
     rounds = state.rounds.values()
     scored = sum(stats.scored for stats in rounds)
+    unscored = sum(stats.unscored for stats in rounds)
     with_llm = sum(stats.llm_rows for stats in rounds)
     low, slow = state.sets.sum(GroupCount.LOW), state.sets.sum(GroupCount.SLOW)
     untimed = scored - sum(stats.timed for stats in rounds)
@@ -120,11 +121,14 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
         },
         {
             "item": "heuristic",
-            # None at all is no warning, since the heuristic is for that; an unreadable one is left out.
-            "status": _status(not state.llm.unreadable),
+            # No LLM score at all is no warning, since the heuristic is for that. What it leaves out is one: a row whose
+            # one readable condition of three passes has 5 points.
+            "status": _status(not (state.llm.unreadable or state.unread[0] or unscored)),
             "rows": scored if params.rules.accuracy == "heuristic" else scored - with_llm,
             "with_llm_score": with_llm,
             "unreadable_llm_scores": state.llm.unreadable,
+            "unread_conditions": state.unread[0],
+            "unscored": unscored,
         },
         {"item": "low_scores", "status": _status(not suspects), "rows": low, "of": scored, "suspect_checks": suspects},
         {"item": "speed", "status": _status(not untimed), "rows": slow, "of": scored, "without_seconds": untimed},

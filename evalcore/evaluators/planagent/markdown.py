@@ -9,8 +9,13 @@ from evalq.evalcore.evaluators.planagent.notes import escaped, notes
 from evalq.evalcore.evaluators.planagent.section import round_order
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES, TEXTS, Texts
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.left_out import omissions_in
+from evalq.evalcore.naming import shorten
 
 __all__ = ["LANGUAGES", "markdown"]
+
+EXAMPLES = 3
+"""Places of what was left out that are shown of each kind."""
 
 
 def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
@@ -22,14 +27,27 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     for given in report["inputs"]:
         name = given["name"]
         pages.append(_page(name, given["records"], files[name], report["params"], TEXTS[lang]))
-    return "\n".join(pages)
+    return "\n".join([*pages, *_left_out(report, TEXTS[lang])])
+
+
+def _left_out(report: Mapping[str, Json], text: Texts) -> list[str]:
+    """What the numbers of all inputs leave out, with the first places; nothing without any."""
+    lines = []
+    for each in omissions_in(report):
+        places = "; ".join(escaped(f"{one.where}: {shorten(one.text, 80)}") for one in each.examples[:EXAMPLES])
+        known = text.left_out_kinds.get(each.what)
+        said = known.format(count=f"{each.count:,}") if known else escaped(each.sentence(0))
+        lines.append(f"- {said}" + (f" ({text.where}: {places})" if places else ""))
+    return [f"## {text.left_out}", *lines, ""] if lines else []
 
 
 def _page(name: str, records: int, results: Mapping[str, Json], params: Mapping[str, Json], text: Texts) -> str:
     rules = params["rules"]
     rounds = sorted(results["rounds"], key=round_order)
     unscored = results["set"]["unscored"]
-    left_out = f" ({text.unscored.format(count=unscored)})" if unscored else ""
+    gaps = [text.unscored.format(count=unscored)] if unscored else []
+    gaps += [text.unread.format_map(results["unread"])] if results["unread"]["conditions"] else []
+    left_out = f" ({'; '.join(gaps)})" if gaps else ""
     lines = [
         f"# {text.title}",
         f"- {text.data}: {escaped(name)}",

@@ -9,10 +9,11 @@ from evalq.evalcore.evaluators.planagent.texts import Texts
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import inert, plain_dollars
 
-__all__ = ["escaped", "notes"]
+__all__ = ["distinct_percents", "escaped", "notes"]
 
 # An underscore within a word is none of Markdown's signs, and names of fields have many.
 _SPECIAL = re.compile(r"([\\`*<&\[\]|~]|(?<![^\W_])_|_(?![^\W_]))")
+_MOST_DECIMALS = 12
 _UNPRINTED = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 
@@ -129,11 +130,21 @@ def _agreement(llm: Mapping[str, Json], text: Texts) -> str:
 def _checklist(items: Sequence[Mapping[str, Json]], text: Texts) -> Iterator[str]:
     for item in items:
         facts = {key: value["count"] if isinstance(value, dict) else value for key, value in item.items()}
-        for key in ("share", "limit"):
-            if key in facts:
-                facts[key] = _percent(facts[key])
+        if "limit" in facts:
+            facts["share"], facts["limit"] = distinct_percents(facts["share"], facts["limit"])
         mark = "x" if item["status"] == "ok" else " "
         yield f"[{mark}] {text.checklist_items[item['item']].format(**facts)}"
+
+
+def distinct_percents(share: float | None, limit: float) -> tuple[str, str]:
+    """A share and its limit in percent, with as many decimals as show on which side of the limit the share lies."""
+    if share is None:
+        return "-", f"{limit:.1%}"
+    for decimals in range(1, _MOST_DECIMALS):
+        texts = f"{share:.{decimals}%}", f"{limit:.{decimals}%}"
+        if (texts[0] == texts[1]) == (share == limit):
+            break
+    return texts
 
 
 def _percent(share: float | None) -> str:

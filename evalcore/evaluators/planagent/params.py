@@ -9,20 +9,28 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.evaluators.planagent.spelling import CONNECTOR, FORMS, NUMBERING, PARTS, Kind, joined
 from evalq.evalcore.patterns import compiled
 
-__all__ = ["KINDS", "TOP_SCORE", "Diagnostic", "Form", "Kind", "Mask", "PlanParams", "RatioBand", "Rules", "SpeedBand"]
+__all__ = [
+    "KINDS",
+    "TOP_SCORE",
+    "Diagnostic",
+    "Form",
+    "Kind",
+    "Mask",
+    "Part",
+    "PlanParams",
+    "RatioBand",
+    "Rules",
+    "SpeedBand",
+]
 
-Kind = Literal["message", "formType", "multiSelectAllowYn", "actionType", "dataKey", "buttonKey"]
 KINDS: tuple[Kind, ...] = ("message", "formType", "multiSelectAllowYn", "actionType", "dataKey", "buttonKey")
 TOP_SCORE = 5
 """Scores and points run from 0 to this."""
 
 Points = Field(ge=0, le=TOP_SCORE)
-
-_QUOTED = r'["“](?P<want>[^"“”]+)["”]'
-_ITEM = r"(?:해당\s*항목의\s*)?"
-_IN_VALUE = r"value\s*(?:내\s*|\.\s*)"
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -40,18 +48,18 @@ class Rules(Params):
     accuracy: Literal["heuristic", "llm_when_present"] = "heuristic"
 
 
+class Part(Params):
+    """A piece of other patterns, which name it: ``(?&name)``."""
+
+    name: str
+    pattern: str
+
+
 class Form(Params):
     """How a check of one kind is written: ``pattern`` is what follows the number, its group "want" the value."""
 
     kind: Kind
     pattern: str
-
-    @field_validator("pattern")
-    @classmethod
-    def _has_want(cls, pattern: str) -> str:
-        if "want" not in _compiled(pattern).groupindex:
-            raise ValueError("the pattern must have a group named 'want'")
-        return pattern
 
 
 class RatioBand(Params):
@@ -97,24 +105,12 @@ class PlanParams(Params):
     """The specification's section 4 as data."""
 
     rules: Rules = Rules()
-    numbering: str = r"\s*(?:\d+\s*[.)]\s*)?"
-    forms: tuple[Form, ...] = (
-        Form(
-            kind="message",
-            # 와 is for a keyword that ends in a vowel; in the real file 50 of 54 such keywords have 과 all the same.
-            pattern=r'assistantMessage\s*에\s*["“](?P<want>.+?)["”]\s*[과와]\s*관련된\s*내용이\s*언급되어\s*있는가',
-        ),
-        Form(
-            kind="formType", pattern=rf"(?:dataUIList\s*내\s*)?formType\s*값이\s*{_QUOTED}\s*인\s*항목이\s*존재하는가"
-        ),
-        Form(
-            kind="multiSelectAllowYn",
-            pattern=_ITEM + r'multiSelectAllowYn\s*값이\s*["“]?(?P<want>(?i:true|false))["”]?\s*인가',
-        ),
-        Form(kind="actionType", pattern=rf"{_ITEM}actionType\s*값이\s*{_QUOTED}\s*인가"),
-        Form(kind="dataKey", pattern=rf"{_ITEM}{_IN_VALUE}dataKey\s*값이\s*{_QUOTED}\s*인가"),
-        Form(kind="buttonKey", pattern=rf"{_ITEM}{_IN_VALUE}buttonKey\s*값이\s*{_QUOTED}\s*인가"),
-    )
+    parts: tuple[Part, ...] = tuple(Part(name=name, pattern=pattern) for name, pattern in PARTS)
+    numbering: str = NUMBERING
+    """What may stand before a condition; a line in which it matches something is a condition, read or not."""
+    # In the real file 50 of 54 keywords that end in a vowel have 과 all the same: particles decide nothing.
+    forms: tuple[Form, ...] = tuple(Form(kind=kind, pattern=pattern) for kind, pattern in FORMS)
+    connector: str = CONNECTOR
     ratio_bands: tuple[RatioBand, ...] = (
         RatioBand(over=1, under=1, points=5),
         RatioBand(over=3, under=4, points=4),
@@ -152,10 +148,24 @@ class PlanParams(Params):
     top: int = Field(default=10, ge=1)
     """How many patterns of a kind are shown; the rest is counted as other."""
 
-    @field_validator("numbering")
-    @classmethod
-    def _compiles(cls, numbering: str) -> str:
-        return _compiled(numbering).pattern
+    @model_validator(mode="after")
+    def _patterns_compile(self) -> Self:
+        for name in ("numbering", "connector"):
+            try:
+                _compiled(self.joined(getattr(self, name)))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        for at, form in enumerate(self.forms):
+            try:
+                if "want" not in _compiled(self.joined(form.pattern)).groupindex:
+                    raise ValueError("the pattern must have a group named 'want'")
+            except ValueError as error:
+                raise ValueError(f"forms[{at}].pattern: {error}") from None
+        return self
+
+    def joined(self, pattern: str) -> str:
+        """``pattern`` with its parts written out. Raises ValueError."""
+        return joined(pattern, {part.name: part.pattern for part in self.parts})
 
     @model_validator(mode="after")
     def _bands_in_order(self) -> Self:

@@ -94,6 +94,12 @@ class Queries(Merging, array_like=True):
         # By line, which is a repeat's first field: Query IDs stand in the order of their first rows.
         return len(found), heapq.nsmallest(LISTED, found)
 
+    def drop_lines(self, found: list[Repeat]) -> None:
+        """Keep ``found`` of `repeats`, and no other line: `review` then has nothing to copy."""
+        if self.pairs is None:
+            self.found = found
+            self._to_pairs()
+
     def _repeats(self) -> Iterator[Repeat]:
         for query, packed in self.rows.items():
             if no_round_twice(packed):

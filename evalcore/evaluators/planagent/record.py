@@ -31,7 +31,8 @@ READ = ("Query ID", "방/반복", "기대결과", "카테고리", "오류", "Raw
 class RecordLine(msgspec.Struct, gc=False):
     """One line of records.jsonl, keys in the specification's order.
 
-    ``accuracy`` is the LLM's score, of a scored row that has one, where the rules take it for accuracy.
+    ``unread`` are conditions that no form reads. ``accuracy`` is the LLM's score, of a scored row that has one, where
+    the rules take it for accuracy.
     """
 
     record: str
@@ -40,7 +41,8 @@ class RecordLine(msgspec.Struct, gc=False):
     status: str
     score: int | None
     checks: msgspec.Raw
-    seconds: float | None
+    unread: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    seconds: float | None = None
     reason: str | msgspec.UnsetType = msgspec.UNSET
     llm_score: LlmScore | msgspec.UnsetType = msgspec.UNSET
     accuracy: float | msgspec.UnsetType = msgspec.UNSET

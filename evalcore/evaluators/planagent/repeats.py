@@ -11,12 +11,14 @@ from typing import BinaryIO
 from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, without_result
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.evaluators.planagent.answer import shortened
+from evalq.evalcore.evaluators.planagent.gaps import NO_ROUNDS, QUERY
 from evalq.evalcore.evaluators.planagent.packed_rows import kept_name
 from evalq.evalcore.evaluators.planagent.pairs import Pairs
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.queries import Queries, Repeat
 from evalq.evalcore.evaluators.planagent.record import READ
 from evalq.evalcore.evaluators.planagent.state import PlanState
+from evalq.evalcore.model.left_out import EXAMPLES
 from evalq.evalcore.model.span import MAX_RECORD_BYTES
 from evalq.evalcore.model.tally import LISTED, Faults
 
@@ -37,8 +39,9 @@ def settle_repeats(state: PlanState, params: PlanParams, reopen: Callable[[], Bi
 
 
 def list_repeats(result: InputResult[PlanState], params: PlanParams) -> list[bytes]:
-    """List the rows that repeat a Query ID and round."""
-    total, first = result.state.queries.repeats()
+    """List the rows that repeat a Query ID and round, and the Query IDs that consistency leaves out."""
+    queries = result.state.queries
+    total, first = queries.repeats()
     listed = [
         (
             repeat.line,
@@ -47,6 +50,10 @@ def list_repeats(result: InputResult[PlanState], params: PlanParams) -> list[byt
         for repeat in first
     ]
     result.tally.listed.merge(Faults(total, listed))
+    queries.drop_lines(first)
+    review = queries.review(len(result.state.rounds), params.pass_mark)
+    apart = sorted({*review.short, *review.repeated})
+    result.tally.left_out.add_all(QUERY, NO_ROUNDS, len(apart), ((0, query) for query in apart[:EXAMPLES]))
     return []
 
 
@@ -108,5 +115,5 @@ def _rows(stream: BinaryIO, dead: set[int]) -> Iterator[_Row]:
                     return
                 columns = row
                 query, round_ = columns.index(READ[_QUERY]), columns.index(READ[_ROUND])
-        elif row and line not in dead and len(row) == len(columns):
+        elif any(map(str.strip, row)) and line not in dead and len(row) == len(columns):
             yield line, row[query].strip(), kept_name(row[round_].strip())

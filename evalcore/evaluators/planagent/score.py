@@ -12,6 +12,7 @@ from evalq.evalcore.contract.evaluator import Batch, Outcome, Tally
 from evalq.evalcore.evaluators.planagent.answer import Answer, read_answer
 from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader
 from evalq.evalcore.evaluators.planagent.counting import Group, Spread
+from evalq.evalcore.evaluators.planagent.gaps import NO_CHECK, Gaps
 from evalq.evalcore.evaluators.planagent.llm import Agreement, llm_accuracy, read_llm_score
 from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_row
 from evalq.evalcore.evaluators.planagent.params import PlanParams
@@ -21,10 +22,9 @@ from evalq.evalcore.evaluators.planagent.search import paths_of_missed
 from evalq.evalcore.evaluators.planagent.state import PlanState
 from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = ["NO_CHECK", "NO_CHECKS", "Chunk", "RowText", "encode_line", "score_rows"]
+__all__ = ["NO_CHECKS", "Chunk", "RowText", "encode_line", "score_rows"]
 
 NO_CHECKS = msgspec.Raw(b"[]")
-NO_CHECK = "no check can be read from 기대결과"
 RowText = tuple[str, str, str, str, str, str, str, str, str]
 """The columns `READ` of a row."""
 
@@ -37,6 +37,7 @@ def score_rows(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
     chunk = Chunk(batch, params)
     fields: Callable[[Sequence[str]], Any] = itemgetter(*map(batch.columns.index, READ)) if batch.columns else tuple
     for line, row in batch.rows(chunk.fault):
+        chunk.gaps.look_for_cuts(line, row, batch.columns)
         chunk.add(line, fields(row))
     return chunk.outcome()
 
@@ -56,6 +57,7 @@ class Chunk:
         self.seconds: dict[str, list[float]] = {}
         self.errors = ErrorTexts.of(params)
         self._tally = Tally()
+        self.gaps = Gaps()
         self.llm: dict[str, list[tuple[int, float | None]]] = {}
 
     def fault(self, line: int, reason: str) -> None:
@@ -70,7 +72,11 @@ class Chunk:
         seconds = None if answer is None else answer.seconds
         out = self.line(line, query.strip(), round_.strip(), seconds)
         checklist = self.checklist(expected)
-        if checklist is not None:
+        self.gaps.see(line, expected, checklist)
+        self.gaps.count(checklist, 1)
+        if checklist.unread:
+            out.unread = checklist.unread
+        if checklist.checks:
             passed = self._judge(checklist, raw, answer, error, out)
             self.set_score(out, category, checklist, passed, "" if answer is None else answer.forms)
         self.finish(line, out, *llm)
@@ -79,7 +85,8 @@ class Chunk:
         """The line of a row that nothing was asked of: it is unscored, which is not 0 points, so that it stays out of
         every average.
         """
-        return RecordLine(f"{self.source}:{line}", query, round_, "unscored", None, NO_CHECKS, seconds, NO_CHECK)
+        name = f"{self.source}:{line}"
+        return RecordLine(name, query, round_, "unscored", None, NO_CHECKS, seconds=seconds, reason=NO_CHECK)
 
     def set_score(self, out: RecordLine, category: str, checklist: Checklist, passed: int | None, forms: str) -> None:
         """Score ``out`` by the ``passed`` checks; None: an error, an unparsable or an empty answer, which is 0."""
@@ -157,4 +164,5 @@ class Chunk:
         state.queries.finish()
         self._tally.unscored = sum(stats.unscored for stats in state.rounds.values())
         self._tally.scored = sum(stats.scored for stats in state.rounds.values())
+        self.gaps.finish(state, self.lines, self._tally.left_out)
         return Outcome(state, self._tally, self.lines)

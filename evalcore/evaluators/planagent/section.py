@@ -45,6 +45,7 @@ def file_section(state: PlanState, params: PlanParams) -> dict[str, Json]:
         "consistency": _consistency(review),
         "diagnostics": diagnostics,
         "llm": state.llm.section(),
+        "unread": {"conditions": state.unread[0], "rows": state.unread[1]},
         **insights(state, review, len(diagnostics), params),
     }
 

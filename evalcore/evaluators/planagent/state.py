@@ -79,8 +79,8 @@ class PlanState(State):
 
     ``kinds`` holds [passed, judged] by kind of check, ``found`` by kind how often a missed value stood at another key
     path, ``misses`` [failed, failed in low rows] by what was wanted, ``forced`` the zeros by reason, ``errors`` the
-    texts of errors. ``sets`` (kinds asked for), ``categories`` and ``forms`` (asked -> answered) count as
-    `GroupCount` says.
+    texts of errors, ``unread`` [conditions that no form reads, rows with such]. ``sets`` (kinds asked for),
+    ``categories`` and ``forms`` (asked -> answered) count as `GroupCount` says.
     """
 
     rounds: dict[str, RoundStats] = msgspec.field(default_factory=dict)
@@ -94,6 +94,7 @@ class PlanState(State):
     forced: dict[str, int] = msgspec.field(default_factory=dict)
     errors: Table = msgspec.field(default_factory=Table)
     llm: Agreement = msgspec.field(default_factory=Agreement)
+    unread: list[int] = msgspec.field(default_factory=lambda: [0, 0])
 
     def merge(self, later: PlanState) -> None:
         """Take in the rows that follow."""
@@ -112,6 +113,7 @@ class PlanState(State):
             self.forced[reason] = self.forced.get(reason, 0) + count
         self.errors.merge(later.errors)
         self.llm.merge(later.llm)
+        self.unread = [a + b for a, b in zip(self.unread, later.unread, strict=True)]
 
     def to_wire(self) -> bytes:
         """Canonical JSON, tables at their kept size, rounds in the order of their names."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from evalq.evalcore.evaluators.planagent.gaps import CELL, CONDITION, LLM_SCORE, QUERY, ROW, TIME
+
 __all__ = ["LANGUAGES", "TEXTS", "Texts"]
 
 
@@ -15,6 +17,7 @@ class Texts(NamedTuple):
     data: str
     items: str
     unscored: str
+    unread: str
     runs: str
     basis: str
     intent_basis: str
@@ -61,6 +64,9 @@ class Texts(NamedTuple):
     other: str
     none: str
     blank: str
+    left_out: str
+    left_out_kinds: Mapping[str, str]
+    where: str
 
 
 _KO = Texts(
@@ -68,6 +74,7 @@ _KO = Texts(
     data="데이터",
     items="총 항목",
     unscored="체크 항목을 읽을 수 없어 제외: {count}",
+    unread="읽지 못한 조건: {conditions}개 ({rows}행)",
     runs="실행",
     basis="산출 기준",
     # Words of the seed's template: F and R are columns of the result sheet, 기대결과 and Raw JSON.
@@ -120,10 +127,11 @@ _KO = Texts(
         "mapping": "Query ID-방/반복 매핑: Query ID {queries}개, 회차 {rounds}개, "
         "회차가 빠진 Query ID {incomplete}개, 중복된 Query ID {repeated}개",
         "heuristic": "F+R 휴리스틱 적용: {rows}행, LLM 점수 {with_llm_score}행, "
-        "읽을 수 없는 LLM 점수 {unreadable_llm_scores}행",
+        "읽을 수 없는 LLM 점수 {unreadable_llm_scores}행, 읽지 못한 조건 {unread_conditions}개, "
+        "점수가 없는 행 {unscored}행",
         "low_scores": "낮은 점수 구간: {of}행 중 {rows}행, 오탐이 의심되는 체크 종류 {suspect_checks}개",
         "speed": "느린 구간: {of}행 중 {rows}행, 응답 시간이 없는 행 {without_seconds}행",
-        "stability": "안정성 실패: {of}행 중 {failures}행 ({share}), 점검 기준 {limit}",
+        "stability": "안정성 실패: {of}행 중 {failures}행 ({share}), {limit} 이상이면 점검",
     },
     round="회차",
     cause="패턴",
@@ -131,6 +139,16 @@ _KO = Texts(
     other="기타",
     none="없음",
     blank="(빈 값)",
+    left_out="집계에서 제외된 것",
+    left_out_kinds={
+        CONDITION: "조건 {count}개: 읽을 수 있는 형식이 아니어서 비율에 포함되지 않음",
+        ROW: "행 {count}개: 기대결과에서 읽을 수 있는 체크 항목이 없어 점수가 없음",
+        TIME: "응답 시간 {count}개: responseTimeSec가 없거나 초 단위 숫자가 아님",
+        LLM_SCORE: "LLM 점수 {count}개: 0~5의 숫자가 아님",
+        CELL: "셀 {count}개: 32,767자로 스프레드시트에서 잘린 것으로 보이며, 남은 부분만 평가함",
+        QUERY: "Query ID {count}개: 점수가 있는 회차가 두 개 미만이거나 회차가 중복되어 일관성에서 제외",
+    },
+    where="예",
 )
 
 _EN = Texts(
@@ -138,6 +156,7 @@ _EN = Texts(
     data="Data",
     items="Items",
     unscored="left out, no check could be read: {count}",
+    unread="conditions that no form reads: {conditions} in {rows} rows",
     runs="Runs",
     basis="How it is computed",
     intent_basis="Intent/accuracy: share of expected conditions met by the raw answer, mapped to 0-5",
@@ -188,10 +207,11 @@ _EN = Texts(
         "mapping": "Query IDs to rounds: {queries} Query IDs, {rounds} rounds, "
         "{incomplete} Query IDs lack a round, {repeated} are repeated",
         "heuristic": "Heuristic used for {rows} rows, an LLM score present in {with_llm_score}, "
-        "unreadable in {unreadable_llm_scores}",
+        "unreadable in {unreadable_llm_scores}; {unread_conditions} conditions that no form reads, "
+        "{unscored} rows without a score",
         "low_scores": "Low scores: {rows} of {of} rows, {suspect_checks} suspect kinds of check",
         "speed": "Slow answers: {rows} of {of} rows, {without_seconds} rows without seconds",
-        "stability": "Stability failures: {failures} of {of} rows ({share}); to be looked into from {limit} on",
+        "stability": "Stability failures: {failures} of {of} rows ({share}); look into it from {limit} on",
     },
     round="round",
     cause="pattern",
@@ -199,6 +219,16 @@ _EN = Texts(
     other="other",
     none="none",
     blank="(blank)",
+    left_out="Left out of the numbers",
+    left_out_kinds={
+        CONDITION: "{count} conditions: no form reads them, and they are no part of the ratio",
+        ROW: "{count} rows: no check can be read from 기대결과, and they have no score",
+        TIME: "{count} times: responseTimeSec is missing or no number of seconds",
+        LLM_SCORE: "{count} LLM scores: no number from 0 to 5",
+        CELL: "{count} cells: 32,767 characters, where a spreadsheet cuts; what is left of them is judged",
+        QUERY: "{count} Query IDs: fewer than two rounds with a score, or a round twice; not in the consistency",
+    },
+    where="for example",
 )
 
 TEXTS: Mapping[str, Texts] = {"ko": _KO, "en": _EN}

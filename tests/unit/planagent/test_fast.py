@@ -282,7 +282,7 @@ def test_arguments_are_checked() -> None:
         kind: Any = parts,
         error: Any = print,
     ) -> Any:
-        def asked(text: str) -> Any:
+        def asked(text: str, line: int) -> Any:
             return checks() if callable(checks) else checks
 
         calls = (asked, error, lambda number, told, wrong: kind, print, print, print, repr)

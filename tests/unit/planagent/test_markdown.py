@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.evaluators.planagent.notes import escaped
+from evalq.evalcore.evaluators.planagent.notes import distinct_percents, escaped
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.planagent.helpers import Row, answer, evaluation, row, to_csv
@@ -37,6 +37,7 @@ def test_headings_and_lines_are_the_templates(tmp_path: Path) -> None:
         "## 산출 기준",
         "## 지표별 점수",
         "## 분포/첨언",
+        "## 집계에서 제외된 것",
     ]
     assert re.findall(r"^\d\) [^—]+—", page, re.MULTILINE) == [
         "1) 의도 충족 —",
@@ -61,7 +62,9 @@ def test_korean_is_the_default_and_english_has_the_same_shape(tmp_path: Path) ->
     assert korean == _page(tmp_path, "ko")
     assert english.startswith("# Plan agent scoring report\n")
     assert len(korean.splitlines()) == len(english.splitlines())
-    assert not re.search("[가-힣]", english.replace("제목", "").replace("굵게", ""))
+    for name in ("제목", "굵게", "기대결과", "없음"):
+        english = english.replace(name, "")
+    assert not re.search("[가-힣]", english)
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -87,14 +90,15 @@ def test_many_patterns_are_cut_and_suspect_checks_are_told(tmp_path: Path) -> No
 
 
 def test_several_files_are_several_pages(tmp_path: Path) -> None:
-    """Each as if it were alone, with an empty line between them."""
+    """Each as if it were alone, with an empty line between them; what is left out of all stands once, at the end."""
     for name, rows in (("a.csv", _rows()), ("b.csv", [row()])):
         (tmp_path / name).write_text(to_csv(rows), encoding="utf-8")
     both = evaluator.views.markdown(evaluate_files(evaluator, [tmp_path / "a.csv", tmp_path / "b.csv"]).report, {})
     alone = [
         evaluator.views.markdown(evaluate_files(evaluator, [tmp_path / f"{name}.csv"]).report, {}) for name in "ab"
     ]
-    assert both == "\n".join(alone)
+    own, both = [page.partition("\n## 집계")[0] for page in alone], both.partition("\n## 집계")[0]
+    assert both == "\n".join(own)
 
 
 def test_data_cannot_become_markup(tmp_path: Path) -> None:
@@ -172,3 +176,11 @@ def test_no_total_is_printed_or_reported(tmp_path: Path) -> None:
     """The seed forbids a weighted sum over the metrics."""
     assert "총점" not in _page(tmp_path)
     assert not [key for key in evaluation(tmp_path, _rows()).report["results"] if "total" in key]
+
+
+@pytest.mark.parametrize(("rows", "failed"), [(100, 1), (104, 1), (1000, 10), (1001, 10), (99_999, 1000), (3, 0)])
+def test_a_share_beside_its_limit_shows_on_which_side_it_is(rows: int, failed: int) -> None:
+    """A ticked and an unticked line never read the same: 1 of 104 is not printed as the limit of 1 %."""
+    share, limit = distinct_percents(failed / rows, 0.01)
+    assert (share == limit) == (failed * 100 == rows)
+    assert distinct_percents(None, 0.01) == ("-", "1.0%")
