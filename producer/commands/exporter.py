@@ -18,6 +18,7 @@ __all__ = ["COMMAND"]
 def _exporter(invocation: Invocation, port: int, bind: str) -> None:
     from evalq.workers.exporter.server import Exporter
     from evalq.workers.processes.identity import log_to_stderr
+    from evalq.workers.servers.connections import refuse_unusable
     from evalq.workers.settings import load_settings
 
     where = invocation.where
@@ -26,6 +27,7 @@ def _exporter(invocation: Invocation, port: int, bind: str) -> None:
         raise ConfigError("an exporter needs a broker: --broker URL, EVALQ_BROKER, or broker: in the settings file")
     if not chosen.ledger_address.is_redis:
         raise ConfigError(f"{chosen.ledger_address}: the ledger is on Redis or Valkey; give --ledger too")
+    refuse_unusable(chosen.ledger_address, chosen)
     log_to_stderr()
     try:
         exporter = Exporter(chosen, bind, port)

@@ -43,7 +43,7 @@ from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.servers.complaint import Complaint
-from evalq.workers.servers.connections import connect
+from evalq.workers.servers.connections import connect, refuse_unusable
 from evalq.workers.servers.errors import explained
 from evalq.workers.settings import TIMINGS, Settings, Timings
 
@@ -230,6 +230,8 @@ class _Attendant:
                 return
 
     def _arrive(self) -> None:
+        if self._settings.ledger_apart:  # else Celery would try it again and again
+            refuse_unusable(self._settings.broker_address, self._settings)
         client = connect(self._settings.ledger_address, self._settings)
         now = server_micros(client)
         self._since = now // 1000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -13,10 +15,10 @@ from redis.retry import Retry
 
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.workers.address import Address
-from evalq.workers.servers.errors import explained
+from evalq.workers.servers.errors import Unusable, explained
 from evalq.workers.settings import Settings
 
-__all__ = ["arguments", "connect", "probe"]
+__all__ = ["arguments", "connect", "probe", "refuse_unusable"]
 
 # A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
@@ -55,6 +57,53 @@ def _told_of_itself() -> dict[str, Any]:
     return {"driver_info": DriverInfo(lib_version=redis.__version__)}
 
 
+_MODES = {
+    "cluster": "it is in cluster mode, and evalq needs one server that has all keys: set cluster-enabled to no",
+    "sentinel": "it is a Sentinel, which keeps no data: give the address of the primary that it watches",
+}
+# By EVAL_RO an exporter that may only read takes its snapshots.
+_NEEDED = "evalq needs Redis 7.0 or any Valkey"
+
+
+def _usable(connection: Any) -> dict[str, str]:
+    """Begin a connection as redis-py does, and refuse a server that evalq cannot use: at each connection, since an
+    address may lead to another server than before. Returns what it says of itself. Raises Unusable.
+    """
+    try:
+        connection.on_connect()
+        told = getattr(connection, "handshake_metadata", None) or _hello(connection)
+    except redis.ResponseError as error:
+        if re.search("unknown command.*HELLO", str(error), re.IGNORECASE):
+            raise Unusable(f"it does not know HELLO, as no Redis before 6.0 does: {_NEEDED}") from error
+        raise
+    facts = {_text(name): _text(value) for name, value in told.items()}
+    mode, version = facts.get("mode", ""), facts.get("version", "")
+    if mode in _MODES:
+        raise Unusable(_MODES[mode])
+    if facts.get("server") == "redis" and re.match(r"[0-6]\.", version):
+        raise Unusable(f"it is Redis {version}: {_NEEDED}")
+    return facts
+
+
+def _primary(connection: Any) -> None:
+    """The same, and refuse a replica: not at each connection, since one that was a primary may become it again, and
+    workers are to notice that at once. Raises ReadOnlyError.
+    """
+    if _usable(connection).get("role", "master") != "master":
+        raise redis.ReadOnlyError("evalq needs its primary")
+
+
+def _hello(connection: Any) -> dict[Any, Any]:
+    """What a server says of itself, to a redis-py that does not ask it."""
+    connection.send_command("HELLO")
+    found = connection.read_response()
+    return found if isinstance(found, dict) else dict(zip(found[0::2], found[1::2], strict=True))
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
 def arguments(address: Address, answer_seconds: float, connect_seconds: float) -> dict[str, Any]:
     """What redis-py's connections are made with: those of the ledger, and of kombu, so that both reach one place.
 
@@ -69,6 +118,7 @@ def arguments(address: Address, answer_seconds: float, connect_seconds: float) -
         "socket_timeout": answer_seconds,
         "socket_connect_timeout": min(answer_seconds, connect_seconds),
         "health_check_interval": 10,
+        "redis_connect_func": _usable,
         **_told_of_itself(),
     }
     if address.path:
@@ -92,12 +142,13 @@ def connect(address: Address, settings: Settings, patience: float = 30.0, *, aga
 
     Without ``again`` a command that fails is not tried again by the client itself. A server that answers, but can do
     no work just now (it is loading, say), is reached.
-    Raises BrokerUnreachable when nothing answers within ``connect_seconds``, ServerRefused for a wrong password or
-    missing rights, ConfigError for a server of another kind.
+    Raises BrokerUnreachable when nothing answers within ``connect_seconds``, or a replica does, ServerRefused for a
+    wrong password, missing rights or a server that evalq cannot use, ConfigError for one of another kind.
     """
     # Asked once before use, so that a wrong host or password is reported here and not by whichever command comes first.
     trouble = probe(address, settings, min(patience, settings.connect_seconds))
-    if isinstance(trouble, ServerRefused) or (trouble is not None and not _answered(trouble.__cause__)):
+    cause = trouble.__cause__ if trouble is not None else None
+    if trouble is not None and (isinstance(trouble, ServerRefused) or not _answered(cause) or _is_replica(cause)):
         raise trouble
     return _client(address, settings, patience, again=again)
 
@@ -107,7 +158,7 @@ def probe(address: Address, settings: Settings, seconds: float) -> EvalqError | 
 
     Raises ConfigError for a server of another kind.
     """
-    client = _client(address, settings, seconds, again=False)
+    client = _client(address, settings, seconds, again=False, begin=_primary)
     try:
         client.ping()
     except (redis.RedisError, OSError) as error:
@@ -119,6 +170,13 @@ def probe(address: Address, settings: Settings, seconds: float) -> EvalqError | 
     finally:
         client.close()
     return None
+
+
+def refuse_unusable(address: Address, settings: Settings) -> None:
+    """Raise ServerRefused for a Redis or Valkey that evalq cannot use; all else of it is for whoever works with it."""
+    trouble = probe(address, settings, settings.connect_seconds) if address.is_redis else None
+    if trouble is not None and isinstance(trouble.__cause__, Unusable):
+        raise trouble
 
 
 def _unreached(error: BaseException, address: Address) -> str:
@@ -135,8 +193,14 @@ def _answered(error: BaseException | None) -> bool:
     return isinstance(error, redis.BusyLoadingError) or not isinstance(error, away)
 
 
-def _client(address: Address, settings: Settings, patience: float, *, again: bool) -> redis.Redis:
-    given = arguments(address, patience, settings.connect_seconds)
+def _is_replica(error: BaseException | None) -> bool:
+    return isinstance(error, redis.ReadOnlyError)
+
+
+def _client(
+    address: Address, settings: Settings, patience: float, *, again: bool, begin: Callable[[Any], object] = _usable
+) -> redis.Redis:
+    given = arguments(address, patience, settings.connect_seconds) | {"redis_connect_func": begin}
     if not again:
         given["retry"] = Retry(NoBackoff(), 0)
     return redis.Redis.from_pool(_Pool(**given))

@@ -15,7 +15,12 @@ from redis import exceptions as kinds
 
 from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
 
-__all__ = ["PASSING", "SERVER_ERRORS", "explained"]
+__all__ = ["PASSING", "SERVER_ERRORS", "Unusable", "explained"]
+
+
+class Unusable(redis.RedisError):
+    """A server that evalq cannot work with as it is, and what to do about it."""
+
 
 SERVER_ERRORS = (redis.RedisError, KombuError, AMQPError, ConnectionError, TimeoutError)
 """What the client libraries raise, and what sockets do."""
@@ -83,6 +88,8 @@ def explained(error: BaseException, server: str) -> EvalqError:
     cause = error.__cause__
     if isinstance(error, KombuError) and isinstance(cause, (*SERVER_ERRORS, OSError)):  # kombu wraps, batches too
         error = cause
+    if isinstance(error, Unusable):
+        return ServerRefused(f"{server} cannot be used: {error}")
     said = _said(error)
     # Before `_away`: redis-py derives these from its ConnectionError, but waiting does not make a password right.
     if isinstance(error, (kinds.AuthenticationError, kinds.AuthorizationError)):
