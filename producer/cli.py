@@ -24,6 +24,7 @@ from evalq.producer import commands
 from evalq.producer.driving.interrupts import undropped
 from evalq.producer.monitor.began import beginning
 from evalq.producer.monitor.standard_error import unfailing
+from evalq.workers.processes.environment import set_aside_celery
 
 __all__ = ["main"]
 
@@ -135,6 +136,7 @@ def cli() -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns its exit code (see evalq.evalcore.errors)."""
     signal.signal(signal.SIGTERM, _interrupt)
+    set_aside_celery()
     _have_streams()
     try:
         with unfailing(), undropped():

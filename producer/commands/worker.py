@@ -26,7 +26,7 @@ def _worker(
     loglevel: str,
 ) -> int:
     # billiard reads it when it is imported: SIGTERM then lets running chunks end and gives the others back.
-    os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+    os.environ["REMAP_SIGTERM"] = "SIGQUIT"
     from evalq.workers.settings import load_settings
 
     where, quiet = invocation.where, invocation.output.quiet

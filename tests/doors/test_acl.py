@@ -14,6 +14,7 @@ import redis
 
 from evalq.producer.local.embedded import server_program
 from evalq.workers.ledger.keys import HistoryKeys, RunKeys, SweepKeys
+from evalq.workers.names import TRANSPORT
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from tests.agents.server import write_golden
@@ -99,7 +100,7 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
             assert done.returncode == 0, done.stdout + done.stderr
         run = info(tmp_path / "run")["run"]
         # An answer is there a moment before its message is acknowledged.
-        wait_until(lambda: not guarded.client.hlen("unacked"), "the worker is done with all messages")
+        wait_until(lambda: not guarded.client.hlen(TRANSPORT.unacked), "the worker is done with all messages")
         with running_exporter(guarded.url_of("exporter"), data) as exporter:
             shown = exporter.scrape()
         of = frozenset({"evaluator": "planagent", "suite": "default"}.items())

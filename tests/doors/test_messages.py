@@ -7,6 +7,7 @@ import json
 from functools import partial
 from pathlib import Path
 
+from evalq.workers.names import TRANSPORT
 from tests.doors.intruder import QUEUE, LoggedWorker, logged_worker, real_message, refused_items, stripped_items
 from tests.integration.harness import PATIENCE, Server, evalq, info, same_answer, start_evalq, wait_until
 
@@ -16,7 +17,7 @@ DROPPED = "a message that evalq did not write was dropped"
 def _idle(server: Server) -> bool:
     """Whether nothing is queued or out, and a worker waits for more: what it had taken, it is done with."""
     waits = any("b" in client["flags"] and client["cmd"] == "brpop" for client in server.client.client_list())
-    return waits and not server.client.llen(QUEUE) and not server.client.hlen("unacked")
+    return waits and not server.client.llen(QUEUE) and not server.client.hlen(TRANSPORT.unacked)
 
 
 def test_each_bad_item_is_one_line_and_no_more(server: Server, data: Path, calm: Path, tmp_path: Path) -> None:
@@ -104,10 +105,16 @@ def test_forged_messages_among_the_unacknowledged(server: Server, data: Path, tm
     """What is put where kombu keeps messages that are out is forgotten, and does not keep others from coming back."""
     message = real_message(server)
     forged = {"a": b"\xff", "b": b"[1]", "c": b"[" * 10_000, "d": b"x" * (50 << 20), "e": b'[5,"",null]', "f": b"null"}
-    server.client.hset("unacked", mapping={**forged, "z": json.dumps([message, "", QUEUE])})
-    server.client.zadd("unacked_index", dict.fromkeys([*forged, "z", "without a message"], 1.0))
+    elsewhere = {
+        "g": json.dumps([message, "", "celery"]),
+        "h": json.dumps([message, "ex", QUEUE]),
+    }
+    forged |= {tag: record.encode() for tag, record in elsewhere.items()}
+    server.client.hset(TRANSPORT.unacked, mapping={**forged, "z": json.dumps([message, "", QUEUE])})
+    server.client.zadd(TRANSPORT.unacked_index, dict.fromkeys([*forged, "z", "without a message"], 1.0))
     with logged_worker(server, data, tmp_path / "log") as worker:
-        wait_until(lambda: not server.client.hlen("unacked") and not server.client.zcard("unacked_index"), "all gone")
+        left = (server.client.hlen, TRANSPORT.unacked), (server.client.zcard, TRANSPORT.unacked_index)
+        wait_until(lambda: not any(count(key) for count, key in left), "all gone")
         assert worker.alive
         told = ("unacknowledged message that evalq did not write", "Could not restore message")  # kombu's own: "e"
 
@@ -116,3 +123,4 @@ def test_forged_messages_among_the_unacknowledged(server: Server, data: Path, tm
 
         wait_until(lambda: lines() >= len(forged), "each is in the log")
         assert lines() == len(forged)
+        assert not server.client.exists("celery"), "nothing goes to another application's queue"

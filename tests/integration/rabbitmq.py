@@ -84,6 +84,27 @@ class Rabbit:
         wait_until(self._without_names, "RabbitMQ's name service is gone")
         remove(self._folder)
 
+    def declared(self) -> set[str]:
+        """A line for each queue, exchange and binding: "<kind> TAB <name> TAB <how>"."""
+        asked = {
+            "queue": ("list_queues", "name", "durable", "auto_delete", "arguments"),
+            "exchange": ("list_exchanges", "name", "type", "durable", "auto_delete", "arguments"),
+            "binding": ("list_bindings", "destination_name", "source_name", "routing_key"),
+        }
+        return {f"{kind}\t{line}" for kind, words in asked.items() for line in self._ask(*words)}
+
+    def unacknowledged(self, queue: str) -> int:
+        """Messages that consumers of a queue hold."""
+        lines = [line.split("\t") for line in self._ask("list_queues", "name", "messages_unacknowledged")]
+        return sum(int(count) for name, count in lines if name == queue)
+
+    def _ask(self, *words: str) -> list[str]:
+        node = self._environment["RABBITMQ_NODENAME"]
+        command = ["rabbitmqctl", "-q", "--no-table-headers", "-n", node, *words]
+        asked = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+        assert asked.returncode == 0, asked.stdout + asked.stderr
+        return asked.stdout.splitlines()
+
     def _without_names(self) -> bool:
         """It refuses to end while it remembers a node."""
         ended = subprocess.run(["epmd", "-kill"], env=self._environment, capture_output=True, text=True, check=False)

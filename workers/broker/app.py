@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Celery
+from celery.loaders.app import AppLoader
 from kombu.entity import Exchange, Queue
 from kombu.transport import TRANSPORT_ALIASES
 
@@ -16,11 +17,34 @@ from evalq.workers.settings import Settings
 __all__ = ["make_app", "queue_of"]
 
 
+class _Loader(AppLoader):  # type: ignore[misc]  # Celery is untyped
+    """Reads no module of configuration: CELERY_CONFIG_MODULE names another application's."""
+
+    def read_configuration(self, env: str = "") -> dict[str, Any]:
+        return {}
+
+
+class _App(Celery):  # type: ignore[misc]  # Celery is untyped
+    """Celery as its configuration says. Its own reads CELERY_BROKER_URL and others first, which are for another
+    application: this one would serve that one's broker.
+    """
+
+    # Before the setting, which CELERY_RESULT_BACKEND overrules; there are no results (see `_configuration`).
+    backend_cls = "disabled://"
+
+    def _connection(self, url: str, **how: Any) -> Any:
+        """Any connection, to consume or to publish by, is to the broker of the settings."""
+        return super()._connection(self.conf["broker_url"], **how)
+
+
 def make_app(settings: Settings) -> Celery:
-    """A Celery application for these settings, without any task: a producer only sends to TASK."""
+    """A Celery application for these settings, without any task: a producer only sends to TASK.
+
+    Nothing of it comes from the environment.
+    """
     TRANSPORT_ALIASES.update(SCHEMES)
     # No fixups: the one for Django would put the current folder on the path of imports.
-    app = Celery("evalq", set_as_current=False, fixups=())
+    app = _App("evalq", loader=_Loader, set_as_current=False, fixups=())
     app.conf.update(_configuration(settings))
     return app
 

@@ -1,4 +1,8 @@
-"""kombu's Redis transport, made to survive what others put into its queues, and servers that come and go.
+"""kombu's Redis transport with keys of evalq's own, made to survive what others put into its queues, and servers that
+come and go.
+
+kombu keeps unacknowledged messages under names that every Celery application of a database shares: a worker would put
+back, or forget, what another application's worker has at hand. Here all keys are evalq's (`evalq.workers.names`).
 
 kombu parses whatever lies in a queue, in the worker's main process, and ends the worker over what it cannot parse.
 Here an item is checked as it leaves the connection, size first; what is no hint is dropped with a line in the log.
@@ -23,6 +27,7 @@ from kombu.transport import redis as stock
 from evalq.evalcore.errors import WireError
 from evalq.workers.address import Address
 from evalq.workers.broker.message import MAX_HINT_BYTES, rewritten
+from evalq.workers.names import QUEUES, TRANSPORT
 from evalq.workers.servers.connections import arguments
 
 __all__ = ["SCHEMES", "shown_url"]
@@ -63,9 +68,16 @@ class QoS(stock.QoS):
 
 
 class Channel(stock.Channel):
-    """A channel to whose consumers only hints come through."""
+    """A channel to whose consumers only hints come through, with no key or name that is not evalq's."""
 
     QoS = QoS
+    unacked_key = TRANSPORT.unacked
+    unacked_index_key = TRANSPORT.unacked_index
+    unacked_mutex_key = TRANSPORT.unacked_mutex
+    keyprefix_queue = TRANSPORT.binding
+    keyprefix_binding_permanent = TRANSPORT.binding_permanent
+    keyprefix_binding_deadlines = TRANSPORT.binding_deadlines
+    fanout_prefix: Any = TRANSPORT.channel
     _kept: Any = None
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
@@ -87,6 +99,14 @@ class Channel(stock.Channel):
         if not asynchronous:
             self._kept = client
         return client
+
+    def _do_restore_message(
+        self, payload: Any, exchange: Any, routing_key: Any, pipe: Any, leftmost: bool = False
+    ) -> None:
+        """Put a message back into its queue. Raises ValueError for one that is not evalq's."""
+        if exchange or not str(routing_key).startswith(QUEUES):  # the record of it was forged
+            raise ValueError(f"{routing_key!r} is no queue of evalq's")
+        super()._do_restore_message(payload, exchange, routing_key, pipe, leftmost)  # type: ignore[no-untyped-call]  # kombu's
 
     def _only_hints(self, answer: Any, **options: Any) -> tuple[bytes, bytes] | None:
         """BRPOP's answer with the item's envelope written anew; for an item that is no hint, as if none had come."""

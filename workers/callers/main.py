@@ -25,6 +25,7 @@ from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.scripts import keep_texts
 from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.processes.environment import set_aside_celery
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.ready import say_ready
 from evalq.workers.servers.complaint import Complaint, until_reached
@@ -269,6 +270,7 @@ def main(timings: Timings = TIMINGS) -> int:
     from evalq.workers.settings import load_settings
 
     settings = load_settings()
+    set_aside_celery()
     try:
         return run_calls(settings, os.environ.get("EVALQ_LOGLEVEL", "WARNING"), parent=os.getppid(), timings=timings)
     except EvalqError as error:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
 
 from evalq.workers.processes.child import child
+from evalq.workers.processes.environment import inherited
 from evalq.workers.settings import Settings
 
 __all__ = ["calling_beside", "environment"]
@@ -26,7 +26,7 @@ def environment(settings: Settings, *without: str) -> dict[str, str]:
     """This process's environment with ``settings`` as EVALQ_* variables, but those named and all else of evalq."""
     # The EVALQ_* variables of this process are in ``settings`` already, unless an option overruled them: handed on
     # they would overrule that option in the child.
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("EVALQ_")}
+    kept = {key: value for key, value in inherited().items() if not key.startswith("EVALQ_")}
     values = settings.model_dump(mode="json", exclude={"roots", *without}, exclude_none=True)
     told = {name: ",".join(value) if isinstance(value, list) else str(value) for name, value in values.items()}
     return kept | {f"EVALQ_{name.upper()}": value for name, value in told.items() if value != ""}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-__all__ = ["PREFIX", "SHARED", "HistoryKeys", "LookKeys", "RateLimitKeys", "RunKeys", "SharedKeys", "SweepKeys"]
+from evalq.workers.names import LEDGER as PREFIX
 
-PREFIX = "evalq:"
+__all__ = ["PREFIX", "SHARED", "HistoryKeys", "LookKeys", "RateLimitKeys", "RunKeys", "SharedKeys", "SweepKeys"]
 
 
 class SharedKeys(NamedTuple):

@@ -17,6 +17,7 @@ from evalq.workers.ledger.heartbeats import CallerFacts, evaluators_of, sick_of
 from evalq.workers.ledger.history import Entry, read_recent, read_text
 from evalq.workers.ledger.scripts import MONITOR, script_text
 from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.names import TRANSPORT
 from evalq.workers.settings import Settings
 
 _Told = TypeVar("_Told", SweepHeader, CallerFacts)
@@ -188,7 +189,7 @@ def read_snapshot(
     pipe.execute_command("EVAL_RO", script, 0, " ".join(QUEUE_CLASSES), RECENT_RUNS, known)
     pipe.info()
     if unacked:
-        pipe.hlen("unacked")
+        pipe.hlen(TRANSPORT.unacked)
     found, info, *held = pipe.execute()
     now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers, waits = found
     waiting = _counts(lengths)

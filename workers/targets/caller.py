@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import re
 import time
@@ -16,6 +15,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.extract import NoJson, extract
+from evalq.workers.processes.environment import inherited
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from evalq.workers.targets.answers import Answer, Call, Failure
@@ -37,7 +37,8 @@ class Caller:
     function cannot be imported.
     """
 
-    def __init__(self, named: NamedTarget, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, named: NamedTarget, environment: Mapping[str, str] | None = None) -> None:
+        environment = inherited() if environment is None else environment
         self.named = named
         self._seconds = None if named.target.times_itself else named.target.timeout_seconds
         key = _key(named, environment)
