@@ -80,8 +80,8 @@ class _Older(socketserver.StreamRequestHandler):
         while line := self.rfile.readline():
             words = [self.rfile.read(int(self.rfile.readline()[1:]) + 2).strip() for _ in range(int(line[1:]))]
             if words[0].upper() != b"HELLO":
-                known = words[0].upper() == b"CLIENT"
-                self.wfile.write(b"+OK\r\n" if known else b"-ERR unknown command\r\n")
+                answers = {b"CLIENT": b"+OK", b"PING": b"+PONG"}
+                self.wfile.write(answers.get(words[0].upper(), b"-ERR unknown command") + b"\r\n")
                 continue
             facts = {"server": "redis", "version": self.server.version, "mode": "standalone", "role": "master"}  # type: ignore[attr-defined]  # given below
             self.wfile.write(b"%%%d\r\n" % (len(facts) + 1))
