@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from evalq.evalcore.evaluators.checks.judging.vote import Vote
-from evalq.evalcore.naming import kind_of, shorten
+from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.extract import NoJson, extract
+from evalq.evalcore.records.tool_calls import NoCall, ToolCall, calls_in
 
 __all__ = ["Answer", "Form", "ToolCall", "Uncomputable", "Unfit", "Usage", "plain"]
 
@@ -23,13 +24,6 @@ class Uncomputable(ValueError):
 
 class Unfit(ValueError):
     """An answer that has nothing for a check to look at, or too much: it fails the check, and a negated one, too."""
-
-
-class ToolCall(NamedTuple):
-    """One call of a tool: its name and arguments (an object, or what came in place of one)."""
-
-    name: str
-    arguments: Any
 
 
 class Usage(NamedTuple):
@@ -154,27 +148,10 @@ class Answer:
     @property
     def tool_calls(self) -> list[ToolCall]:
         """The calls of tools, in their order. Raises Uncomputable where the record does not say."""
-        listed = self._tool_calls
-        if listed is None and isinstance(self.output, Mapping):
-            listed = self.output.get("tool_calls")
-        if listed is None:
-            raise Uncomputable("the record says nothing of tool calls: its line, or its output, needs tool_calls")
-        if not isinstance(listed, list):
-            raise Uncomputable(f"tool_calls: {kind_of(listed)} where a list is wanted")
-        return [_call(value, index) for index, value in enumerate(listed)]
-
-
-def _call(value: Any, index: int) -> ToolCall:
-    """A call as evalq's records have it, or as chat completions do: below ``function``, the arguments as text."""
-    inner = value.get("function", value) if isinstance(value, Mapping) else value
-    name = inner.get("name") if isinstance(inner, Mapping) else None
-    if not isinstance(name, str):
-        raise Uncomputable(f"tool_calls[{index}]: {kind_of(inner)} without a name, where a call is wanted")
-    arguments = inner.get("arguments", {})
-    if isinstance(arguments, str):
         try:
-            arguments = extract(arguments) if arguments.strip() else {}
-        except NoJson:
-            # As text: none of the arguments that are wanted is then there, and the finding shows what came.
-            arguments = shorten(arguments)
-    return ToolCall(name, arguments)
+            calls = calls_in(self.output if self._tool_calls is None else {"tool_calls": self._tool_calls})
+        except NoCall as error:
+            raise Uncomputable(str(error)) from None
+        if calls is None:
+            raise Uncomputable("the record says nothing of tool calls: its line, or its output, needs tool_calls")
+        return calls

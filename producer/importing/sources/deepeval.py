@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.tool_calls import recorded_call
 from evalq.producer.importing.imported import Imported, ImportRequest, cut
 from evalq.producer.importing.reading import csv_rows, read_json, read_lines
 
@@ -114,7 +115,7 @@ class _Reader:
     def _tools(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
         tools = given.get("expected_tools")
         names = (
-            [tool["name"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+            [name for tool in tools if isinstance(name := tool.get("name") if isinstance(tool, dict) else tool, str)]
             if isinstance(tools, list)
             else []
         )
@@ -136,11 +137,7 @@ class _Reader:
         line: dict[str, Any] = {"output": given["actual_output"]}
         tools = given.get("tools_called")
         if isinstance(tools, list):
-            line["tool_calls"] = [
-                {"name": str(tool.get("name")), "arguments": tool.get("inputParameters") or {}}
-                for tool in tools
-                if isinstance(tool, dict)
-            ]
+            line["tool_calls"] = [recorded_call(tool) for tool in tools if isinstance(tool, str | dict)]
         elif given.get("expected_tools"):
             line["tool_calls"] = []
         for theirs, (ours, kind) in _TOOK.items():

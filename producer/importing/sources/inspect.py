@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.tool_calls import recorded_call
 from evalq.producer.importing.archive import Archive
 from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case
 from evalq.producer.importing.reading import Document, read_json
@@ -140,9 +141,7 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
         line["error"] = str(output.get("error") or "no output was recorded")
     calls = [call for each in _messages(sample) for call in _mappings(each.get("tool_calls"))]
     if "messages" in sample:
-        line["tool_calls"] = [
-            {"name": str(call.get("function")), "arguments": call.get("arguments") or {}} for call in calls
-        ]
+        line["tool_calls"] = [recorded_call(call) for call in calls]
     seconds = output.get("time") or sample.get("working_time")
     if isinstance(seconds, int | float) and seconds >= 0:
         line["latency_seconds"] = seconds

@@ -14,6 +14,7 @@ from rapidfuzz.distance import LCSseq, Levenshtein
 from evalq.evalcore.evaluators.checks.answer import Answer, Unfit, plain
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.evaluators.checks.vocabulary.text import CaseOptions, Normal, Text, quoted
+from evalq.evalcore.folding import UNSPACED, is_punctuation, marks, words_of
 
 __all__ = ["KINDS", "rouge_l", "token_f1"]
 
@@ -22,7 +23,7 @@ _LONGEST = 200_000
 _THRESHOLD = 0.75
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_WORD = re.compile(r"[^\W_]+")
+_PART = re.compile(rf"[{UNSPACED}][{marks()}]*|[^{UNSPACED}]+")
 
 
 class DistanceOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
@@ -30,6 +31,12 @@ class DistanceOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 
     max: Annotated[int, msgspec.Meta(ge=0, description="so many edits, at most")] = 5
     ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
+    normalize: Normal = "none"
+
+
+class FormOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In which form texts are compared."""
+
     normalize: Normal = "none"
 
 
@@ -75,7 +82,11 @@ def _edit_distance(value: str, options: DistanceOptions) -> Made:
 
 
 def token_f1(text: str, wanted: str) -> float:
-    """The F1 of their words, as SQuAD has it (Rajpurkar et al. 2016): without case, punctuation and articles."""
+    """The F1 of their words, as SQuAD has it (Rajpurkar et al. 2016): without case, punctuation and articles.
+
+    Of text that is not ASCII, as MLQA has it (Lewis et al. 2020): without any script's punctuation, and cut by
+    character where a script has no spaces.
+    """
     one, other = _squad(text), _squad(wanted)
     if not one or not other:
         # As SQuAD's script has it: nothing where nothing is wanted is right.
@@ -86,25 +97,35 @@ def token_f1(text: str, wanted: str) -> float:
 
 def _squad(text: str) -> list[str]:
     # In the order of SQuAD's own script: articles are looked for once punctuation is gone.
-    return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
+    words = _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
+    if text.isascii():
+        return words
+    plain = ("".join(each for each in word if not is_punctuation(each)) for word in words)
+    # Signs that are no punctuation stay, such as that of a currency.
+    return [part for word in plain for part in _PART.findall(word)]
 
 
 def rouge_l(text: str, wanted: str) -> float:
     """ROUGE-L's F1 (Lin 2004): the longest common subsequence of their words, without case.
 
-    Of ASCII text that of the package rouge-score without stemming; letters of other scripts count as such, too.
+    Of ASCII text that of the package rouge-score without stemming; words of other scripts are those of `words_of`.
     """
-    one, other = _WORD.findall(text.lower()), _WORD.findall(wanted.lower())
+    one, other = words_of(text.lower()), words_of(wanted.lower())
     # As rouge-score has it: no words have no sequence in common, not even with no words.
     if not one or not other:
         return 0.0
     return 2 * LCSseq.similarity(one, other) / (len(one) + len(other))
 
 
-def _by(measure: Callable[[str, str], float]) -> Callable[[str, NoOptions], Made]:
-    def make(value: str, options: NoOptions) -> Made:
+def _by(measure: Callable[[str, str], float]) -> Callable[[str, FormOptions], Made]:
+    def make(value: str, options: FormOptions) -> Made:
         _require_short(value)
-        return Made(quoted(value), lambda answer: _measured(answer, lambda text: measure(text, value)))
+        wanted, form = plain(value, False, options.normalize), options.normalize
+
+        def run(answer: Answer) -> Finding:
+            return _measured(answer, lambda text: measure(plain(text, False, form), wanted))
+
+        return Made(quoted(value), run)
 
     return make
 
@@ -146,6 +167,7 @@ KINDS = (
         name="token-f1",
         summary="The F1 of the words of answer and text, as SQuAD has it: without case, punctuation and articles.",
         value=Text,
+        options=FormOptions,
         make=_by(token_f1),
         threshold=_THRESHOLD,
         example={"token-f1": "The capital is Paris.", "threshold": 0.6},
@@ -154,6 +176,7 @@ KINDS = (
         name="rouge-l",
         summary="ROUGE-L's F1: the longest common subsequence of their words, without case or stemming.",
         value=Text,
+        options=FormOptions,
         make=_by(rouge_l),
         threshold=_THRESHOLD,
         example={"rouge-l": "The capital is Paris.", "threshold": 0.6},

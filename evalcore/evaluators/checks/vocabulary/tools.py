@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import Answer, ToolCall
+from evalq.evalcore.evaluators.checks.answer import Answer, ToolCall, Unfit
 from evalq.evalcore.evaluators.checks.likeness import same_json
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.naming import shorten
@@ -48,14 +48,13 @@ class CallsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     exact: Annotated[bool, msgspec.Meta(description="each has the arguments named and no others")] = False
 
 
-def _fits(call: ToolCall, wanted: WantedCall, exact: bool) -> bool:
+def _fits(call: ToolCall, wanted: WantedCall, exact: bool, unread: bool) -> bool:
+    """Whether a call is one that is wanted; ``unread`` is the answer where its arguments decide and are not known."""
     if call.name != wanted.name:
         return False
-    # A call without arguments is one with none: clients leave them out or send null.
-    given = {} if call.arguments is None else call.arguments
-    if not isinstance(given, dict):
-        # What came in place of arguments holds none that are wanted, and is more than none.
-        return not exact and not wanted.arguments
+    if call.unread:
+        return unread or not (exact or wanted.arguments)
+    given = call.arguments
     if exact and given.keys() != wanted.arguments.keys():
         return False
     return all(key in given and same_json(given[key], value) for key, value in wanted.arguments.items())
@@ -64,12 +63,23 @@ def _fits(call: ToolCall, wanted: WantedCall, exact: bool) -> bool:
 def _shown(calls: Sequence[ToolCall | WantedCall]) -> str:
     if not calls:
         return "no calls"
-    told = [f"{call.name}({_arguments(call.arguments)})" for call in calls[:20]]
+    told = [f"{call.name}({_arguments(call)})" for call in calls[:20]]
     return ", ".join(told) + (f", and {len(calls) - 20} more" if len(calls) > 20 else "")
 
 
-def _arguments(arguments: Any) -> str:
-    return shorten(msgspec.json.encode(arguments).decode()) if arguments else ""
+def _arguments(call: ToolCall | WantedCall) -> str:
+    shown = shorten(msgspec.json.encode(call.arguments).decode()) if call.arguments else ""
+    return f"{shown}: {call.unread}" if isinstance(call, ToolCall) and call.unread else shown
+
+
+def _surely(calls: Sequence[ToolCall], may: bool, must: bool) -> Finding:
+    """Whether something holds of the calls, which it ``may`` and ``must`` whatever stands in unreadable arguments.
+
+    Raises Unfit where it depends on these: then neither a check nor its opposite passes.
+    """
+    if may != must:
+        raise Unfit(f"arguments that decide cannot be read: {_shown(calls)}")
+    return holds(must, _shown(calls))
 
 
 def _calls_tool(value: str, options: CallOptions) -> Made:
@@ -79,9 +89,11 @@ def _calls_tool(value: str, options: CallOptions) -> Made:
 
     def run(answer: Answer) -> Finding:
         calls = answer.tool_calls
-        count = sum(_fits(call, wanted, options.exact) for call in calls)
-        fine = count >= options.min and (options.max is None or count <= options.max)
-        return holds(fine, _shown(calls))
+        # So many calls surely fit, and so many may; every count between them is possible.
+        sure, most = (sum(_fits(call, wanted, options.exact, unread) for call in calls) for unread in (False, True))
+        counts = range(sure, most + 1)
+        fine = [count >= options.min and (options.max is None or count <= options.max) for count in counts]
+        return _surely(calls, any(fine), all(fine))
 
     return Made(f"{_shown([wanted])}{bound or least}", run)
 
@@ -96,16 +108,17 @@ def _tool_calls(value: list[str | WantedCall], options: CallsOptions) -> Made:
 
     def run(answer: Answer) -> Finding:
         calls = answer.tool_calls
-        return holds(held(calls, wanted, options.exact), _shown(calls))
+        may, must = (held(calls, wanted, options.exact, unread) for unread in (True, False))
+        return _surely(calls, may, must)
 
     return Made(f"{_shown(wanted)} ({words[options.order]})", run)
 
 
-def _all_there(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool) -> bool:
+def _all_there(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool, unread: bool) -> bool:
     """Whether each wanted call has a call of its own: the most that can be matched is all of them (Kuhn 1955)."""
     if len(wanted) > len(calls):
         return False
-    fitting = [[at for at, call in enumerate(calls) if _fits(call, each, exact)] for each in wanted]
+    fitting = [[at for at, call in enumerate(calls) if _fits(call, each, exact, unread)] for each in wanted]
     taken: dict[int, int] = {}
 
     def place(index: int, tried: set[int]) -> bool:
@@ -122,14 +135,16 @@ def _all_there(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: b
     return all(place(index, set()) for index in range(len(wanted)))
 
 
-def _in_order(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool) -> bool:
+def _in_order(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool, unread: bool) -> bool:
     # One for all: a call serves once, and the first that fits leaves the most for those behind it.
     left = iter(calls)
-    return all(any(_fits(call, each, exact) for call in left) for each in wanted)
+    return all(any(_fits(call, each, exact, unread) for call in left) for each in wanted)
 
 
-def _these_alone(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool) -> bool:
-    return len(calls) == len(wanted) and all(map(_fits, calls, wanted, [exact] * len(wanted)))
+def _these_alone(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool, unread: bool) -> bool:
+    return len(calls) == len(wanted) and all(
+        _fits(call, each, exact, unread) for call, each in zip(calls, wanted, strict=True)
+    )
 
 
 def _max_tool_calls(value: int, options: NoOptions) -> Made:
