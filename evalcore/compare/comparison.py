@@ -88,7 +88,8 @@ class Comparison(msgspec.Struct, frozen=True):
     decide, were the change as it looks: None where no such number is known. ``losses`` and ``wins`` are the cases that
     changed most, at most 50 of each; ``lost`` and ``won`` count all of them. ``named`` are the
     cases that got worse by more than chance, among all that did not stop, and ``collapsed`` those that newly collapsed.
-    ``stopped`` is how many cases of either run were asked no more once they were decided.
+    ``stopped`` is how many cases of either run were asked no more once they were decided. ``changed`` are cases with
+    another input or other checks now, at most 20 of ``changed_count``: they decide nothing.
     """
 
     measure: Measure
@@ -110,6 +111,8 @@ class Comparison(msgspec.Struct, frozen=True):
     collapsed: list[str]
     by_cases: bool = False
     stopped: int = 0
+    changed: list[str] = []
+    changed_count: int = 0
 
 
 def compare(

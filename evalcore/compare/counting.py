@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,6 +16,11 @@ from evalq.evalcore.model.left_out import omissions_in
 from evalq.evalcore.model.span import input_of
 
 __all__ = ["CaseCounter"]
+
+_BESIDE = ("tags", "weight", "thresholds", "diversity")
+"""Of a case: what is asked and checked stays the same without it."""
+_DIGITS = 16
+"""Of a case's digest: it is compared with that of one other case."""
 
 
 class CaseCounter:
@@ -41,7 +46,8 @@ class CaseCounter:
                 told = decode(line)
                 sighting = see(told)
                 if sighting is not None:
-                    summing.add(sighting, input_of(told.get("record", "")))
+                    record = told.get("record", "")
+                    summing.add(sighting, input_of(record), _said(line, record))
         except Exception as error:  # an evaluator's code: it must not take a report along
             raise self._wrong(error) from error
 
@@ -69,8 +75,12 @@ class CaseCounter:
             report=digest_of_report,
             records=dict(report["records"]),
             results=report["results"],
-            cases=msgspec.structs.replace(self._summing.summary(*found), unrecorded=unrecorded),
+            cases=msgspec.structs.replace(
+                self._summing.summary(*found), unrecorded=unrecorded, specified=_specified(report["params"])
+            ),
             left_out=omissions_in(report),
+            parameters=digest(canonical_json({name: value for name, value in asked.items() if name != "cases"})),
+            inputs=sorted(each["sha256"] for each in report.get("inputs", ())),
         )
 
     def _unrecorded(self, report: dict[str, Json]) -> list[str]:
@@ -83,3 +93,18 @@ class CaseCounter:
             f"{where}{self._evaluator.name} cannot say how the cases of this run went ({what}); where another version "
             "wrote it, or it was changed since, evaluate again"
         )
+
+
+def _said(line: bytes, record: str) -> bytes:
+    """A line of records.jsonl without its place, so that the same answer says the same in another file."""
+    head = b'{"record":' + msgspec.json.encode(record) + b","
+    return line.removeprefix(head)
+
+
+def _specified(params: Mapping[str, Any]) -> dict[str, str]:
+    """{case: the digest of all that is asked of it}, of parameters that list their cases by id."""
+    cases = params.get("cases")
+    if not isinstance(cases, list) or not all(isinstance(case, dict) and "id" in case for case in cases):
+        return {}
+    asked = ({key: value for key, value in case.items() if key not in _BESIDE} for case in cases)
+    return {str(case["id"]): digest(canonical_json(case))[:_DIGITS] for case in asked}

@@ -30,6 +30,7 @@ __all__ = [
     "Check",
     "Decided",
     "Decision",
+    "PairedCases",
     "Quarantined",
     "hold_back",
     "overall",
@@ -98,11 +99,41 @@ class Quarantined(msgspec.Struct, frozen=True):
     fell: bool = False
 
 
+class PairedCases(msgspec.Struct, frozen=True):
+    """The cases of a run and its baseline: how many are ``equal``, and which decide nothing.
+
+    ``base`` and ``cand`` count the cases of either side. ``changed`` have another input or other checks, ``gone`` are
+    asked by the baseline alone, ``new`` by the candidate alone: the first 20 of each, and how many there are.
+    """
+
+    run: str
+    equal: int
+    base: int
+    cand: int
+    changed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    changed_count: int = 0
+    gone_count: int = 0
+    new_count: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """Both counts, and what differs."""
+        parts = [("changed", self.changed_count), ("gone", self.gone_count), ("new", self.new_count)]
+        others = ", ".join(f"{count:,} {word}" for word, count in parts if count)
+        counts = (
+            f"{self.equal:,} case(s) are in both, of {self.base:,} of the baseline and {self.cand:,} of the candidate"
+        )
+        return f"{counts} ({others})" if others else counts
+
+
 class Decision(msgspec.Struct, frozen=True):
     """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know.
 
     ``look`` is which one it was at an approved baseline, None without one. ``exit_with`` is the exit code where it is
     not that of ``decided``: 3 for a run that is not complete, 5 for recorded runs that have no case in common.
+    ``paired`` counts the cases of each run and its baseline that are equal.
     """
 
     decided: Decided
@@ -113,6 +144,7 @@ class Decision(msgspec.Struct, frozen=True):
     quarantined: tuple[Quarantined, ...] = ()
     look: Look | None = None
     exit_with: int | None = None
+    paired: tuple[PairedCases, ...] = ()
 
     @property
     def exit_code(self) -> int:

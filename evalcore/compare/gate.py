@@ -7,25 +7,29 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from evalq.evalcore.compare.collapse_checks import collapse_checks
-from evalq.evalcore.compare.comparison import Measured, measured
+from evalq.evalcore.compare.comparison import Measured, change_in, measured
 from evalq.evalcore.compare.decision import Check, Decision, Quarantined, hold_back, overall, undecided
-from evalq.evalcore.compare.demands import compared, held, level_in, plain, reported
-from evalq.evalcore.compare.intersection import in_common, told_in_common
+from evalq.evalcore.compare.demands import compared, held, level_in, margin_of, plain, reported
+from evalq.evalcore.compare.intersection import Paired, paired_all, specification_checks
 from evalq.evalcore.compare.looks import SINGLE, Errors
+from evalq.evalcore.compare.missing import incomplete, missing_checks
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.quarantine import CaseHistory, aside_in, fallen, flaky_cases, past_of, quarantined
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.shared_answers import shared
+from evalq.evalcore.compare.shared_answers import same_answers, shared
 from evalq.evalcore.compare.stopped_cases import asked_alike
 from evalq.evalcore.compare.trust_in_judges import nothing_decides, on_trust
 from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
-from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.compare.worse_cases import case_veto, named_measures, unnameable
+from evalq.evalcore.contract.measures import Measure, size
 from evalq.evalcore.errors import UsageError
 
 __all__ = ["decide", "run_meant"]
 
+_INCOMPLETE = 3
+"""The exit code for answers that the machinery lost, as of the run itself."""
 _PASSES = "pass_rate"
 """By what a case in quarantine falls."""
 _TOLD = 5e-5
@@ -55,19 +59,24 @@ def decide(
     """
     checks: list[Check] = []
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
-    whole, partners = partners, in_common(candidates, partners)
+    pairs = paired_all(candidates, partners)
+    partners = {called: each.partner for called, each in pairs.items()}
     held_back = tuple(quarantined(policy, candidates, past, today))
     fell: set[tuple[str, str]] = set()
     for run, known in zip(candidates, past, strict=True):
+        partner = partners.get(run.called)
         fell_here = fallen(run, held_back, errors.no_go, known.stopped)
-        for check in on_trust(fell_here, _PASSES, policy, run, partners.get(run.called)):
+        for check in on_trust(fell_here, _PASSES, policy, run, partner):
             checks.append(check)
             fell |= {(run.called, case) for case in check.cases}
-        if run.called in partners:
-            checks += _of_run(policy, run, partners[run.called])
+        if partner is not None:
+            aside = aside_in(run, held_back) - {case for called, case in fell if called == run.called}
+            # First, so that a case which fell stands first in every output.
+            checks[:0] = _vetoes(policy, run, partner, errors, aside)
+            checks += _of_run(policy, run, pairs[run.called], errors)
         # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
-        checks += _nameless(policy, run, partners.get(run.called))
-        checks += collapse_checks(policy, run, partners.get(run.called), lacking, errors)
+        checks += _nameless(policy, run, partner)
+        checks += collapse_checks(policy, run, partner, lacking, errors)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
         partner = partners.get(run.called)
@@ -82,8 +91,29 @@ def decide(
     # All of them together, since they share one error.
     decided, counted = overall(checks, errors.no_go, block=policy.on_worse == "block")
     held_back = tuple(_marked(each, fell) for each in held_back)
-    notes = (*told_in_common(candidates, whole), *_notes(policy, candidates, past))
-    return Decision(decided, counted, notes, tuple(run.run for run in candidates), baseline, held_back)
+    counts = tuple(each.cases for each in pairs.values())
+    return Decision(
+        decided,
+        counted,
+        tuple(_notes(policy, candidates, past, pairs, errors)),
+        tuple(run.run for run in candidates),
+        baseline,
+        held_back,
+        exit_with=_INCOMPLETE if decided == "INCONCLUSIVE" and any(map(incomplete, candidates)) else None,
+        paired=counts,
+    )
+
+
+def _vetoes(
+    policy: Policy, run: RunCases, partner: RunCases, errors: Errors, aside: Collection[str]
+) -> Iterator[Check]:
+    """The named cases of a run, for each measure of passes that the policy is about."""
+    if policy.worse_cases != "none":
+        return
+    for measure in named_measures(policy, run):
+        if measure.name in partner.cases.columns:
+            veto = case_veto(run, partner, measure, errors.no_go, aside)
+            yield from on_trust([veto] if veto is not None else [], measure.name, policy, run, partner)
 
 
 def _marked(entry: Quarantined, fell: Collection[tuple[str, str]]) -> Quarantined:
@@ -118,25 +148,21 @@ def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
     return None
 
 
-def _of_run(policy: Policy, run: RunCases, partner: RunCases) -> Iterator[Check]:
+def _of_run(policy: Policy, run: RunCases, pair: Paired, errors: Errors) -> Iterator[Check]:
     """What any two runs have to have in common before their numbers are compared, and what not."""
     # GATE 8: cached or reused answers are never fresh evidence, neither of a change nor of none.
-    if common := shared(run, partner):
+    if common := shared(run, pair.partner):
         reason = f"{common}: they are no evidence of a change, nor of none; gate a run of its own answers"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason)
-    # Other parameters or another version ask something else: the numbers may move though no agent did.
-    if (run.specification, run.version) != (partner.specification, partner.version):
-        what = "another golden set or other parameters" if run.version == partner.version else "another version"
-        if policy.specification == "same":
-            reason = f"the baseline has {what}: approve a new one, or allow it (specification: intersection)"
-            yield Check(run.called, "the specification of the baseline", "critical", "INCONCLUSIVE", reason)
-    measure = run.cases.measures[0]
-    lost = pairs_of(partner.cases, run.cases, measure)
-    if lost.missing > policy.missing:
-        cases = f", {len(lost.alone)} case(s) without any" if lost.alone else ""
-        reason = f"{lost.missing} answer(s) are missing that the baseline has{cases}; {policy.missing} may be"
-        demand = f"at most {policy.missing} answers missing"
-        yield Check(run.called, demand, "critical", "NO-GO", reason, value=lost.missing, cases=tuple(lost.alone[:20]))
+    elif not policy.deterministic and _is_compared(policy, run) and (copied := same_answers(run, pair.partner)):
+        reason = f"{copied}: that says nothing of a change; evaluate new answers, or say `deterministic: true`"
+        yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason)
+    yield from specification_checks(policy, run, pair.partner, pair.cases)
+    yield from missing_checks(policy, run, pair.partner, errors)
+
+
+def _is_compared(policy: Policy, run: RunCases) -> bool:
+    return any(gate.compares and gate.run in (run.called, run.evaluator) for gate in policy.gates)
 
 
 def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
@@ -205,12 +231,63 @@ def _enough(check: Check, observed: Measured | None, policy: Policy) -> Check:
     return hold_back(check, f"{cases} case(s) in both runs, and the policy wants {policy.minimum_pairs}")
 
 
-def _notes(policy: Policy, candidates: Sequence[RunCases], past: Sequence[CaseHistory]) -> Iterator[str]:
+def _notes(
+    policy: Policy,
+    candidates: Sequence[RunCases],
+    past: Sequence[CaseHistory],
+    pairs: Mapping[str, Paired],
+    errors: Errors,
+) -> Iterator[str]:
+    yield from (f"{run}: {pair.cases.sentence}" for run, pair in pairs.items() if _differ(pair))
+    yield from _smallest(policy, candidates, pairs, errors)
+    yield from _unnamed(policy, candidates, pairs, errors)
     yield from _uncounted(candidates)
-    yield from (f"{run.called}: {each.sentence()}" for run in candidates for each in run.left_out)
     yield from _otherwise(policy, candidates)
     yield from _idle(policy, candidates)
     yield from _flaky(candidates, past)
+
+
+def _differ(pair: Paired) -> bool:
+    return bool(pair.cases.changed_count or pair.cases.gone_count or pair.cases.new_count)
+
+
+def _smallest(
+    policy: Policy, candidates: Sequence[RunCases], pairs: Mapping[str, Paired], errors: Errors
+) -> Iterator[str]:
+    """The smallest falls that a gate sees, and that it shows to be beyond the margin (GATE 7)."""
+    for gate in policy.gates:
+        run = _run_of(gate, candidates)
+        measure, pair = gate.measure_in(run.cases.measures), pairs.get(run.called)
+        if measure is None or pair is None or measure.name not in pair.partner.cases.columns:
+            continue
+        both = pairs_of(pair.partner.cases, run.cases, measure)
+        for name in ("max_drop", "max_relative_drop"):
+            if not both.ids or getattr(gate, name) is None:
+                continue
+            change, _ = change_in(both, measure)
+            sees, margin = change.detectable(errors.no_go), margin_of(gate, name, float(both.base.mean.mean()))
+            yield (
+                f"{gate.metric}: this comparison sees a fall from {size(sees, measure)} on (SUSPECT), and shows one "
+                f"beyond {size(margin, measure)} from about {size(min(measure.width, margin + sees), measure)} on "
+                "(NO-GO), in four of five runs"
+            )
+
+
+def _unnamed(
+    policy: Policy, candidates: Sequence[RunCases], pairs: Mapping[str, Paired], errors: Errors
+) -> Iterator[str]:
+    if policy.worse_cases != "none":
+        return
+    for run in candidates:
+        if (pair := pairs.get(run.called)) is None:
+            continue
+        for measure in named_measures(policy, run):
+            both = pairs_of(pair.partner.cases, run.cases, measure)
+            if both.ids and unnameable(both, errors.no_go):
+                yield (
+                    f"{run.called}.{measure.name}: no case could be named as worse, whatever it answered: "
+                    f"{int(both.cand.answers.max())} answer(s) a case are too few for that"
+                )
 
 
 def _uncounted(candidates: Sequence[RunCases]) -> Iterator[str]:

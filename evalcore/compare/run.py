@@ -46,7 +46,8 @@ class RunCases(msgspec.Struct, kw_only=True):
     ``name`` is what its suite calls it, by which runs of one evaluator are told apart. ``specification`` is the digest
     of its parameters, a golden set among them; ``report`` that of its report.json, and so of all that it found.
     ``usage`` is what its live calls took, where it made any; ``lineage`` where it took outputs of earlier runs.
-    ``left_out`` is what its numbers leave out, as its report has it.
+    ``left_out`` is what its numbers leave out, as its report has it. ``parameters`` is the digest of its parameters
+    without its cases, ``inputs`` are the SHA-256 of the files that it evaluated.
     """
 
     schema: str = SCHEMA
@@ -65,6 +66,8 @@ class RunCases(msgspec.Struct, kw_only=True):
     usage: Usage | None = None
     lineage: Lineage | None = None
     left_out: list[Omission] = []
+    parameters: str = ""
+    inputs: list[str] = []
 
     @property
     def looks(self) -> int:

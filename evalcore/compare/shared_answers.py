@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from evalq.evalcore.compare.intervals import t_tail
 from evalq.evalcore.compare.run import RunCases
 
-__all__ = ["shared", "shares"]
+__all__ = ["same_answers", "shared", "shares"]
+
+Answers = Mapping[str, Mapping[int, int]]
+_LEAST_CASES, _LEAST_REPEATS = 10, 2
+_SURE = 0.001
+"""How surprising a share of equal answers has to be, for runs that nobody would suspect otherwise."""
 
 
 def shares(run: RunCases, other: RunCases) -> bool:
@@ -25,3 +35,42 @@ def shared(run: RunCases, other: RunCases) -> str:
 def _line(run: RunCases) -> set[str]:
     # Itself, too: a run that others took answers from has them in common with these, and names none of them.
     return {run.run, *(run.lineage.akin if run.lineage is not None else ())}
+
+
+def same_answers(run: RunCases, other: RunCases) -> str:
+    """Why the recorded answers of ``run`` are copies of the baseline's, in words; empty where they look like its own.
+
+    By the digests of their files; or, over at least 10 cases with 2 answers or more, by a share of equal (case, repeat,
+    answer) beyond the share of equal answers within the baseline. Live answers have attempts of their own, and are a
+    candidate's own, equal or not.
+    """
+    if run.usage is not None:
+        return ""
+    if run.inputs and run.inputs == other.inputs:
+        return "the outputs are the baseline's, byte for byte"
+    excess = _excess(run.cases.answers, other.cases.answers)
+    if len(excess) < _LEAST_CASES:
+        return ""
+    mean = math.fsum(excess) / len(excess)
+    variance = math.fsum((each - mean) ** 2 for each in excess) / (len(excess) - 1) / len(excess)
+    # Where all cases are alike the share itself says it: each is equal throughout, and none was within the baseline.
+    if mean <= 0 or (variance > 0 and t_tail(mean / math.sqrt(variance), len(excess) - 1) > _SURE):
+        return ""
+    return (
+        f"more answers are equal to the baseline's, repeat by repeat, than equal each other there ({len(excess)} cases)"
+    )
+
+
+def _excess(ours: Answers, theirs: Answers) -> list[float]:
+    """For each case the share of repeats whose answer is the baseline's, less that of equal answers within it."""
+    found = []
+    for case, answers in ours.items():
+        before = theirs.get(case, {})
+        both = answers.keys() & before.keys()
+        if len(before) < _LEAST_REPEATS or len(both) < _LEAST_REPEATS:
+            continue
+        counts = Counter(before.values())
+        pairs = len(before) * (len(before) - 1)
+        within = sum(count * (count - 1) for count in counts.values()) / pairs
+        found.append(sum(answers[at] == before[at] for at in both) / len(both) - within)
+    return found

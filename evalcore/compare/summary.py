@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from evalq.evalcore.contract.measures import Judged, Measure, Sighting
 
 __all__ = ["CaseSummary", "Column", "Summing", "of_cases", "pooled"]
 
+_SAMPLED_CASES, _SAMPLED_ANSWERS = 200, 8
 _BLOCK = 1 << 12
 """Repeats whose bits are kept in one number: so many take a few hundred bytes, wherever in a run they are."""
 
@@ -38,6 +40,10 @@ class CaseSummary(msgspec.Struct):
     it is not collapsed; None where the evaluator does not say. ``stopped`` are those that got fewer answers than
     planned since they were decided. ``judged`` says what rests on verdicts that may be wrong. ``unrecorded`` are cases
     that should be there, and that no record is about.
+
+    ``specified`` has the digest of each case that the run asks, of its input and its checks, where the evaluator has a
+    list of them. ``unusable`` says how many of a case's missing answers came, and nobody could use them. ``answers``
+    has digests of the answers of some cases, by the number of the repeat: the same cases in every run that has them.
     """
 
     measures: list[Measure]
@@ -52,6 +58,9 @@ class CaseSummary(msgspec.Struct):
     collapse_p: dict[str, float] | None = None
     unrecorded: list[str] | None = None
     diverse: list[str] = []
+    specified: dict[str, str] = {}
+    unusable: dict[str, int] = {}
+    answers: dict[str, dict[int, int]] = {}
 
 
 def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSummary:
@@ -72,6 +81,7 @@ def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSu
         },
         labels=[{} if at is None else cases.labels[at] for at in found] if cases.labels else [],
         collapsed=sorted(set(cases.collapsed).intersection(ids)),
+        specified={case: cases.specified[case] for case in ids if case in cases.specified},
         stopped=sorted(set(cases.stopped).intersection(ids)),
         diverse=sorted(set(cases.diverse).intersection(ids)),
         collapse_p=None
@@ -150,9 +160,10 @@ class Summing:
         self._measures = measures
         self._cases: dict[str, _Case] = {}
         self._unattributed = 0
+        self._sample = _Sample()
 
-    def add(self, sighting: Sighting, source: str = "") -> None:
-        """Count one record of the input called ``source``."""
+    def add(self, sighting: Sighting, source: str = "", line: bytes = b"") -> None:
+        """Count one record of the input called ``source``; ``line`` is what it says, without its place."""
         if not sighting.case:
             self._unattributed += 1
             return
@@ -163,6 +174,8 @@ class Summing:
             return
         case.missing += not sighting.values
         case.add(sighting.values)
+        if line and sighting.values:
+            self._sample.add(sighting.case, sighting.repeat, line)
         if sighting.label is not None:
             case.labels = Counter() if case.labels is None else case.labels
             case.labels[_short(sighting.label)] += 1
@@ -202,7 +215,43 @@ class Summing:
             judged,
             collapse_p,
             diverse=sorted(diverse),
+            answers=self._sample.answers(),
         )
+
+
+class _Sample:
+    """Digests of the answers of a sample of cases, which is the same for all runs of the same cases."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[int, int]] = {}
+        # The cases with the smallest digests: a heap of them turned, so that its root is the largest.
+        self._heap: list[tuple[int, str]] = []
+
+    def add(self, case: str, repeat: int | None, line: bytes) -> None:
+        answers = self._kept.get(case)
+        if answers is None:
+            answers = self._taken(case)
+        if answers is not None and len(answers) < _SAMPLED_ANSWERS:
+            answers.setdefault(len(answers) if repeat is None else repeat, _number(line))
+
+    def _taken(self, case: str) -> dict[int, int] | None:
+        place = -_number(case.encode(errors="surrogatepass"))
+        if len(self._heap) < _SAMPLED_CASES:
+            heapq.heappush(self._heap, (place, case))
+        elif place <= self._heap[0][0]:
+            return None
+        else:
+            # What is dropped never comes back: the largest digest that is kept only falls.
+            del self._kept[heapq.heapreplace(self._heap, (place, case))[1]]
+        self._kept[case] = {}
+        return self._kept[case]
+
+    def answers(self) -> dict[str, dict[int, int]]:
+        return {case: self._kept[case] for case in sorted(self._kept)}
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=6).digest())
 
 
 def _short(label: str) -> str:

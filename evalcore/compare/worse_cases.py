@@ -1,30 +1,79 @@
-"""Which cases got worse: named only where that is no accident among all of them."""
+"""Which cases got worse: named only where that is no accident among all of them, and then a veto."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import bisect
+from collections.abc import Collection, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
+from evalq.evalcore.compare.decision import Check
 from evalq.evalcore.compare.hypergeometric import between
 from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.pairs import Pairs
+from evalq.evalcore.compare.pairs import Pairs, pairs_of
+from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract.measures import Measure
 
-__all__ = ["fisher", "worse_cases"]
+__all__ = ["NO_CASE_WORSE", "Fall", "case_veto", "falls", "fisher", "named_measures", "unnameable", "worse_cases"]
 
-_Row = tuple[float, float, str]
-"""(its p-value, the smallest that its counts allow, its name)."""
+NO_CASE_WORSE = "no case falls beyond chance"
+_SHOWN = 20
+_TOLD = 5
+
+
+class Fall(NamedTuple):
+    """A case with the p-value of its fall, adjusted for all cases, and (passes, answers) on either side."""
+
+    p: float
+    case: str
+    base: tuple[int, int]
+    cand: tuple[int, int]
+
+    @property
+    def sentence(self) -> str:
+        """What fell, for a reason."""
+        return f"{self.case} ({self.base[0]} of {self.base[1]} to {self.cand[0]} of {self.cand[1]})"
+
+
+class _Row(NamedTuple):
+    p: float
+    """Fisher's p-value of the case."""
+    least: float
+    """The smallest p-value that its counts allow."""
+    fall: Fall
 
 
 def worse_cases(
     pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA, stopped: Collection[str] = ()
 ) -> list[str]:
-    """Cases whose passes fell, by Fisher's exact test of each, the most surprising first; any false name in ``alpha``.
+    """Cases whose passes fell, the most surprising first; any false name with probability ``alpha`` at most."""
+    return [fall.case for fall in falls(pairs, turned=turned, without=stopped) if fall.p <= alpha]
 
-    Cases that could not be surprising whatever their answers cost the others nothing (Tarone 1990), and the correction
-    is Holm's. With one answer a side nobody can be named. ``turned``: where a pass is what is not wanted. Nor is any of
-    the ``stopped``: the test is for numbers of answers that do not go by what these are.
+
+def falls(pairs: Pairs, *, turned: bool = False, without: Collection[str] = ()) -> list[Fall]:
+    """Every case with the adjusted p-value of its fall, the most surprising first.
+
+    Fisher's exact test of each, one-sided. Cases that could not be as surprising whatever their answers cost the others
+    nothing (Tarone 1990, in the form of Hommel and Krummenauer 1998, which is monotone in the level), and the
+    correction is Holm's (1979): the i-th smallest p counts the cases behind it whose counts allow one as small.
+    ``turned``: where a pass is not wanted. ``without`` are cases that are left out: of those that stopped the numbers
+    of answers depend on what they answered, and the test is for numbers that do not.
     """
-    rows: list[_Row] = []
+    rows = sorted(_rows(pairs, turned, without), key=lambda row: (row.p, row.fall.case))
+    least = sorted(row.least for row in rows)
+    p_values = [row.p for row in rows]
+    found: list[Fall] = []
+    before = 0.0
+    for row in rows:
+        # Those before it are named already: each of them has a smaller p, and so a smaller least one.
+        rivals = bisect.bisect_right(least, row.p) - bisect.bisect_left(p_values, row.p)
+        before = max(before, min(1.0, row.p * max(1, rivals)))
+        found.append(row.fall._replace(p=before))
+    return found
+
+
+def _rows(pairs: Pairs, turned: bool, without: Collection[str]) -> Iterator[_Row]:
     # Where a pass is not wanted getting worse is a rise: from candidate to base that is a fall.
     sides = (pairs.base, pairs.cand) if not turned else (pairs.cand, pairs.base)
     counts = zip(
@@ -33,31 +82,59 @@ def worse_cases(
         strict=True,
     )
     for case, n_b, m_b, n_c, m_c in counts:
-        if case in stopped:
+        if case in without:
             continue
         p, least = fisher(n_b, round(m_b), n_c, round(m_c))
-        rows.append((p, least, case))
-    named: list[str] = []
-    rows.sort()
-    while rows:
-        # Anew in each round, as Holm has it: cases that are named leave the others a larger share of the error.
-        wanted = alpha / _hypotheses(sorted(least for _, least, _ in rows), alpha)
-        found = [row for row in rows if row[0] <= wanted]
-        if not found:
-            break
-        named += [case for _, _, case in found]
-        rows = [row for row in rows if row[0] > wanted]
-    return named
+        ends = (round(m_b), n_b), (round(m_c), n_c)
+        yield _Row(p, least, Fall(p, case, *(ends if not turned else ends[::-1])))
 
 
-def _hypotheses(least: list[float], alpha: float) -> int:
-    """Tarone's number: the smallest k so that at most k tests could reach alpha/k."""
-    import bisect
+def unnameable(pairs: Pairs, alpha: float) -> bool:
+    """Whether no case could be named, whatever its answers were: none has a p-value as small as ``alpha`` to give."""
+    return all(row.least > alpha for row in _rows(pairs, False, ()))
 
-    k = 1
-    while bisect.bisect_right(least, alpha / k) > k:
-        k += 1
-    return k
+
+def named_measures(policy: Policy, run: RunCases) -> list[Measure]:
+    """By which measures cases are named: those of passes that a critical gate is about, else the run's first one."""
+    passing = [measure for measure in run.cases.measures if measure.kind == "pass"]
+    critical = {gate.path for gate in policy.gates if gate.tier == "critical" and _is_about(gate, run)}
+    return [measure for measure in passing if measure.name in critical] or passing[:1]
+
+
+def _is_about(gate: Gate, run: RunCases) -> bool:
+    return gate.run in (run.called, run.evaluator)
+
+
+def case_veto(
+    run: RunCases, partner: RunCases, measure: Measure, alpha: float, aside: Collection[str] = ()
+) -> Check | None:
+    """The named cases as a member of the SUSPECT family: never GO, and no more than a note where nobody is named.
+
+    None where no case could be named. ``aside`` are cases in quarantine.
+    """
+    pairs = pairs_of(partner.cases, run.cases, measure)
+    if unnameable(pairs, alpha):
+        return None
+    without = {*run.cases.stopped, *partner.cases.stopped, *aside}
+    found = falls(pairs, turned=measure.better == "lower", without=without)
+    if not found:
+        return None
+    named = [fall for fall in found if fall.p <= alpha][:_SHOWN]
+    count = sum(fall.p <= alpha for fall in found)
+    told = "; ".join(fall.sentence for fall in named[:_TOLD]) + ("; ..." if count > _TOLD else "")
+    return Check(
+        f"{run.called}.{measure.name}",
+        NO_CASE_WORSE,
+        "critical",
+        "SUSPECT" if named else "INCONCLUSIVE",
+        f"{count} of {len(found)} cases fell beyond chance: {told}" if named else "no case is named",
+        count,
+        p_worse=found[0].p,
+        cases=tuple(fall.case for fall in named),
+        case_p=tuple(fall.p for fall in named),
+        evidence=int(pairs.cand.answers.sum()),
+        veto=True,
+    )
 
 
 @lru_cache(maxsize=65536)

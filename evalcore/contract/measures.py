@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.records.batch import Batch
 
-__all__ = ["Judged", "Measure", "Measures", "Sighting", "pass_measure"]
+__all__ = ["Judged", "Measure", "Measures", "Sighting", "pass_measure", "size"]
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -36,6 +36,12 @@ class Measure(msgspec.Struct, frozen=True):
     def reading(self) -> str:
         """How a change of it is to be read, for a sentence about one; empty where more is better, as usual."""
         return "less of it is better, and a change below 0 is a rise" if self.better == "lower" else ""
+
+
+def size(change: float, measure: Measure) -> str:
+    """The size of a change of ``measure``, as people read it: points of a share, else the number."""
+    share = (measure.low, measure.high) == (0.0, 1.0)
+    return f"{100 * change:.1f} points" if share else f"{change:.3g}"
 
 
 def pass_measure(measures: Iterable[Measure]) -> Measure | None:

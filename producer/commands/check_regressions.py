@@ -10,11 +10,19 @@ from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.producer.comparing.comparing import MARGIN
 from evalq.producer.comparing.ending import end
-from evalq.producer.comparing.gating import candidates_of, gate_runs
+from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs
 from evalq.producer.comparing.outputs import Deciding, errors_written
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.invocation.options import Finite, as_json, decision_outputs, judged, option, server_options
+from evalq.producer.invocation.options import (
+    Finite,
+    as_json,
+    decision_outputs,
+    judged,
+    option,
+    recorded_options,
+    server_options,
+)
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 
 __all__ = ["COMMAND"]
@@ -30,12 +38,15 @@ def _check_regressions(
     allow_inconclusive: bool,
     outputs: tuple[Path, ...],
     as_json: bool,
+    mode: Mode | None,
 ) -> int:
     with errors_written("check-regressions", outputs, (results, base or "")), invocation.servers() as servers:
         runs = candidates_of([results], servers)
         policy = _policy(runs, margin)
         named = [results] if base is None else []
-        decision = gate_runs(policy, runs, base or baseline, servers, candidate=candidate, first=named)
+        decision = gate_runs(
+            policy, runs, base or baseline, servers, candidate=candidate, first=named, mode=mode or "single"
+        )
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
@@ -82,6 +93,7 @@ COMMAND = command(
         help="Drops smaller than this share of a measure's scale do not count.",
     ),
     judged(),
+    *recorded_options(),
     may_be_inconclusive(),
     decision_outputs(),
     as_json(),
@@ -89,9 +101,11 @@ COMMAND = command(
     text=(
         "Check results for regressions against the stored baseline, or against other results.\n\n"
         "RESULTS and BASE are files as --format json prints them, of one evaluation or of a suite, or whatever else "
-        "evalq compare takes. It is a gate without a policy file: exit 1 if an evaluation's first measure got worse or "
-        "cases newly collapsed, 4 if the answers cannot tell, 0 if a drop is excluded. A measure that rests on judges "
-        "counts once people have labelled enough of their verdicts."
+        "evalq compare takes. It is a gate without a policy file. Where every case has one answer it goes by these, as "
+        "--as-recorded does: exit 1 if a case passed before and fails now, 4 if it has no answer now, 5 if no case is "
+        "in both, else 0. Otherwise, or with --statistical, statistics decide: exit 1 if an evaluation's first measure "
+        "fell by more than the margin or cases newly collapsed, 4 if the answers cannot tell, 0 if a drop is excluded. "
+        "A measure that rests on judges counts once people have labelled enough of their verdicts."
     ),
     kind=Deciding,
 )

@@ -1,4 +1,4 @@
-"""Decide by a policy whether a run may pass: GO (exit 0), NO-GO (1) or INCONCLUSIVE (4)."""
+"""Decide by a policy whether a run may pass: GO (exit 0), NO-GO (1), SUSPECT or INCONCLUSIVE (4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError
 from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.ending import end
-from evalq.producer.comparing.gating import candidates_of, gate_runs, load_policy
+from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of
 from evalq.producer.comparing.outputs import Deciding, check_decision_outputs, errors_written
 from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text
@@ -27,6 +27,7 @@ from evalq.producer.invocation.options import (
     on_command_line,
     option,
     place_options,
+    recorded_options,
 )
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 
@@ -52,6 +53,7 @@ def _gate(
     as_json: bool,
     cases: int,
     rate: float,
+    mode: Mode | None,
 ) -> int:
     reads = (*candidates, policy, baseline)
     if invocation.start.dry_run:
@@ -70,7 +72,7 @@ def _gate(
             )
             decision = confirm_runs(wanted, runs, baseline, servers, asking, candidate)
         else:
-            decision = gate_runs(wanted, runs, baseline, servers, candidate=candidate)
+            decision = gate_runs(wanted, runs, baseline, servers, candidate=candidate, mode=mode or "policy")
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
@@ -101,6 +103,7 @@ COMMAND = command(
     option("--baseline", default="", metavar="BASE", help="Measure drops against this: a baseline's name, or a run."),
     judged(),
     *confirming_options(),
+    *recorded_options(),
     may_be_inconclusive(),
     decision_outputs(),
     option("--dry-run", is_flag=True, help="Print what the gate will be able to detect, before anything is paid."),
@@ -114,9 +117,10 @@ COMMAND = command(
     *[each for each in place_options() if each.name != "inline"],
     *calling_options()[:2],
     text=(
-        "Decide by a policy whether a run may pass: GO (exit 0), NO-GO (1) or INCONCLUSIVE (4).\n\n"
+        "Decide by a policy whether a run may pass: GO (exit 0), NO-GO (1), SUSPECT or INCONCLUSIVE (4).\n\n"
         "CAND are run folders, ids or files, one of each evaluator that the policy is about. Each demand is decided by "
-        "an interval: GO if it excludes a violation, NO-GO if it shows one, INCONCLUSIVE if the answers cannot tell. "
+        "an interval: GO if it excludes a violation, NO-GO if it shows one, SUSPECT if the run got worse beyond "
+        "chance, and a violation is neither shown nor excluded, INCONCLUSIVE if the answers cannot tell. "
         "Errors are not scores: missing answers count against the candidate before it can get GO."
     ),
     kind=Deciding,

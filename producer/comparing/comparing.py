@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from evalq.evalcore.compare.comparison import Comparison, compare
+from evalq.evalcore.compare.decision import PairedCases
+from evalq.evalcore.compare.intersection import paired
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.shared_answers import shared
 from evalq.evalcore.errors import UsageError
@@ -26,9 +30,24 @@ def compare_runs(
         raise UsageError(f"{common}: they tell nothing of a change; compare runs that were asked apart")
     if base.evaluator != cand.evaluator:
         raise UsageError(f"{base.run} is a run of {base.evaluator} and {cand.run} one of {cand.evaluator}")
+    # GATE, The question: what is asked or checked otherwise now is another case, whatever its id.
+    held = paired(cand, base)
+    base = held.partner
     known = {each.name for each in base.cases.measures}
     wanted = [each for each in cand.cases.measures if each.name in known and measure in ("", each.name)]
     if not wanted:
         names = ", ".join(sorted(known)) or "none"
         raise UsageError(f"{cand.evaluator} has no measure {measure!r}; there are: {names}")
-    return [compare(base.cases, cand.cases, each, margin * each.width, by_cases=by_cases) for each in wanted]
+    found = [compare(base.cases, cand.cases, each, margin * each.width, by_cases=by_cases) for each in wanted]
+    return [_with_changed(each, held.cases) for each in found] if held.cases.changed else found
+
+
+def _with_changed(found: Comparison, cases: PairedCases) -> Comparison:
+    """A changed case is in both, and neither new nor answered by one side alone."""
+    return msgspec.structs.replace(
+        found,
+        changed=list(cases.changed),
+        changed_count=cases.changed_count,
+        new=[case for case in found.new if case not in cases.changed],
+        new_count=max(0, found.new_count - cases.changed_count),
+    )

@@ -6,16 +6,18 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from evalq.evalcore.compare.as_recorded import as_recorded, recorded_once
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.looks import SINGLE, Errors, growing, looks_at
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import CaseHistory
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines
@@ -27,7 +29,11 @@ from evalq.producer.invocation.finding import folders
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["MatchedRuns", "candidates_of", "distinct", "gate_runs", "is_approved", "load_policy", "matched"]
+__all__ = ["MatchedRuns", "Mode", "candidates_of", "distinct", "gate_runs", "is_approved", "load_policy", "matched"]
+
+
+Mode = Literal["policy", "recorded", "statistical", "single"]
+"""Which runs are held to their recorded answers, as `gate_runs` has it."""
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -90,20 +96,48 @@ def gate_runs(
     *,
     candidate: str = "",
     first: Sequence[str] = (),
+    mode: Mode = "policy",
 ) -> Decision:
     """Decide on ``candidates``, compared with ``baseline``, or with what it names where it is not empty.
 
     At a baseline that was approved by name each look is counted, and spends of one error: ``candidate`` is what is
     judged, such as a commit; without it, other answers are another candidate. One that was stopped stays so.
+    ``mode`` says which runs are held to their recorded answers instead: as the policy says, all or none, or those that
+    have one answer a case ("single").
     ``first`` as for `matched`, which raises what this raises; and StorageError where looks cannot be counted.
     """
     found = matched(policy, candidates, baseline, servers, first=first)
+    recorded = _recorded(found, mode)
+    if recorded:
+        # Nothing here is a matter of chance, so that no look is counted; the statistics beside it decide nothing.
+        statistical = found.decide(growing(looks_at(candidates)))
+        return as_recorded(policy, candidates, found.partners, statistical, recorded)
     # Looks are counted by what was approved: without that there is nothing to count them by.
     if not found.partners or not found.approved:
         return _uncounted(found)
     docket = Docket(policy, candidates, found.partners, servers, candidate)
     decision, look = docket.decided(lambda look: found.decide(look.errors))
     return docket.settled(noted(decision, look), found.baseline)
+
+
+def _recorded(found: MatchedRuns, mode: Mode) -> list[str]:
+    """What the runs are called that are held to their recorded answers. Raises UsageError for one that cannot be."""
+    if mode == "statistical" or (mode == "policy" and not found.policy.as_recorded):
+        return []
+    named = []
+    for run in found.candidates:
+        partner = found.partners.get(run.called)
+        if partner is None:
+            continue
+        if mode == "single":
+            named += [run.called] if recorded_once(run, partner) else []
+        elif pass_measure(run.cases.measures) is None:
+            raise UsageError(
+                f"{run.called}: its cases have scores and neither pass nor fail: decide by statistics (--statistical)"
+            )
+        else:
+            named.append(run.called)
+    return named
 
 
 def _uncounted(found: MatchedRuns) -> Decision:

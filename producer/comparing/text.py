@@ -134,6 +134,7 @@ def comparison_notes(
     for count, listed, what in (
         (found.alone_count, found.alone, "not answered by the candidate"),
         (found.new_count, found.new, "not answered by the baseline"),
+        (found.changed_count, found.changed, "with another input or other checks now, which decide nothing"),
     ):
         if count:
             notes.append(f"{count:,} cases {what}: {_names(listed, count, said)}.")

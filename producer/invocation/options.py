@@ -30,6 +30,7 @@ __all__ = [
     "own_option",
     "params_from",
     "place_options",
+    "recorded_options",
     "run_argument",
     "server_options",
     "without",
@@ -144,6 +145,21 @@ def allow_inconclusive() -> click.Option:
     return option(
         "--allow-inconclusive", is_flag=True, help="Exit with 0 instead of 4 when the decision is INCONCLUSIVE."
     )
+
+
+def recorded_options() -> list[click.Option]:
+    """Whether a gate goes by the recorded answers of each case, or by statistics."""
+    return [
+        click.Option(
+            ["--as-recorded", "mode"],
+            flag_value="recorded",
+            help="Hold each case to its recorded answers: exit 1 if one passed before and fails now, 4 if it has no "
+            "answer now, 5 if no case is in both.",
+        ),
+        click.Option(
+            ["--statistical", "mode"], flag_value="statistical", help="Decide by statistics, whatever else would."
+        ),
+    ]
 
 
 def judged() -> click.Option:

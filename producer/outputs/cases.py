@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.compare.counting import CaseCounter
+from evalq.evalcore.compare.missing import unusable_in
 from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.run import SCHEMA, RunCases
 from evalq.evalcore.compare.usage import usage_of
@@ -107,8 +108,11 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     info, outputs = folder.info(), folder.path / OUTPUTS
     with open_input(folder.records) as lines:
         counter.add(lines)
+    found = counter.cases(report, run=info.run, digest_of_report=name)
+    if outputs.is_file():
+        found.cases.unusable = unusable_in(outputs)
     return msgspec.structs.replace(
-        counter.cases(report, run=info.run, digest_of_report=name),
+        found,
         name=info.name,
         suite=info.suite,
         target=info.target,

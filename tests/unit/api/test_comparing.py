@@ -14,7 +14,7 @@ from evalq.evalcore.evaluators.cooperation.sample import write_events
 from evalq.producer.cli import main
 from tests.unit.comparing.conftest import BAD, GOOD, Made
 
-POLICY = {"gates": [{"metric": "verification.pass_rate", "min": 0.5, "max_drop": 0.1}]}
+POLICY = {"gates": [{"metric": "verification.pass_rate", "min": 0.5, "max_drop": 0.1}], "deterministic": True}
 SURE = [(f"c{number % 20:02d}", True) for number in range(200)]
 BROKEN = [(case, case > "c04") for case, _ in SURE]
 

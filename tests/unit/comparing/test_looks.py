@@ -26,7 +26,7 @@ from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 from tests.unit.comparing.conftest import Command, Made
 
-POLICY = "gates: [{metric: verification.pass_rate, max_drop: 0.1}]"
+POLICY = "{gates: [{metric: verification.pass_rate, max_drop: 0.1}], deterministic: true}"
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_what_cannot_be_decided_spends_no_look(made: Made, here: Path, command: 
     assert command("baseline", "set", "main", base).code == 0
     looks = looks_of(Servers(Settings()))
     for metric, code in (("verification.nothing", 2), ("verification.pass_rate", 0)):
-        policy = Policy.model_validate({"gates": [{"metric": metric, "max_drop": 0.1}]})
+        policy = Policy.model_validate({"gates": [{"metric": metric, "max_drop": 0.1}], "deterministic": True})
         (here / "policy.yaml").write_text(policy.model_dump_json(exclude_defaults=True))
         done = command("gate", base, "--policy", "policy.yaml", "--baseline", "main", "--json")
         assert done.code == code, done.stderr

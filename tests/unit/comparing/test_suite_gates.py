@@ -59,7 +59,7 @@ def test_the_command_ends_as_the_gate_decides(
     suite(
         approved,
         [{"evaluator": "verification", "inputs": ["t.jsonl"]}],
-        policy={"gates": [DROP]},
+        policy={"gates": [DROP], "deterministic": True},
         baseline="main",
     )
     done = run()
@@ -71,7 +71,7 @@ def test_the_command_ends_as_the_gate_decides(
 def test_a_policy_in_a_file_of_its_own_counts_from_the_suite(approved: Path, run: Command) -> None:
     """A path in a suite is seen from the suite's folder."""
     (approved / "ci").mkdir()
-    (approved / "ci" / "gate.yaml").write_text(yaml.safe_dump({"gates": [DROP]}))
+    (approved / "ci" / "gate.yaml").write_text(yaml.safe_dump({"gates": [DROP], "deterministic": True}))
     suite(approved, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy="ci/gate.yaml")
     assert run("--baseline", "main").code == 0
 
@@ -82,7 +82,12 @@ def test_the_first_run_of_all_is_inconclusive_and_says_how_to_approve_it(
 ) -> None:
     """Nothing is approved yet: no GO, no error before the runs, and the command that approves them, whatever --out."""
     transcripts(here / "t.jsonl", [True] * 80)
-    suite(here, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy={"gates": [DROP]}, baseline="main")
+    suite(
+        here,
+        [{"evaluator": "verification", "inputs": ["t.jsonl"]}],
+        policy={"gates": [DROP], "deterministic": True},
+        baseline="main",
+    )
     more = ["--out", out] if out else []
     done = run(*more)
     assert (done.code, decided(done)) == (4, "INCONCLUSIVE")
@@ -101,14 +106,14 @@ def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run
     ]
     rate = "pass_rate"
     gates = [{"metric": f"old-agent.{rate}", "min": 0.9}, {"metric": f"new-agent.{rate}", "min": 0.9}]
-    suite(approved, runs, policy={"gates": gates})
+    suite(approved, runs, policy={"gates": gates, "deterministic": True})
     done = run("--out", "two")
     checks = json.loads(done.stdout)["decision"]["checks"]
     assert [check["decided"] for check in checks] == ["GO", "NO-GO"]
     two = ["two/old-agent", "two/new-agent"]
     assert command("baseline", "set", "pair", *two).code == 0
     gates = [{"metric": f"{name}.{rate}", "max_drop": 0.05} for name in ("old-agent", "new-agent")]
-    suite(approved, runs, policy={"gates": gates}, baseline="pair")
+    suite(approved, runs, policy={"gates": gates, "deterministic": True}, baseline="pair")
     done = run()
     assert (done.code, decided(done)) == (0, "GO")  # each beside its own: neither changed
 
@@ -158,7 +163,7 @@ def test_a_suite_with_a_failed_run_is_not_decided(approved: Path, run: Command) 
     suite(
         approved,
         [{"evaluator": "verification", "inputs": ["t.jsonl"]}, {"evaluator": "planagent", "inputs": ["gone.csv"]}],
-        policy={"gates": [DROP]},
+        policy={"gates": [DROP], "deterministic": True},
         baseline="main",
     )
     done = run()
@@ -168,7 +173,12 @@ def test_a_suite_with_a_failed_run_is_not_decided(approved: Path, run: Command) 
 
 def test_a_suite_that_is_left_to_the_fleet_cannot_be_decided(approved: Path, command: Command) -> None:
     """Exit 0 of --detach would read as a GO."""
-    suite(approved, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy={"gates": [DROP]}, baseline="main")
+    suite(
+        approved,
+        [{"evaluator": "verification", "inputs": ["t.jsonl"]}],
+        policy={"gates": [DROP], "deterministic": True},
+        baseline="main",
+    )
     done = command("run", "evalq.yaml", "--detach", "--broker", "redis://127.0.0.1:1/0")
     assert done.code == 2
     assert "waits for its runs" in done.stderr
@@ -178,12 +188,12 @@ def test_a_decision_can_be_left_to_later(approved: Path, run: Command, command: 
     """--no-gate evaluates, writes no decision and ends with 0, whatever the gate says then."""
     transcripts(approved / "t.jsonl", [False] * 20 + [True] * 60)
     runs = [{"evaluator": "verification", "inputs": ["t.jsonl"]}]
-    suite(approved, runs, policy={"gates": [DROP]}, baseline="main", outputs=["gate.json"])
+    suite(approved, runs, policy={"gates": [DROP], "deterministic": True}, baseline="main", outputs=["gate.json"])
     done = run("--no-gate", "--out", "later")
     assert done.code == 0, done.stderr
     assert "decision" not in json.loads(done.stdout)
     assert not (approved / "gate.json").exists()
-    (approved / "policy.yaml").write_text(yaml.safe_dump({"gates": [DROP]}))
+    (approved / "policy.yaml").write_text(yaml.safe_dump({"gates": [DROP], "deterministic": True}))
     assert command("gate", "later/verification", "--policy", "policy.yaml", "--baseline", "main").code == 1
 
 
@@ -197,7 +207,11 @@ def test_a_variable_for_gates_is_no_matter_of_a_suite_without_one(
     refused = run("--baseline", "main")
     assert refused.code == 2
     assert "a suite that has a policy" in refused.stderr
-    suite(approved, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy={"gates": [DROP]})
+    suite(
+        approved,
+        [{"evaluator": "verification", "inputs": ["t.jsonl"]}],
+        policy={"gates": [DROP], "deterministic": True},
+    )
     assert decided(run()) == "GO", "where there is a policy it names its baseline"
 
 

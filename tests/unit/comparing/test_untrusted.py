@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.comparing.conftest import Command, Made
 
-POLICY = "gates: [{metric: verification.pass_rate, max_drop: 0.1}]"
+POLICY = "{gates: [{metric: verification.pass_rate, max_drop: 0.1}], deterministic: true}"
 GATE = ("--policy", "policy.yaml", "--baseline", "main", "--json")
 Damage = Callable[[dict[str, Any]], object]
 
