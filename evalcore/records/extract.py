@@ -14,7 +14,8 @@ __all__ = ["MAX_DEPTH", "NoJson", "extract", "json_text"]
 
 MAX_DEPTH = 200
 """How deep the JSON of an answer, and of the reply around it, may nest."""
-_WORD = re.compile(r"\w*")
+# CommonMark 0.31, section 4.5: three backticks or tildes or more; behind backticks none stands in the same line.
+_FENCE = re.compile(r"(?P<mark>`{3,}(?!.*`)|~{3,})(?P<info>[ \t]*\{?\.?(?P<kind>\w*).*)", re.DOTALL)
 
 
 class NoJson(ValueError):
@@ -61,18 +62,16 @@ def _fenced(text: str) -> Iterator[tuple[str, str]]:
     """(what the fence says it holds, text) of each fenced block, in one pass over the lines: whoever writes a million
     fences that never close must not be looked through a million times.
     """
-    kind, begun, at = None, 0, 0
+    kind, mark, begun, at = None, "", 0, 0
     for line in text.split("\n"):
         following = at + len(line) + 1
-        bare = line.strip(" \t\r")
-        if bare.startswith("```"):
-            word = bare[3:].strip(" \t")
-            if kind is None:
-                if _WORD.fullmatch(word):
-                    kind, begun = word, following
-            elif not word:
-                yield kind, text[begun:at]
-                kind = None
+        fence = _FENCE.fullmatch(line.strip(" \t\r"))
+        if fence and kind is None:
+            # A title or attributes may stand behind the word: ```json title="a", ```{.json}, ```json:a.json.
+            kind, mark, begun = fence["kind"], fence["mark"], following
+        elif fence and not fence["info"] and fence["mark"].startswith(mark):
+            yield str(kind), text[begun:at]
+            kind = None
         at = following
 
 

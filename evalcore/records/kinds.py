@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from evalq.evalcore.model.span import BOM
+
 __all__ = ["HEAD_BYTES", "encoding_of", "kind_of"]
 
 HEAD_BYTES = 4096
@@ -21,6 +25,7 @@ _BEGINNINGS = {
     b"PAR1": "a Parquet file: write it as CSV in UTF-8",
     b"%PDF": "a PDF",
 }
+_EXCEL_ALONE = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=[\x21-\x7e\t]?"?,*\s*', re.IGNORECASE)
 _DELIMITERS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
 
 
@@ -46,6 +51,8 @@ def kind_of(head: bytes) -> str | None:
     if b"\r" in head and b"\n" not in head:
         return "lines that end in a lone carriage return: save the file with line feeds (\\n or \\r\\n)"
     first = head.partition(b"\n")[0]
+    if _EXCEL_ALONE.fullmatch(first):
+        return f"{first.strip().removeprefix(BOM).decode()!r}, a line that Excel alone reads: delete it"
     if b"," not in first:
         sign, count = max(((sign, first.count(sign)) for sign in _DELIMITERS), key=lambda found: found[1])
         if count:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +15,13 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.files import open_given, read_up_to
 from evalq.evalcore.model.span import BOM
-from evalq.evalcore.naming import kind_of, shorten
+from evalq.evalcore.naming import kind_of as json_kind
+from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 from evalq.evalcore.records.objects import RecordFault, read_object
 
-__all__ = ["CASE_KEYS", "ENDINGS", "WrittenCase", "lines_of_table", "open_table", "read_cases"]
+__all__ = ["CASE_KEYS", "ENDINGS", "WrittenCase", "columns_of", "lines_of_table", "open_table", "read_cases"]
 
 CASE_KEYS = (
     *("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds"),
@@ -67,7 +69,7 @@ def _document(path: str | Path, faults: Faults) -> Iterator[WrittenCase]:
         for name, layer in named.items():
             templates[str(name)] = _layer(layer, top.at("templates", str(name)), faults)
     else:
-        faults.add(top.at("templates"), f"must be a mapping of names to templates, found {kind_of(named)}")
+        faults.add(top.at("templates"), f"must be a mapping of names to templates, found {json_kind(named)}")
     cases = data.get("cases")
     if not isinstance(cases, list) or not cases:
         faults.add(top.at("cases") if "cases" in data else top, "cases: must be a list of cases, at least one")
@@ -75,7 +77,7 @@ def _document(path: str | Path, faults: Faults) -> Iterator[WrittenCase]:
     for index, entry in enumerate(cases):
         place = top.at("cases", index)
         if not isinstance(entry, dict):
-            faults.add(place, f"must be a mapping, found {kind_of(entry)}")
+            faults.add(place, f"must be a mapping, found {json_kind(entry)}")
         elif "file" in entry:
             yield from _included(entry, place, [defaults], templates, faults)
         else:
@@ -107,7 +109,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _layer(layer: Any, place: Place, faults: Faults) -> tuple[Mapping[str, Any], Place]:
     if not isinstance(layer, dict):
-        faults.add(place, f"must be a mapping, found {kind_of(layer)}")
+        faults.add(place, f"must be a mapping, found {json_kind(layer)}")
         return {}, place
     faults.unknown(layer, LAYER_KEYS, place)
     return layer, place
@@ -166,7 +168,34 @@ def open_table(path: str | Path) -> Batch:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > _MOST_BYTES:
         raise ConfigError(f"{path}: longer than {_MOST_BYTES >> 20} MiB, which no list of cases needs")
+    table = str(path).lower().endswith(".csv")
+    if not table and (encoding := encoding_of(data[:HEAD_BYTES])):
+        raise ConfigError(f"{path}:1: {encoding}")
     return Batch(str(path), 1, data.removeprefix(BOM))
+
+
+def columns_of(batch: Batch, known: Callable[[str], bool]) -> tuple[str, ...]:
+    """The names in a CSV's header. Raises ConfigError, where none is known, with what the file seems to be."""
+    try:
+        columns = tuple(name.strip() for name in _first_row(batch))
+        fault = None
+    except (UnicodeDecodeError, csv.Error) as error:
+        columns, fault = (), str(error)
+    if not any(map(known, columns)) and (kind := kind_of(batch.data[:HEAD_BYTES])):
+        raise ConfigError(f"{batch.source}:1: {kind}")
+    if fault:
+        raise ConfigError(f"{batch.source}:1: no header that can be read: {fault}")
+    return columns
+
+
+def _first_row(batch: Batch) -> tuple[str, ...]:
+    # The record alone: bytes of another encoding further down are a fault of their own line.
+    start = 0
+    for end in batch.ends("csv"):
+        if row := Batch(batch.source, 1, batch.data[start:end]).first_row():
+            return row
+        start = end
+    return ()
 
 
 def _rows(path: str | Path, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
@@ -189,10 +218,7 @@ def lines_of_table(batch: Batch, faults: Faults) -> Iterator[tuple[dict[str, Any
 
 
 def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
-    try:
-        columns = tuple(name.strip() for name in batch.first_row())
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}:1: no header that can be read: {error}") from None
+    columns = columns_of(batch, lambda name: name in CASE_KEYS or bool(_holder(name)))
     top = Place(path, (), 1)
     wrong = [name for name in columns if name not in CASE_KEYS and not _holder(name)]
     for name in wrong:

@@ -8,7 +8,7 @@ from typing import Any
 from evalq.evalcore.evaluators.checks.answer import Usage
 from evalq.evalcore.naming import found, kind_of, shorten
 
-__all__ = ["Misplaced", "lacks_output", "usage_of", "why_no_output"]
+__all__ = ["Misplaced", "is_error", "lacks_output", "usage_of", "why_no_output"]
 
 _TOKENS = ("prompt_tokens", "completion_tokens")
 
@@ -17,16 +17,24 @@ class Misplaced(ValueError):
     """A key of the line holds what it cannot hold."""
 
 
+def is_error(value: Any) -> bool:
+    """Whether what stands under ``error`` is one: many recorders write null, false or nothing beside each answer."""
+    return bool(value.strip() if isinstance(value, str) else value)
+
+
 def lacks_output(record: dict[str, Any]) -> bool:
     """Whether there is none, or a reason why there is none."""
-    return "error" in record or "output" not in record
+    return is_error(record.get("error")) or "output" not in record
 
 
 def why_no_output(record: dict[str, Any]) -> str:
     """Why a line has no output; a recorder may have left its reason under ``error``."""
-    if isinstance(record.get("error"), str):
-        return f"no output: {shorten(record['error'], 200)}"
-    return "output: missing" if "error" not in record else f"error: {kind_of(record['error'])} where a string is wanted"
+    error = record.get("error")
+    if not is_error(error):
+        return "output: missing"
+    if isinstance(error, str):
+        return f"no output: {shorten(error, 200)}"
+    return f"error: {kind_of(error)} where a string is wanted"
 
 
 def usage_of(record: dict[str, Any]) -> Usage:

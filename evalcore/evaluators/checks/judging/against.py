@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.taken import lacks_output
 from evalq.evalcore.records.decoding import Malformed, decode
 from evalq.evalcore.records.inputs import discover, format_suffixes
 from evalq.evalcore.records.opened import batches, opened
@@ -27,7 +28,7 @@ def other_answers(path: str) -> dict[tuple[str, int], str]:
             record = decode(line)
         except Malformed:
             continue
-        if isinstance(record, dict) and "output" in record and "error" not in record:
+        if isinstance(record, dict) and not lacks_output(record):
             _keep(found, record)
     return found
 

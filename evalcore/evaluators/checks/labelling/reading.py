@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
-from evalq.evalcore.evaluators.checks.reading import lines_of_table, open_table
+from evalq.evalcore.evaluators.checks.reading import columns_of, lines_of_table, open_table
 from evalq.evalcore.naming import found, shorten
 from evalq.evalcore.records.batch import Batch
 
@@ -66,10 +65,7 @@ def _rows(path: str, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
 
 def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
     """Rows of a CSV, their cells as JSONL would have them."""
-    try:
-        columns = tuple(name.strip() for name in batch.first_row())
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}:1: no header that can be read: {error}") from None
+    columns = columns_of(batch, _KEYS.__contains__)
     if len(set(columns)) < len(columns):
         faults.add(Place(path, (), 1), "a column stands there twice")
         return
