@@ -31,6 +31,8 @@ typedef struct {
     size_t rows, drops;
     int64_t first_turn, last_turn, opening, pending, recoveries, recovery_turns;
     Amount first, last;
+    size_t repeats;    /* rows whose turn the agent's row before them has, too */
+    int64_t repeated;  /* the first such turn */
     int opens, pends, decided, betrayed, parts;
     double part[MOST_PARTS]; /* their sum is that of all drops, exactly */
 } Agent;
@@ -86,8 +88,9 @@ static void count_decision(Agent *own, int kind, int64_t turn) {
     own->decided = 1;
 }
 
-/* Every row to its agent's count. Returns how many rows cooperate, or -1 where Python has to count. */
-static long long count_rows(const Counted *of, Agent *agents) {
+/* Every row to its agent's count, and to that of its decision in `said` (the last one: none). Returns how many rows
+   cooperate, or -1 where Python has to count. */
+static long long count_rows(const Counted *of, Agent *agents, u64 *said, long long *snapshots) {
     long long cooperative = 0;
     int64_t before = -FAR;
     for (size_t row = 0; row < of->rows; row++) {
@@ -96,8 +99,12 @@ static long long count_rows(const Counted *of, Agent *agents) {
         if (word < -1 || word >= (int64_t)of->words || of->agents[row] < 0 || (size_t)of->agents[row] >= of->many)
             return -1;
         Agent *own = agents + of->agents[row];
-        int kind = of->kinds[word < 0 ? (int64_t)of->words : word];
+        int64_t place = word < 0 ? (int64_t)of->words : word;
+        int kind = of->kinds[place];
+        said[place]++;
+        *snapshots += of->values[row] == of->values[row];
         if (!own->rows++) own->first_turn = turn;
+        else if (turn == own->last_turn && !own->repeats++) own->repeated = turn;
         own->last_turn = before = turn;
         cooperative += kind == COOPERATIVE;
         if (kind) count_decision(own, kind, turn);
@@ -165,11 +172,12 @@ static PyObject *parts_of(const Agent *own) {
 
 /* In the order of AgentState's fields, with a sum's parts in place of the sum. */
 static PyObject *agent_as_object(const Agent *own) {
-    return Py_BuildValue("(nOLLNNnNNNNLL)", (Py_ssize_t)own->rows, Py_True, (long long)own->first_turn,
+    return Py_BuildValue("(nOLLNNnNNNNLLnN)", (Py_ssize_t)own->rows, Py_True, (long long)own->first_turn,
                          (long long)own->last_turn, amount_as_object(&own->first), amount_as_object(&own->last),
                          (Py_ssize_t)own->drops, parts_of(own), turn_as_object(own->opens, own->opening),
                          turn_as_object(own->pends, own->pending), PyBool_FromLong(own->betrayed),
-                         (long long)own->recoveries, (long long)own->recovery_turns);
+                         (long long)own->recoveries, (long long)own->recovery_turns, (Py_ssize_t)own->repeats,
+                         turn_as_object(own->repeats != 0, own->repeated));
 }
 
 static PyObject *agents_as_objects(const Agent *agents, size_t many) {
@@ -182,20 +190,42 @@ static PyObject *agents_as_objects(const Agent *agents, size_t many) {
     return list;
 }
 
+/* How often each word was said. */
+static PyObject *said_as_object(const u64 *said, size_t words) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < words; i++) {
+        PyObject *times = PyLong_FromUnsignedLongLong(said[i]);
+        if (!times || PyList_Append(list, times) < 0) Py_CLEAR(list);
+        Py_XDECREF(times);
+    }
+    return list;
+}
+
 static PyObject *counted(const Counted *of) {
     PyObject *found = NULL;
-    long long distinct = 0, cooperative;
+    long long distinct = 0, snapshots = 0, cooperative;
     Agent *agents = PyMem_Calloc(of->many + 1, sizeof *agents);
-    if (!agents) return PyErr_NoMemory();
-    cooperative = of->rows ? count_rows(of, agents) : -1;
+    u64 *said = PyMem_Calloc(of->words + 1, sizeof *said);
+    if (!agents || !said) {
+        PyMem_Free(agents);
+        PyMem_Free(said);
+        return PyErr_NoMemory();
+    }
+    cooperative = of->rows ? count_rows(of, agents, said, &snapshots) : -1;
     if (cooperative < 0) {
         found = Py_NewRef(Py_None);
     } else {
         PyObject *blocks = blocks_of(of, &distinct), *all = blocks ? agents_as_objects(agents, of->many) : NULL;
-        if (all) found = Py_BuildValue("(LLNN)", cooperative, distinct, blocks, all);
-        else Py_XDECREF(blocks);
+        PyObject *words = all ? said_as_object(said, of->words) : NULL;
+        if (words) {
+            found = Py_BuildValue("(LLNNLN)", cooperative, distinct, blocks, all, snapshots, words);
+        } else {
+            Py_XDECREF(blocks);
+            Py_XDECREF(all);
+        }
     }
     PyMem_Free(agents);
+    PyMem_Free(said);
     return found;
 }
 

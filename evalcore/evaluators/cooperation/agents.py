@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import sub
 
 from evalq.evalcore.model.merging import Merging
@@ -28,6 +29,7 @@ class AgentState(Merging, array_like=True, gc=False):
     ``contributed`` is the exact sum of the ``drops`` positive falls of the resource within these rows, None for
     none. ``opening`` is the turn of the first cooperative row where no betrayal stands before it, ``pending`` that
     of the latest betrayal where no cooperative row stands behind it, ``betrayed`` whether there is any betrayal.
+    ``repeats`` counts rows whose turn the row before them has, too; ``repeated_turn`` is the first such turn.
     """
 
     rows: int = 0
@@ -43,6 +45,8 @@ class AgentState(Merging, array_like=True, gc=False):
     betrayed: bool = False
     recoveries: int = 0
     recovery_turns: int = 0
+    repeats: int = 0
+    repeated_turn: int | None = None
 
     @classmethod
     def of(cls, turns: list[int], kinds: list[int], values: Sequence[Number | None]) -> AgentState:
@@ -50,6 +54,8 @@ class AgentState(Merging, array_like=True, gc=False):
         if turns != sorted(turns):
             return cls(len(turns), ordered=False)
         state = cls(len(turns), first_turn=turns[0], last_turn=turns[-1])
+        repeated = [turn for before, turn in pairwise(turns) if turn == before]
+        state.repeats, state.repeated_turn = len(repeated), repeated[0] if repeated else None
         state._contribute([value for value in values if value is not None])
         state._decide(turns, kinds)
         return state
@@ -64,6 +70,7 @@ class AgentState(Merging, array_like=True, gc=False):
         if not (self.ordered and later.ordered and self.last_turn <= later.first_turn):
             self._forget(self.rows + later.rows)
             return
+        self._join_repeats(later)
         self.rows += later.rows
         self.last_turn = later.last_turn
         self._join_values(later)
@@ -111,6 +118,13 @@ class AgentState(Merging, array_like=True, gc=False):
                     self.recovery_turns += turn - pending
                 pending = None
         self.pending = pending
+
+    def _join_repeats(self, later: AgentState) -> None:
+        across = self.last_turn == later.first_turn
+        self.repeats += later.repeats + across
+        if self.repeated_turn is None:
+            # A turn that stands on both sides of the cut is the lowest of the later rows.
+            self.repeated_turn = later.first_turn if across else later.repeated_turn
 
     def _join_values(self, later: AgentState) -> None:
         self.drops += later.drops

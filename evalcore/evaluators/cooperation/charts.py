@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from evalq.evalcore.evaluators.cooperation.markdown import misfits
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Chart, Mark, Summary, Tile, number
@@ -30,7 +31,10 @@ def opening(report: Mapping[str, Json]) -> Summary:
     )
     events = log["metadata"]["total_events"]
     rate = number(log["cooperation_rate"], "share")
-    return Summary(f"{rate} of {events:,} events are cooperative", tiles=tiles)
+    wrong = [f"{text[0].upper()}{text[1:]}" for text in misfits(log, "the log")]
+    if wrong and not log["metadata"]["rules_occur"]["decision"]:
+        return Summary(wrong[0], ". ".join(wrong[1:]), "doubtful", tiles=tiles)
+    return Summary(f"{rate} of {events:,} events are cooperative", ". ".join(wrong), tiles=tiles)
 
 
 def _of_logs(key: str) -> Callable[[Mapping[str, Json]], Iterator[Mark]]:

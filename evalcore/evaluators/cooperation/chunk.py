@@ -11,7 +11,7 @@ from typing import Any
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.cooperation.agents import AgentState
-from evalq.evalcore.evaluators.cooperation.kinds import kinds_of
+from evalq.evalcore.evaluators.cooperation.kinds import kinds_of, unknown_counts
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.evaluators.cooperation.turns import TurnSet
@@ -41,13 +41,13 @@ def _counted(native: ModuleType, told: tuple[Any, ...], rules: Rules) -> Coopera
     """The state of all rows that compiled code has read; None where it left some, or Python has to count them."""
     *packed, names, words, dry_row, dry, left = told
     # The last one is that of rows without a decision, whose number is -1.
-    kinds = bytes(kinds_of([*words, None], rules))
-    found = None if left else native.count_log(*packed, kinds, len(names))
+    kinds = kinds_of([*words, None], rules)
+    found = None if left else native.count_log(*packed, bytes(kinds), len(names))
     if found is None:
         return None
-    cooperative, distinct, blocks, agents = found
+    cooperative, distinct, blocks, agents, snapshots, said = found
     own = {name: _agent(fields) for name, fields in zip(names, agents, strict=True)}
-    return CooperationState(
+    state = CooperationState(
         rows=sum(agent.rows for agent in own.values()),
         cooperative=cooperative,
         agents=own,
@@ -56,7 +56,10 @@ def _counted(native: ModuleType, told: tuple[Any, ...], rules: Rules) -> Coopera
         distinct=distinct,
         turns=TurnSet.of_blocks(blocks),
         dry_run=bool(dry) if dry_row >= 0 else None,
+        snapshots=snapshots,
     )
+    state.add_words(unknown_counts(words, kinds, said))
+    return state
 
 
 def _agent(fields: tuple[Any, ...]) -> AgentState:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalq.evalcore.evaluators.cooperation.kinds import kinds_by
+from evalq.evalcore.evaluators.cooperation.kinds import kinds_by, unknown_words
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.record import Event, number
 
@@ -39,7 +40,7 @@ class Columns:
     ``turns`` (int64); ``agents`` (the place in ``names`` of each row's agent); ``kinds`` of decision by the rules
     (cooperative is tested before betrayal); ``values`` of the contributed resource (float64, NaN where a row has none),
     of which ``whole`` are ints. The exact ones of those that a float may not hold are in ``large``, by row. ``dry_run``
-    is that of the first row that has one.
+    is that of the first row that has one. ``unknown`` counts decisions that no rule knows, by word in lower case.
     """
 
     turns: NDArray[np.int64]
@@ -50,6 +51,7 @@ class Columns:
     large: dict[int, int | float]
     names: tuple[str, ...]
     dry_run: bool | None
+    unknown: Mapping[str, int]
 
     def value(self, row: int) -> int | float | None:
         """The amount in a row; None where it has none."""
@@ -72,6 +74,7 @@ class Gatherer:
         self._rows = 0
         self._large: dict[int, int | float] = {}
         self._dry_run: bool | None = None
+        self._unknown = Counter[str]()
 
     def add(self, events: list[Event]) -> None:
         """Add rows, whose resources are a dict."""
@@ -85,7 +88,8 @@ class Gatherer:
         if str in set(map(type, values)):
             amounts = [number(value) if type(value) is str else value for value in values]
         agents = map(self._names.__getitem__, [event.agent for event in events])
-        kinds = map(self._kinds.__getitem__, [event.decision for event in events])
+        kinds = list(map(self._kinds.__getitem__, [event.decision for event in events]))
+        self._unknown.update(unknown_words([event.decision for event in events], kinds))
         part = _part([event.turn for event in events], agents, kinds, amounts)
         # As they came: a float may not hold these, and drops between them have to be exact.
         for row in np.flatnonzero(np.abs(part[3]) >= EXACT).tolist():
@@ -99,7 +103,9 @@ class Gatherer:
     def columns(self) -> Columns:
         """All rows so far."""
         turns, agents, kinds, values, whole = map(np.concatenate, zip(*self._parts, strict=True))
-        return Columns(turns, agents, kinds, values, whole, self._large, tuple(self._names), self._dry_run)
+        return Columns(
+            turns, agents, kinds, values, whole, self._large, tuple(self._names), self._dry_run, self._unknown
+        )
 
 
 def _part(

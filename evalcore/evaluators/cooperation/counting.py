@@ -36,7 +36,7 @@ def count(rows: Columns) -> CooperationState:
     state.distinct = len(different) if state.ordered else 0
     state.turns = TurnSet.of_sorted(different)
     state.agents = dict(zip(rows.names, _Agents(rows).states(), strict=True))
-    return state
+    return _with_words(state, rows)
 
 
 def count_by_rows(rows: Columns) -> CooperationState:
@@ -49,7 +49,14 @@ def count_by_rows(rows: Columns) -> CooperationState:
         (name, ([turns[row] for row in at], [kinds[row] for row in at], [rows.value(row) for row in at]))
         for name, at in zip(rows.names, own, strict=True)
     )
-    return CooperationState.of(turns, groups, rows.dry_run)
+    return _with_words(CooperationState.of(turns, groups, rows.dry_run), rows)
+
+
+def _with_words(state: CooperationState, rows: Columns) -> CooperationState:
+    """``state`` with the words that no rule knows, and the rows that have the resource."""
+    state.snapshots = int((~np.isnan(rows.values)).sum())
+    state.add_words(rows.unknown)
+    return state
 
 
 class _Agents:
@@ -69,12 +76,19 @@ class _Agents:
     def states(self) -> list[AgentState]:
         """The state of each agent."""
         same = self._agents[1:] == self._agents[:-1]
+        again = same & (self._turns[1:] == self._turns[:-1])
+        repeats = np.bincount(self._agents[1:][again], minlength=len(self._starts) - 1).tolist()
+        # Turns do not go back within an agent that counts here, so that its first one is the lowest.
+        twice: dict[int, int] = {}
+        for agent, turn in zip(self._agents[1:][again].tolist(), self._turns[1:][again].tolist(), strict=True):
+            twice.setdefault(agent, turn)
         back = set(self._agents[1:][same & (self._turns[1:] < self._turns[:-1])].tolist())
         starts = self._starts.tolist()
         firsts, lasts = self._turns[self._starts[:-1]].tolist(), self._turns[self._starts[1:] - 1].tolist()
         states = [AgentState(end - start) for start, end in pairwise(starts)]
-        for state, first, last in zip(states, firsts, lasts, strict=True):
+        for agent, (state, first, last) in enumerate(zip(states, firsts, lasts, strict=True)):
             state.first_turn, state.last_turn = first, last
+            state.repeats, state.repeated_turn = repeats[agent], twice.get(agent)
         self._contribute(states)
         self._decide(states)
         for agent in back:

@@ -21,7 +21,7 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
 from evalq.evalcore.evaluators.cooperation.chunk import chunk_state
 from evalq.evalcore.evaluators.cooperation.config import completed
-from evalq.evalcore.evaluators.cooperation.markdown import markdown
+from evalq.evalcore.evaluators.cooperation.markdown import markdown, notices
 from evalq.evalcore.evaluators.cooperation.measures import MEASURES
 from evalq.evalcore.evaluators.cooperation.metrics import METRICS
 from evalq.evalcore.evaluators.cooperation.panels import PANELS
@@ -46,7 +46,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
     """
 
     name = "cooperation"
-    version = "2"
+    version = "3"
     summary = "Cooperation metrics of event logs (JSONL): cooperation, contributions, recovery, inequality, dialogue."
     records = Records(unit="events")
     Params = CooperationParams
@@ -64,7 +64,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
         commands=(COMMAND,),
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, exports=exports, summary=opening, charts=CHARTS, rows=ROWS)
+    views = Views(METRICS, PANELS, markdown, notices, exports=exports, summary=opening, charts=CHARTS, rows=ROWS)
     sample = Sample(write_sample, records=200_000)
 
     def __init__(self, limits: Limits | None = None) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.evaluators.cooperation.agents import NEITHER
 from evalq.evalcore.evaluators.cooperation.columns import EXACT, NO_VALUE, Columns
-from evalq.evalcore.evaluators.cooperation.kinds import kinds_of
+from evalq.evalcore.evaluators.cooperation.kinds import kinds_of, unknown_counts, unknown_words
 from evalq.evalcore.evaluators.cooperation.lines import BadLine
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.reading import read_columns, read_line
@@ -37,9 +39,15 @@ def columns_of(told: tuple[Any, ...], batch: Batch, rules: Rules) -> tuple[Colum
     )
     values, whole = np.frombuffer(packed[3], np.float64), np.frombuffer(packed[4], np.bool_)
     # The last one is that of rows without a decision, whose number is -1.
-    kinds = np.array(kinds_of([*words, None], rules), dtype=np.int8)[decisions]
+    by_word = kinds_of([*words, None], rules)
+    kinds = np.array(by_word, dtype=np.int8)[decisions]
+    unknown = Counter[str]()
+    if NEITHER in by_word[:-1]:
+        said = np.bincount(decisions[decisions >= 0], minlength=len(words)).tolist()
+        unknown = unknown_counts(words, by_word, said)
     large = {row: float(values[row]) for row in np.flatnonzero(np.abs(values) >= EXACT).tolist()}
-    columns = Columns(turns, agents, kinds, values, whole, large, tuple(names), bool(dry) if dry_row >= 0 else None)
+    dry_run = bool(dry) if dry_row >= 0 else None
+    columns = Columns(turns, agents, kinds, values, whole, large, tuple(names), dry_run, unknown)
     return add_left(columns, dry_row, left, batch, rules) if left else (columns, [])
 
 
@@ -54,6 +62,7 @@ def add_left(
     values, whole = columns.values.copy(), columns.whole.copy()
     names = {name: place for place, name in enumerate(columns.names)}
     amounts: dict[int, int | float | None] = {}
+    unknown = Counter(columns.unknown)
     dry_run, faults, dropped = columns.dry_run, list[tuple[int, str]](), list[int]()
     for row, line, start, end in left:
         data = batch.data[start:end]
@@ -68,11 +77,12 @@ def add_left(
         amounts[row] = amount = _amount(event.resources, rules.resource_key)
         turns[row], agents[row] = event.turn, names.setdefault(event.agent, len(names))
         kinds[row] = kinds_of([event.decision], rules)[0]
+        unknown.update(unknown_words([event.decision], [kinds[row]]))
         values[row], whole[row] = NO_VALUE if amount is None else amount, type(amount) is int
         if event.dry_run is not None and (dry_run is None or row < dry_row):
             dry_run, dry_row = event.dry_run, row
     large = columns.large | {row: it for row, it in amounts.items() if it is not None and abs(it) >= EXACT}
-    patched = Columns(turns, agents, kinds, values, whole, large, tuple(names), dry_run)
+    patched = Columns(turns, agents, kinds, values, whole, large, tuple(names), dry_run, unknown)
     return _without(patched, dropped) if dropped else patched, faults
 
 
@@ -89,6 +99,7 @@ def _without(columns: Columns, dropped: list[int]) -> Columns:
         {int(places[row]): value for row, value in columns.large.items()},
         columns.names,
         columns.dry_run,
+        columns.unknown,
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, NEITHER
 from evalq.evalcore.evaluators.cooperation.params import Rules
 
-__all__ = ["Kinds", "kinds_by", "kinds_of"]
+__all__ = ["Kinds", "kinds_by", "kinds_of", "unknown_counts", "unknown_words"]
 
 _CACHED_WORDS = 4096
+_MOST_LETTERS = 80
 
 
 class Kinds(dict[str | None, int]):
@@ -41,3 +43,28 @@ def kinds_of(decisions: Iterable[str | None], rules: Rules) -> list[int]:
     """What each decision is by the rules; cooperative is tested before betrayal."""
     kinds = kinds_by(rules)
     return [kinds[decision] for decision in decisions]
+
+
+def unknown_words(decisions: Iterable[str | None], kinds: Iterable[int]) -> Iterator[str]:
+    """Those of ``decisions``, in lower case, that are words and by their ``kinds`` neither cooperative nor a betrayal.
+
+    Half of a surrogate pair, which no report can carry, is replaced.
+    """
+    for decision, kind in zip(decisions, kinds, strict=True):
+        if kind == NEITHER and decision is not None:
+            yield _plain(decision)
+
+
+def unknown_counts(words: Iterable[str], kinds: Iterable[int], said: Iterable[int]) -> Counter[str]:
+    """How often each unknown word was ``said``, given each spelling once."""
+    found = Counter[str]()
+    # The kinds have one more, of rows without a decision.
+    for word, kind, times in zip(words, kinds, said, strict=False):
+        if kind == NEITHER and times:
+            found[_plain(word)] += times
+    return found
+
+
+def _plain(decision: str) -> str:
+    """A decision as a word of a report: in lower case, cut to 80 characters, of what UTF-8 can carry."""
+    return decision.lower()[:_MOST_LETTERS].encode("utf-8", "replace").decode()

@@ -71,6 +71,8 @@ def resorted(
     if _identity(fresh) != _identity(state):
         raise InputChanged(f"a log changed between its two readings ({state.rows} events, then {fresh.rows})")
     fresh.dry_run, fresh.missing, fresh.resorted = state.dry_run, state.missing, True
+    # What does not depend on order.
+    fresh.unknown, fresh.snapshots = state.unknown, state.snapshots
     return fresh
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import ExactSum, gini, shannon_bits
 
-__all__ = ["MetricsResult", "exports", "measure", "pretty_json"]
+__all__ = ["MetricsResult", "exports", "measure", "pretty_json", "rules_occur"]
+
+_WORDS = 100
+"""How many unknown decisions are listed, the most frequent first."""
 
 
 @dataclass
@@ -23,7 +26,9 @@ class MetricsResult:
     """The metrics of one log (seed 001, "Metric definitions"), unrounded but for ``contributions``.
 
     ``average_contribution`` is in units of the resource a drop, ``average_recovery_time`` in turns (None: no recovery),
-    ``dialogue_entropy`` in bits; ``contributions`` (4 decimals) and ``message_counts`` are by agent.
+    ``dialogue_entropy`` in bits; ``contributions`` (4 decimals) and ``message_counts`` are by agent. Beside the
+    specification's: ``unknown_decisions`` counts rows by a decision that no rule knows (the 100 most frequent),
+    ``snapshots`` rows that have the resource.
     """
 
     cooperation_rate: float
@@ -34,6 +39,8 @@ class MetricsResult:
     contributions: dict[str, float]
     message_counts: dict[str, int]
     metadata: dict[str, Any]
+    unknown_decisions: dict[str, int] = field(default_factory=dict)
+    snapshots: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain data: the content of metrics.json."""
@@ -59,6 +66,8 @@ def measure(result: InputResult[CooperationState], params: CooperationParams) ->
         contributions={name: round(total, 4) for name, total in totals.items()},
         message_counts={name: state.agents[name].rows for name in totals},
         metadata=_metadata(result, params),
+        unknown_decisions={word: counts[0] for word, counts in state.unknown.top(_WORDS)},
+        snapshots=state.snapshots,
     )
 
 
@@ -72,8 +81,24 @@ def _metadata(result: InputResult[CooperationState], params: CooperationParams) 
         "log_path": result.given,
         "out_of_order": not state.in_turn_order,
         "skipped_lines": result.tally.listed.total,
+        "rules_occur": rules_occur(state),
+        "unknown_rows": state.unknown.sum(),
+        "repeated_rows": sum(agent.repeats for agent in state.agents.values()),
+        "first_repeated": _first_repeated(state),
         "rules": params.rules.model_dump(mode="json"),
     }
+
+
+def rules_occur(state: CooperationState) -> dict[str, bool]:
+    """Whether any ``decision`` of a settled log is a word of the rules, and any row has their ``resource``."""
+    decided = state.cooperative > 0 or any(agent.betrayed for agent in state.agents.values())
+    return {"decision": decided, "resource": state.snapshots > 0}
+
+
+def _first_repeated(state: CooperationState) -> dict[str, Any] | None:
+    """The (turn, agent) of the lowest turn that has two rows of one agent."""
+    twice = [(own.repeated_turn, name) for name, own in state.agents.items() if own.repeated_turn is not None]
+    return dict(zip(("turn", "agent"), min(twice), strict=True)) if twice else None
 
 
 def pretty_json(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.cooperation.agents import COOPERATIVE, AgentState
 from evalq.evalcore.evaluators.cooperation.turns import TurnSet
+from evalq.evalcore.model.tables import Table
 
 __all__ = ["Columns", "CooperationState"]
 
@@ -23,6 +24,7 @@ class CooperationState(State):
     ``first_turn`` and ``last_turn`` are those of the first and the last row; turns are counted by ``distinct`` while
     the rows are ``ordered`` (their turns never decrease), by ``turns`` otherwise. ``dry_run`` is the first row's that
     has one. ``missing`` are lines whose events could not be read.
+    ``unknown`` counts rows by a decision that no rule knows, ``snapshots`` rows that have the resource.
     ``resorted`` marks a state that was computed anew from the sorted rows.
     """
 
@@ -37,6 +39,8 @@ class CooperationState(State):
     dry_run: bool | None = None
     resorted: bool = False
     missing: list[int] = msgspec.field(default_factory=list)
+    unknown: Table = msgspec.field(default_factory=Table)
+    snapshots: int = 0
 
     @classmethod
     def of(cls, turns: list[int], groups: Iterable[tuple[str, Columns]], dry_run: bool | None) -> CooperationState:
@@ -64,6 +68,8 @@ class CooperationState(State):
         self._join_turns(later)
         self.rows += later.rows
         self.cooperative += later.cooperative
+        self.unknown.merge(later.unknown)
+        self.snapshots += later.snapshots
         self.resorted = self.resorted or later.resorted
         if self.dry_run is None:
             self.dry_run = later.dry_run
@@ -73,6 +79,16 @@ class CooperationState(State):
                 self.agents[agent] = theirs
             else:
                 mine.merge(theirs)
+
+    def add_words(self, words: Mapping[str, int]) -> None:
+        """Count rows by decisions that no rule knows."""
+        for word, rows in words.items():
+            self.unknown.add(word, [rows])
+
+    def to_wire(self) -> bytes:
+        """Canonical JSON, words at their kept number."""
+        self.unknown.trim()
+        return super().to_wire()
 
     @property
     def in_turn_order(self) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Command, Option
 from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.evaluators.cooperation.config import Experiment, load_experiment
-from evalq.evalcore.evaluators.cooperation.markdown import log_tables, share
+from evalq.evalcore.evaluators.cooperation.markdown import log_tables, misfits, share, title
 from evalq.evalcore.evaluators.cooperation.section import MetricsResult, pretty_json
 from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.views.markdown import escape
@@ -34,9 +34,10 @@ def write_summary(options: Mapping[str, Any]) -> str:
     # Beside metrics.json and not in the run's folder, where evalq's own report.json is (SPEC, section 2).
     summary = Path(options.get("summary") or experiment.summary or source.parent / "SUMMARY.md")
     report = Path(options.get("report") or experiment.report or source.parent / "report.json")
+    name, entry = escape(experiment.name or source.parent.name), metrics.to_dict()
     write_text(
         summary,
-        f"# Cooperation metrics: {escape(experiment.name or source.parent.name)}\n\n{log_tables(metrics.to_dict())}",
+        f"{title(f'Cooperation metrics: {name}', misfits(entry, 'the log'))}\n\n{log_tables(entry)}",
     )
     # From metrics.json alone, as the seed's two commands have it: this one reads no log.
     write_text(report, pretty_json(_report(experiment, metrics)))

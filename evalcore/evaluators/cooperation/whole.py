@@ -11,8 +11,9 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, Tally
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.resort import Limits, resorted
-from evalq.evalcore.evaluators.cooperation.section import measure
+from evalq.evalcore.evaluators.cooperation.section import measure, rules_occur
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.model.left_out import EXAMPLES
 
 __all__ = ["dead_line", "finish_log", "settle"]
 
@@ -36,7 +37,23 @@ def finish_log(result: InputResult[CooperationState], params: CooperationParams)
         result.tally.errors += 1
         return [msgspec.json.encode({**line, "status": "error", "reason": "no line of the log is an event"})]
     result.tally.scored += 1
+    _leave_out(result, params)
     return [msgspec.json.encode({**line, "status": "scored", **measure(result, params).to_dict()})]
+
+
+def _leave_out(result: InputResult[CooperationState], params: CooperationParams) -> None:
+    """Name the lines that are no events, and the log in which no word, or no resource, of the rules occurs."""
+    skipped, state, left_out = result.tally.listed, result.state, result.tally.left_out
+    left_out.add_all("line", "it is no event, and bad lines are skipped", skipped.total, skipped.first)
+    if not state.rows:
+        return
+    occurs = rules_occur(state)
+    if not occurs["decision"]:
+        words = ", ".join(word for word, _ in state.unknown.top(EXAMPLES)) or "no row has a decision"
+        left_out.add("log", "none of its decisions is a word of the rules", 0, words, instead="a cooperation rate of 0")
+    if not occurs["resource"]:
+        why = "no row has the resource of the rules"
+        left_out.add("log", why, 0, params.rules.resource_key, instead="contributions of 0 and a Gini of 0")
 
 
 def dead_line(record: Batch, params: CooperationParams, reason: str) -> Outcome[CooperationState]:

@@ -12,8 +12,8 @@ from evalq.evalcore.evaluators.planagent.pairs import QueryReview
 from evalq.evalcore.evaluators.planagent.params import KINDS, TOP_SCORE, PlanParams
 from evalq.evalcore.evaluators.planagent.rules import SpeedScale
 from evalq.evalcore.evaluators.planagent.state import PlanState, RoundStats
-from evalq.evalcore.evaluators.planagent.tables import Table
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.tables import Table
 from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["file_section", "round_order"]

@@ -21,7 +21,7 @@ def test_the_public_names_are_there() -> None:
     assert Evaluator is CooperationEvaluator
     assert registry.get("cooperation") is cooperation.evaluator
     assert (cooperation.evaluator.records.format, cooperation.evaluator.records.unit) == ("jsonl", "events")
-    assert cooperation.evaluator.version == "2"
+    assert cooperation.evaluator.version == "3"
 
 
 def test_the_default_rules_are_the_seeds() -> None:

@@ -385,7 +385,7 @@ def test_the_fields_of_an_agent_are_in_the_order_in_which_they_are_counted() -> 
     """counts.h gives them by place."""
     assert AgentState.__struct_fields__ == (
         *("rows", "ordered", "first_turn", "last_turn", "first_value", "last_value", "drops", "contributed"),
-        *("opening", "pending", "betrayed", "recoveries", "recovery_turns"),
+        *("opening", "pending", "betrayed", "recoveries", "recovery_turns", "repeats", "repeated_turn"),
     )
     assert (COOPERATIVE, BETRAYAL) == (1, 2)
 

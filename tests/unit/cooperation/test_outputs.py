@@ -127,7 +127,9 @@ def test_the_markdown_report_has_a_section_a_log(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_bytes(as_jsonl([{"turn": 2, "agent": "a|b\n<c"}, {"turn": 1, "agent": "d"}]))
     text = evaluator.views.markdown(report(SAMPLE, other), {})
-    assert text.startswith("# Cooperation metrics\n\n## events.sample.jsonl\n")
+    first, _, rest = text.partition("\n")
+    assert first.startswith("# Cooperation metrics: no decision in other.jsonl is a word of the rules")
+    assert rest.startswith("\n## events.sample.jsonl\n")
     assert "## other.jsonl\n" in text
     assert "| Average recovery time (turns) | no recovery |" in text
     assert "| Rows | sorted by turn first |" in text

@@ -285,3 +285,43 @@ def test_a_number_that_python_refuses_is_a_fault_like_any(tmp_path: Path) -> Non
     (fault,) = faults(tmp_path, full_vs_tests=[case(expected={"modal_count": "== " + "1" * 5000})])
     assert "modal_count: 1111" in fault
     assert "longer than 300 digits" in fault
+
+
+REGISTRY = """
+version: "6.7.0"
+registry: {total_agents: 3}
+agents:
+  "A2-theoretical-framework-architect":
+    name: "Theoretical Framework Architect"
+    legacy_id: "02"
+    vs_level: "Full"
+    vs_phases: [0, 1, 2, 3, 4, 5]
+  "A5-paradigm-worldview-advisor": {legacy_id: null, vs_level: "ENHANCED"}
+  "I1-paper-retrieval-agent": {model: sonnet}
+"""
+
+
+def test_the_agents_own_registry_is_read_with_its_levels_and_former_ids(tmp_path: Path) -> None:
+    """Objects with `vs_level` in any case; golden sets may name an agent by the id that it had before."""
+    agents = {entry["id"]: entry["level"] for entry in load_agents(written(tmp_path, REGISTRY, "agents.yaml"))}
+    assert agents == {
+        "A2-theoretical-framework-architect": "Full",
+        "02-theoretical-framework-architect": "Full",
+        "A5-paradigm-worldview-advisor": "Enhanced",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("agents: {a: {model: x}}", "none of them has a vs_level"),
+        ("agents: {a: {vs_level: 3}}", "agents.a.vs_level"),
+        ("agents: {a: {vs_level: Full, legacy_id: [1]}}", "agents.a.legacy_id"),
+        ("agents: {A1-x: {vs_level: Full, legacy_id: '01'}, 01-x: {vs_level: Light}}", "01-x is named twice"),
+        ("agents: {a: full, b: {vs_level: Full}}", "agents.b"),
+    ],
+)
+def test_a_registry_that_says_nothing_clear_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """With the file and the key."""
+    with pytest.raises(ConfigError, match=said):
+        load_agents(written(tmp_path, text, "agents.yaml"))
