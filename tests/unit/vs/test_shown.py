@@ -52,7 +52,8 @@ def test_cases_that_are_collapsed_together_are_shown_red_everywhere(tmp_path: Pa
     tile = tiles_of(found)["Mode collapse"]
     assert (tile.value, tile.note, tile.state) == ("found", "3 cases together", "bad")
     page = evaluator.views.markdown(found.report, {})
-    assert "Collapse nowhere: fails (the cases together, p 0.00024; none of them can be named)" in page
+    together = f"the cases together, p {nowhere['together']:.2g}; none of them can be named"
+    assert f"Collapse nowhere: fails ({together})" in page
     (metric,) = (each for each in METRICS if each.name == "evalq_vs_collapse")
     assert [sample.value for sample in metric.samples(found.report)] == [1.0]
     for few in ([*runs_of("F", ["a"]), *runs_of("E", ["a"])], runs_of("F", ["a", "a"])):
