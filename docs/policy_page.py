@@ -58,6 +58,7 @@ class Key(NamedTuple):
     rule: str = "-"
 
 
+_QUANTILE = "of quantiles the exact binomial test of the share beyond it (Thompson 1936)"
 _BONETT = "Bonett and Price 2012; Tango 1998"
 _LEVEL = "hull of Student's interval, with a worst and a best answer added, and Wilson's 1927"
 _CASE = "interval of Clopper and Pearson 1934; NO-GO over cases by Holm 1979"
@@ -111,8 +112,12 @@ _KEYS: dict[str, dict[str, Key]] = {
             "the number: an evaluator's name (or that of a suite's run), a dot, its path in the results; a measure of "
             "single cases counts as the mean over them, all alike, though the report may weigh them",
         ),
-        "min": Key("the number's", "GO where the interval is not below it, NO-GO where it is", _LEVEL),
-        "max": Key("the number's", "GO where the interval is not above it, NO-GO where it is", _LEVEL),
+        "min": Key(
+            "the number's", "GO where the interval is not below it, NO-GO where it is", f"{_LEVEL}; {_QUANTILE}"
+        ),
+        "max": Key(
+            "the number's", "GO where the interval is not above it, NO-GO where it is", f"{_LEVEL}; {_QUANTILE}"
+        ),
         "max_drop": Key(
             "the number's",
             "GO where a fall behind the baseline by so much is excluded, NO-GO where a larger one is shown; else "
@@ -121,9 +126,13 @@ _KEYS: dict[str, dict[str, Key]] = {
             "t, and where repeats differ the larger p of that and Student's with one spread for both",
         ),
         "max_relative_drop": Key("share of the baseline", "the same, as a share of what the baseline has", _BONETT),
-        "max_rise": Key("the number's", "the same of a rise, for a number of which less is better", _BONETT),
-        "max_relative_rise": Key("share of the baseline", "the same, as a share of what the baseline has", _BONETT),
-        "equals": Key("-", "what it has to be, as it stands; GO only if missing answers could not change it"),
+        "max_rise": Key(
+            "the number's",
+            "the same of a rise, for a number of which less is better (seconds, cost, tokens)",
+            f"{_BONETT}; of quantiles order statistics, of means Student's t",
+        ),
+        "max_relative_rise": Key("share of the baseline", "the same, as a share of what the baseline has", "as above"),
+        "equals": Key("-", "what it has to be exactly; GO only if missing answers could not change it"),
         "per_case": Key("-", "what every single case has to keep; of pass/fail only"),
         "tier": Key("-", "`critical` blocks, `supporting` warns, `advisory` is shown"),
     },
@@ -163,9 +172,22 @@ written without quotes. How to use it: [gate a pull request](../how-to/gate-a-pu
 [choose repeats](../how-to/choose-repeats.md); how often it errs: [error rates](gate-errors.md).
 
 A demand is GO or NO-GO only where the interval of its number decides, at 95 % (NO-GO at an error of .025, which several
-critical demands share); else it is INCONCLUSIVE. What is missing is held against the candidate before it may go. A
-number that is no measure of single cases (a cost, a count) is taken as it stands, if anything was answered. All
-keys at once:
+critical demands share); else it is INCONCLUSIVE. What is missing is held against the candidate before it may go.
+
+Numbers that are no measures of single cases are of five kinds; each evaluator declares them, with the change that is
+wanted.
+
+- **Counts** of a run (`outputs.failed`, `usage.errors`, a total cost) are exact, for `min`, `max` and `equals`.
+- **Quantiles** (`latency_seconds.p95`, `usage.seconds.p95`) have bounds by order statistics. "p95 at most b" says that
+  at most 5 % of answers are above b. With fewer answers than have a bound (p95: 72, for a change 86 a side) it is
+  INCONCLUSIVE. The unit is the answer to one of these cases. Where cases changed between the two runs more differently
+  than their answers explain, answers of a case are alike, and several count as one.
+- **Means and totals** of seconds, cost and tokens (`cost.mean`, `usage.cost`): a change is judged by the mean over
+  cases, with Student's interval; cases are the unit where their changes vary more than their answers explain.
+- **Estimates** (a diversity, a kappa) decide nothing, unless the results have their interval beside them.
+- What has no direction takes no bound of a change: that is an error of the policy.
+
+All keys at once:
 
 """
 

@@ -35,7 +35,7 @@ class CaseCounter:
         self._evaluator = evaluator
         self._place = place
         self._measures: Measures = evaluator.measures
-        self._summing = Summing(self._measures.measures)
+        self._summing = Summing(self._measures.measures, self._measures.took)
         self._decode = msgspec.json.Decoder().decode
 
     def add(self, lines: Iterable[bytes]) -> None:
@@ -78,6 +78,8 @@ class CaseCounter:
             cases=msgspec.structs.replace(
                 self._summing.summary(*found), unrecorded=unrecorded, specified=_specified(report["params"])
             ),
+            took=self._summing.took(),
+            numbers=list(self._measures.numbers),
             left_out=omissions_in(report),
             parameters=digest(canonical_json({name: value for name, value in asked.items() if name != "cases"})),
             inputs=sorted(each["sha256"] for each in report.get("inputs", ())),

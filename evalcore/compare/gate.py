@@ -9,10 +9,11 @@ import msgspec
 from evalq.evalcore.compare.collapse_checks import collapse_checks
 from evalq.evalcore.compare.comparison import Measured, change_in, measured
 from evalq.evalcore.compare.decision import Check, Decision, Quarantined, hold_back, overall, undecided
-from evalq.evalcore.compare.demands import compared, held, level_in, margin_of, plain, reported
+from evalq.evalcore.compare.demands import compared, held, level_in, margin_of
 from evalq.evalcore.compare.intersection import Paired, paired_all, specification_checks
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.missing import incomplete, missing_checks
+from evalq.evalcore.compare.numbers import number_checks, reported
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.quarantine import CaseHistory, aside_in, fallen, flaky_cases, past_of, quarantined
@@ -180,7 +181,8 @@ def _of_gate(
 ) -> Iterator[Check]:
     measure = gate.measure_in(run.cases.measures)
     if measure is None:
-        yield from plain(gate, run, partner)
+        for check in number_checks(gate, run, partner, errors):
+            yield check if check.certain else _unselected(check, errors, run, partner)
         return
     least = policy.minimum_repeats
     # By every case that there should be: with a baseline that is told by the cases that it has.

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.took import Took
 from evalq.evalcore.contract.measures import Measure
 
 __all__ = ["fault_of"]
@@ -41,6 +42,21 @@ def _faults(run: RunCases) -> Iterator[str]:
         yield "cases.collapse_p: not all are probabilities"
     for measure in cases.measures:
         yield from _of_measure(measure, cases)
+    for name, took in run.took.items():
+        if not _addable(took):
+            yield f"took.{name}: no answers add up to these numbers"
+
+
+def _addable(took: Took) -> bool:
+    """Whether the sums by case are those of the answers that the sketch counts, as far as it can be told."""
+    columns = (took.count, took.missing, took.total, took.squares, took.logs, took.log_squares)
+    if any(len(each) != len(took.ids) for each in columns) or len(set(took.ids)) < len(took.ids):
+        return False
+    sketch = took.sketch
+    counted = sketch.zeros + sum(sketch.buckets.values())
+    whole = min([0, *took.count, *took.missing]) == 0 and sum(took.count) == sketch.count == counted
+    sums = [*took.total, *took.squares, *took.logs, *took.log_squares, sketch.most, sketch.least or 0.0]
+    return whole and all(map(math.isfinite, sums)) and min([0.0, *took.total, *took.squares]) == 0.0
 
 
 def _of_measure(measure: Measure, cases: CaseSummary) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.compare.took import Took
+from evalq.evalcore.contract.measures import Number
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.left_out import Omission
 from evalq.evalcore.model.lineage import Lineage
@@ -21,7 +23,8 @@ class Usage(msgspec.Struct, frozen=True):
 
     ``seconds`` are quantiles of the time of each output's last attempt: {"p50": 1.2, "p95": 4.0, "p99": 6.1}.
     ``config`` is the digest of the settings of the target that gave them, empty where they are of several. ``sample``
-    has numbers of some answers: two runs of which one took answers from a cache have some of them in common.
+    has numbers of some answers: two runs of which one took answers from a cache have some of them in common. ``each``
+    has means over the outputs that have a number: {"seconds": 1.9, "cost": 0.01, "prompt_tokens": 312.5}.
     """
 
     outputs: int = 0
@@ -33,6 +36,7 @@ class Usage(msgspec.Struct, frozen=True):
     seconds: dict[str, float] = {}
     config: str = ""
     sample: list[int] = []
+    each: dict[str, float] = {}
 
     @property
     def cost_each(self) -> float:
@@ -48,6 +52,8 @@ class RunCases(msgspec.Struct, kw_only=True):
     ``usage`` is what its live calls took, where it made any; ``lineage`` where it took outputs of earlier runs.
     ``left_out`` is what its numbers leave out, as its report has it. ``parameters`` is the digest of its parameters
     without its cases, ``inputs`` are the SHA-256 of the files that it evaluated.
+    ``took`` has what single answers took, by the name of the number: "usage.seconds" and the like are of live calls.
+    ``numbers`` says what the numbers of the results are.
     """
 
     schema: str = SCHEMA
@@ -65,6 +71,8 @@ class RunCases(msgspec.Struct, kw_only=True):
     cases: CaseSummary
     usage: Usage | None = None
     lineage: Lineage | None = None
+    took: dict[str, Took] = {}
+    numbers: list[Number] = []
     left_out: list[Omission] = []
     parameters: str = ""
     inputs: list[str] = []

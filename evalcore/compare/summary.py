@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from evalq.evalcore.compare.took import Taking, Took
 from evalq.evalcore.contract.measures import Judged, Measure, Sighting
 
 __all__ = ["CaseSummary", "Column", "Summing", "of_cases", "pooled"]
@@ -156,8 +157,10 @@ class _Case:
 class Summing:
     """Adds up sightings, in the order of the records, to a `CaseSummary`; memory grows with the number of cases."""
 
-    def __init__(self, measures: tuple[Measure, ...]) -> None:
+    def __init__(self, measures: tuple[Measure, ...], took: Sequence[str] = ()) -> None:
+        """``took`` names the numbers that sightings have beside the measures."""
         self._measures = measures
+        self._taking = Taking(took)
         self._cases: dict[str, _Case] = {}
         self._unattributed = 0
         self._sample = _Sample()
@@ -176,9 +179,15 @@ class Summing:
         case.add(sighting.values)
         if line and sighting.values:
             self._sample.add(sighting.case, sighting.repeat, line)
+        if sighting.took:
+            self._taking.add(sighting.case, sighting.took)
         if sighting.label is not None:
             case.labels = Counter() if case.labels is None else case.labels
             case.labels[_short(sighting.label)] += 1
+
+    def took(self) -> dict[str, Took]:
+        """What answers took, by the names given."""
+        return self._taking.found({case: counted.missing for case, counted in self._cases.items()})
 
     def summary(
         self,

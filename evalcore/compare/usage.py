@@ -10,11 +10,13 @@ from pathlib import Path
 import msgspec
 
 from evalq.evalcore.compare.run import Usage
+from evalq.evalcore.compare.took import Taking, Took
+from evalq.evalcore.contract.measures import Number
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Attempt
 
-__all__ = ["usage_of"]
+__all__ = ["USAGE_NUMBERS", "read_usage", "usage_of"]
 
 
 _SAMPLE = 32
@@ -29,11 +31,30 @@ class _Line(msgspec.Struct):
     attempts: tuple[Attempt, ...] = ()
 
 
+USAGE = ("usage.seconds", "usage.cost", "usage.prompt_tokens", "usage.completion_tokens")
+"""What single outputs of live calls took: the time of the last attempt, and cost and tokens of all attempts."""
+USAGE_NUMBERS = (
+    Number("usage.outputs"),
+    Number("usage.errors", "lower", holds_missing=True),
+    Number("usage.attempts", "lower"),
+    *(Number(name, "lower", "total", name) for name in USAGE[1:]),
+    *(Number(f"usage.seconds.p{share}", "lower", "quantile", "usage.seconds", share / 100) for share in (50, 95, 99)),
+    *(Number(f"usage.each.{name.partition('.')[2]}", "lower", "mean", name) for name in USAGE),
+)
+"""What stands under ``usage`` in the results of a live run."""
+
+
 def usage_of(outputs: Path) -> Usage:
     """What all lines of ``outputs`` say, in eight bytes of memory a line. Raises WireError for a damaged line."""
+    return read_usage(outputs)[0]
+
+
+def read_usage(outputs: Path) -> tuple[Usage, dict[str, Took]]:
+    """The same, and what single outputs took."""
     decode = msgspec.json.Decoder(_Line).decode
     seconds, count, errors, attempts, cost, asked, told = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
+    taking = Taking(USAGE)
     sample: list[int] = []  # a heap of the smallest, turned, as its root is to be the largest
     with open_input(outputs) as lines:
         for number_of_line, data in enumerate(lines, start=1):
@@ -57,10 +78,32 @@ def usage_of(outputs: Path) -> Usage:
             # Of the last attempt: those before it gave no output.
             if line.attempts:
                 seconds.append(line.attempts[-1].latency_seconds)
+            if line.case:
+                taking.add(line.case, _taken(line))
     config = configs.pop() if len(configs) == 1 else ""
-    return Usage(
-        count, errors, attempts, cost, asked, told, _quantiles(seconds), config, sorted(-number for number in sample)
+    took = taking.found({})
+    each = {name.partition(".")[2]: own.sketch.mean() for name, own in took.items()}
+    found = Usage(
+        count, errors, attempts, cost, asked, told, _quantiles(seconds), config, sorted(-number for number in sample),
+        {name: mean for name, mean in each.items() if mean is not None},
+    )  # fmt: skip
+    return found, took
+
+
+def _taken(line: _Line) -> tuple[float | None, ...]:
+    """What an output took; None where no attempt says, as of a target without a price."""
+    if not line.attempts:
+        return (None,) * len(USAGE)
+    costs, asked, told = (
+        [each for each in given if each is not None]
+        for given in (
+            [attempt.cost for attempt in line.attempts],
+            [attempt.prompt_tokens for attempt in line.attempts],
+            [attempt.completion_tokens for attempt in line.attempts],
+        )
     )
+    sums = (float(sum(known)) if known else None for known in (costs, asked, told))
+    return (line.attempts[-1].latency_seconds, *sums)
 
 
 def _number(line: _Line) -> int:

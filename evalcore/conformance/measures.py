@@ -51,7 +51,12 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
 def paths(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
     """A policy may name every number of the results: keys that come with the data are declared, or empty before it."""
     report, _ = subject.told(example)
+    declared = subject.evaluator.measures
+    known = {each.name for each in declared.measures} if declared is not None else set()
     for path in _numbers(report.get("results")):
+        numbers = declared.numbers if declared is not None and path not in known else ()
+        if numbers and not any(number.matches(path) for number in numbers):
+            yield f"{path} is not declared in `Measures.numbers`: is more of it better, worse or neither?"
         reason = why_no_number(path, subject.evaluator, subject.params, [example.name], live=False)
         if reason:
             yield f"a policy about {path} is refused before the run: {reason}"

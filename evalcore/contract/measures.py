@@ -9,7 +9,21 @@ import msgspec
 
 from evalq.evalcore.records.batch import Batch
 
-__all__ = ["Judged", "Measure", "Measures", "Sighting", "pass_measure", "size"]
+__all__ = [
+    "Direction",
+    "Judged",
+    "Measure",
+    "Measures",
+    "Number",
+    "Sighting",
+    "number_at",
+    "pass_measure",
+    "size",
+    "spread_of",
+]
+
+Direction = Literal["higher", "lower", "neither"]
+"""Which change of a number is wanted."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -49,6 +63,53 @@ def pass_measure(measures: Iterable[Measure]) -> Measure | None:
     return next((each for each in measures if each.kind == "pass"), None)
 
 
+class Number(msgspec.Struct, frozen=True):
+    """A number of the results that is no measure, at ``path``: keys with dots between; "*" stands for any one key, and
+    "**" at the end for all that follow.
+
+    ``better`` says which change of it is wanted. ``kind`` says what it is, and so how a gate decides on it:
+
+    - "fact": counted in this run, such as outputs that failed; it is compared with a bound as it is. ``holds_missing``:
+      what is missing is counted in it.
+    - "mean", "total" and "quantile" (``share`` of the answers do not exceed it): over the values that a `Sighting` has
+      ``of`` that name. They vary by chance, and have intervals.
+    - "estimate": anything else. Nothing says how far chance moves it, so that a gate decides nothing by it, unless the
+      results have its interval beside it (as ``low`` and ``high`` beside ``value``).
+    """
+
+    path: str
+    better: Direction = "neither"
+    kind: Literal["fact", "mean", "total", "quantile", "estimate"] = "fact"
+    of: str = ""
+    share: float = 0.0
+    holds_missing: bool = False
+
+    def matches(self, path: str) -> bool:
+        """Whether it is the number at ``path``."""
+        own, given = self.path.split("."), path.split(".")
+        if own[-1] == "**":
+            own, given = own[:-1], given[: len(own) - 1]
+        return len(own) == len(given) and all(mine in ("*", key) for mine, key in zip(own, given, strict=True))
+
+
+def number_at(path: str, numbers: Iterable[Number]) -> Number:
+    """The first of ``numbers`` that is at ``path``; an estimate without a direction where none is."""
+    return next((each for each in numbers if each.matches(path)), Number(path, kind="estimate"))
+
+
+def spread_of(name: str, quantiles: Mapping[str, float], better: Direction = "lower") -> tuple[Number, ...]:
+    """What stands under ``name`` in the results, where it is what answers took: mean, total, ``quantiles`` by key, and
+    the largest one.
+    """
+    return (
+        Number(f"{name}.mean", better, "mean", name),
+        Number(f"{name}.total", better, "total", name),
+        *(Number(f"{name}.{key}", better, "quantile", name, share) for key, share in quantiles.items()),
+        Number(f"{name}.max", better),
+        Number(f"{name}.*"),
+    )
+
+
 class Judged(msgspec.Struct, frozen=True):
     """What of a run's results rests on verdicts that may be wrong, such as those of models.
 
@@ -70,13 +131,15 @@ class Sighting(msgspec.Struct, frozen=True):
 
     An error, a dead record, an unanswered call: ``values`` is empty, and the record counts as missing. A ``repeat``
     that was answered before in its case and input is passed over; one that was missing is no more, once it is answered.
-    ``label`` tells answers apart, where they can collapse.
+    ``label`` tells answers apart, where they can collapse. ``took`` has a number, or None, for each name that
+    `Measures.took` has: what the answer took, from 0 on.
     """
 
     case: str
     values: tuple[float | None, ...] = ()
     repeat: int | None = None
     label: str | None = None
+    took: tuple[float | None, ...] = ()
 
 
 def _none(report: Mapping[str, Any]) -> list[str]:
@@ -108,6 +171,9 @@ class Measures(msgspec.Struct, frozen=True):
     cases that have answers, by the rule that ended the case; ``diverse`` gives the cases that are decided not to be
     collapsed, each by itself. None of both: the evaluator cannot tell, and collapse is never decided.
 
+    ``took`` names numbers of single answers without a scale, such as seconds, and ``numbers`` declares those of the
+    results that are no measures; what it leaves out has no direction, and decides nothing.
+
     ``judged`` says what of a report rests on verdicts that may be wrong. ``beside`` are parameters that ask nothing
     else of an agent, such as labels that people gave afterwards: runs that differ by them alone are still comparable.
     """
@@ -121,4 +187,6 @@ class Measures(msgspec.Struct, frozen=True):
     beside: tuple[str, ...] = ()
     collapse_p: Callable[[Mapping[str, Any]], dict[str, float] | None] = _unknown
     diverse: Callable[[Mapping[str, Any]], list[str]] = _none
+    took: tuple[str, ...] = ()
+    numbers: tuple[Number, ...] = ()
     unrecorded: Callable[[Mapping[str, Any]], list[str]] = _none

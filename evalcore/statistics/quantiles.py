@@ -24,6 +24,8 @@ RELATIVE_ERROR = 1 / (2 * _STEPS)
 _SMALLEST = 2.0**-60
 """What is below counts as zero: no cost and no time is so small, and a hostile record must not fill the buckets."""
 _LARGEST = 2.0**60
+_LAST = 60
+"""The exponent of what is smaller than that."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 
@@ -88,9 +90,41 @@ class Quantiles(Merging, array_like=True):
                 return min(self.most, max(self.least, _middle(key)))
         return self.most
 
+    def at_rank(self, rank: int) -> tuple[float, float]:
+        """Between which numbers the ``rank``-th smallest lies, from 1 to ``count``: the ends of its bucket."""
+        seen, least = self.zeros, self.least or 0.0
+        if rank <= seen:
+            return least, min(self.most, _SMALLEST)
+        for key in sorted(self.buckets):
+            seen += self.buckets[key]
+            if rank <= seen:
+                low, high = _ends(key)
+                return max(least, low), min(self.most, high)
+        return self.most, self.most
+
+    def above(self, bound: float) -> tuple[int, int]:
+        """At least and at most how many numbers lie above ``bound``: of its own bucket nobody knows which do."""
+        if self.most <= bound or self.least is None:
+            return 0, 0
+        if self.least > bound:
+            return self.count, self.count
+        sure = possible = 0
+        for key, count in self.buckets.items():
+            low, high = _ends(key)
+            sure += count if low > bound else 0
+            possible += count if high > bound else 0
+        return sure, possible
+
     def mean(self) -> float | None:
         """Their exact mean, rounded once; None for none."""
         return self.total.mean(self.count) if self.count else None
+
+
+def _ends(key: int) -> tuple[float, float]:
+    """The least number of a bucket, and the one that its numbers stay below; none bounds those of the last bucket."""
+    exponent, step = divmod(key, _STEPS)
+    high = math.inf if exponent > _LAST else math.ldexp(0.5 + (step + 1) / (2 * _STEPS), exponent)
+    return math.ldexp(0.5 + step / (2 * _STEPS), exponent), high
 
 
 def _middle(key: int) -> float:

@@ -91,7 +91,7 @@ def outlook(
         base = _meant(gate, bases)
         measure = _measure(gate, base)
         if measure is None:
-            notes.append(f"{gate.metric} is taken as it stands: nothing is known of its chance variation")
+            notes.append(f"{gate.metric} is no measure of single cases: its power is not simulated")
             continue
         if base is not None and (why := why_advisory(gate.path, policy, base, None)):
             notes.append(f"{gate.metric} will be advisory as things are: {why}")

@@ -14,7 +14,7 @@ from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.missing import unusable_in
 from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.run import SCHEMA, RunCases
-from evalq.evalcore.compare.usage import usage_of
+from evalq.evalcore.compare.usage import read_usage
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.plug_in import unprinted
@@ -111,12 +111,14 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     found = counter.cases(report, run=info.run, digest_of_report=name)
     if outputs.is_file():
         found.cases.unusable = unusable_in(outputs)
+    usage, took = read_usage(outputs) if outputs.is_file() else (None, {})
     return msgspec.structs.replace(
         found,
         name=info.name,
         suite=info.suite,
         target=info.target,
         tags=info.tags,
-        usage=usage_of(outputs) if outputs.is_file() else None,
+        usage=usage,
+        took={**found.took, **took},
         lineage=info.lineage,
     )

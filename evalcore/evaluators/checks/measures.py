@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evalq.evalcore.contract.measures import Judged, Measure, Measures, Sighting
+from evalq.evalcore.contract.measures import Judged, Measure, Measures, Number, Sighting, spread_of
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.model.canonical import canonical_json, digest
@@ -17,6 +17,38 @@ _APART = ("plain", "labels", "judges", "cases", "latency_seconds", "cost", "toke
 """What a fallible check has no part in."""
 
 
+_TOOK = ("latency_seconds", "cost", "tokens")
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_NUMBERS = (
+    Number("outputs.passed", "higher"),
+    Number("outputs.failed", "lower"),
+    Number("outputs.errors", "lower", holds_missing=True),
+    Number("outputs.*"),
+    Number("cases.answered", "higher"),
+    Number("cases.unrecorded", "lower", holds_missing=True),
+    Number("cases.*"),
+    Number("thresholds.holds", "higher"),
+    Number("thresholds.fails", "lower"),
+    Number("thresholds.*"),
+    *(number for name in _TOOK for number in spread_of(name, _QUANTILES)),
+    Number("plain.outputs.passed", "higher"),
+    Number("plain.outputs.failed", "lower"),
+    Number("plain.*", kind="estimate"),
+    Number("labels.used"),
+    Number("labels.**", kind="estimate"),
+    Number("pass_rate_interval.*", "higher", "estimate"),
+    Number("diversity.verdicts.collapsed", "lower"),
+    Number("diversity.verdicts.diverse", "higher"),
+    Number("diversity.verdicts.*"),
+    Number("diversity.collision_probability.*", kind="estimate"),
+    Number("diversity.cases"),
+    Number("diversity.alpha"),
+    Number("diversity.*", kind="estimate"),
+    Number("stopping.*"),
+    Number("judges.**", kind="estimate"),
+)
+
+
 def _see(line: Mapping[str, Any]) -> Sighting | None:
     """An output that the selection leaves out is about no case."""
     if line["status"] == "skipped":
@@ -26,7 +58,8 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
         return Sighting(case, repeat=repeat)
     plain = line.get("plain")
     values = (float(line["passed"]), float(line["score"]), None if plain is None else float(plain))
-    return Sighting(case, values, repeat, line.get("kind"))
+    took = line.get("took", {})
+    return Sighting(case, values, repeat, line.get("kind"), tuple(took.get(name) for name in _TOOK))
 
 
 def _collapsed(report: Mapping[str, Any]) -> list[str]:
@@ -80,5 +113,7 @@ MEASURES = Measures(
     beside=("labels", "judges_decide"),
     collapse_p=_collapse_p,
     diverse=_diverse,
+    took=_TOOK,
+    numbers=_NUMBERS,
     unrecorded=_unrecorded,
 )

@@ -16,8 +16,9 @@ _SHOWN = 200
 
 class _Line(msgspec.Struct):
     """``id`` is the case; ``passed`` and ``score`` are null where there is no verdict. ``kind`` is that of the text,
-    where answers are counted by kind: equal ones are one text. ``plain`` is whether it passes by
-    its checks that are not fallible, in runs that have others; ``labels`` what people said.
+    where answers are counted by kind: equal ones are one text. ``took`` has seconds, cost and tokens, as far as they
+    are known. ``plain`` is whether it passes by its checks that are not fallible, in runs that have others; ``labels``
+    what people said.
     """
 
     record: str
@@ -30,6 +31,7 @@ class _Line(msgspec.Struct):
     checks: tuple[Verdict, ...]
     output: str | None = None
     kind: str | msgspec.UnsetType = msgspec.UNSET
+    took: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
     plain: bool | msgspec.UnsetType | None = msgspec.UNSET
     labels: dict[str, bool] | msgspec.UnsetType = msgspec.UNSET
 
@@ -51,11 +53,21 @@ def record_line(record: str, test: Judgement, *, apart: bool = False) -> bytes:
         test.checks,
         None if test.status == "passed" and not test.mark.text else shorten(test.text, _SHOWN) or None,
         test.mark.text.hex() or msgspec.UNSET,
+        _took(test) or msgspec.UNSET,
         _plain(test) if apart else msgspec.UNSET,
         {check.name: said for check, said in zip(test.checks, test.heard.labels, strict=False) if said is not None}
         or msgspec.UNSET,
     )
     return _encode(line)
+
+
+def _took(test: Judgement) -> dict[str, float]:
+    """What an output with a verdict took, as far as it is known: what the report's quantiles are over."""
+    if test.score is None:
+        return {}
+    usage = test.usage
+    told = {"latency_seconds": usage.latency, "cost": usage.cost, "tokens": usage.tokens}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _plain(test: Judgement) -> bool | None:

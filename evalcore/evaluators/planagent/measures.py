@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalq.evalcore.contract.measures import Measure, Measures, Sighting
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
 
 __all__ = ["MEASURES"]
 
@@ -17,7 +17,51 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
     case = line.get("id") or ""
     # What stands for accuracy in the report, which the rules may take from an LLM.
     score = line.get("accuracy", line.get("score"))
-    return Sighting(case) if score is None else Sighting(case, (float(score),))
+    return Sighting(case) if score is None else Sighting(case, (float(score),), took=(line.get("seconds"),))
 
 
-MEASURES = Measures((Measure("set.accuracy", "score", 0.0, 5.0),), _see)
+def _of_set(place: str) -> tuple[Number, ...]:
+    """What the results have of a set of rows, be it all of them or a round's."""
+    seconds = "seconds" if place == "set" else ""
+    return (
+        Number(f"{place}.records"),
+        Number(f"{place}.scored", "higher"),
+        Number(f"{place}.unscored", "lower", holds_missing=True),
+        Number(f"{place}.seconds_excluded"),
+        Number(f"{place}.score_counts.*"),
+        Number(f"{place}.speed_counts.*"),
+        Number(f"{place}.speed.mean_seconds", "lower", "mean" if seconds else "estimate", seconds),
+        Number(f"{place}.speed.*", "higher", "estimate"),
+        Number(f"{place}.stability.*", "higher", "estimate"),
+        Number(f"{place}.accuracy", "higher", "estimate"),
+        Number(f"{place}.accuracy_readings.*", "higher", "estimate"),
+        Number(f"{place}.intent", "higher", "estimate"),
+    )
+
+
+_NUMBERS = (
+    *_of_set("set"),
+    *_of_set("rounds.*"),
+    Number("consistency.score", "higher", "estimate"),
+    Number("consistency.both_pass", "higher"),
+    Number("consistency.both_fail", "lower"),
+    Number("consistency.mixed", "lower"),
+    Number("consistency.**"),
+    Number("failures.rows", "lower"),
+    Number("failures.no_check_passed", "lower"),
+    Number("failures.share", "lower", "estimate"),
+    Number("failures.**"),
+    Number("low_scores.rows", "lower"),
+    Number("low_scores.share", "lower", "estimate"),
+    Number("low_scores.**"),
+    Number("slow.rows", "lower"),
+    Number("slow.share", "lower", "estimate"),
+    Number("slow.**"),
+    Number("llm.unreadable", "lower", holds_missing=True),
+    Number("llm.pairs"),
+    Number("llm.kappa_pairs"),
+    Number("llm.exact"),
+    Number("llm.within_one"),
+    Number("llm.*", kind="estimate"),
+)
+MEASURES = Measures((Measure("set.accuracy", "score", 0.0, 5.0),), _see, took=("seconds",), numbers=_NUMBERS)

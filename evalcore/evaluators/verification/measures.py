@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalq.evalcore.contract.measures import Measure, Measures, Sighting
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
 from evalq.evalcore.records.lines import line_ids
 
 __all__ = ["MEASURES"]
@@ -18,6 +18,22 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
     return Sighting(case, (float(status == "passed"), float(line["score"])))
 
 
+_NUMBERS = (
+    Number("passed", "higher"),
+    Number("failed.total", "lower"),
+    Number("unsubstantiated", "lower"),
+    Number("bands.*"),
+    Number("components.*", "higher", "estimate"),
+    Number("labels.records"),
+    Number("labels.agreement.same", "higher"),
+    Number("labels.agreement.share", "higher", "estimate"),
+    Number("labels.patterns.*.right", "higher"),
+    Number("labels.patterns.*.share", "higher", "estimate"),
+    Number("labels.**", kind="estimate"),
+)
 MEASURES = Measures(
-    (Measure("pass_rate"), Measure("mean_score", "score")), _see, named=lambda batch, params: line_ids(batch)
+    (Measure("pass_rate"), Measure("mean_score", "score")),
+    _see,
+    named=lambda batch, params: line_ids(batch),
+    numbers=_NUMBERS,
 )

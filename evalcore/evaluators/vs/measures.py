@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evalq.evalcore.contract.measures import Measure, Measures, Sighting
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
 from evalq.evalcore.evaluators.vs.options import normalize
 from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.score import judge_for
@@ -54,6 +54,29 @@ def _named(batch: Batch, params: VsParams) -> Iterator[str]:
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
 
+_LEVEL = "test_run.summary.*."
+_NUMBERS = (
+    Number("test_run.passed", "higher"),
+    Number("test_run.failed", "lower"),
+    Number("test_run.errors", "lower", holds_missing=True),
+    Number("test_run.total_tests"),
+    Number(_LEVEL + "agents_tested"),
+    Number(_LEVEL + "pass_rate", "higher", "estimate"),
+    Number(_LEVEL + "phase_completion", "higher", "estimate"),
+    Number(_LEVEL + "avg_t_score_diversity", "higher", "estimate"),
+    Number(_LEVEL + "avg_self_critique_quality", "higher", "estimate"),
+    Number("cases.answered", "higher"),
+    Number("cases.unrecorded", "lower", holds_missing=True),
+    Number("cases.*"),
+    Number("diversity", "higher", "estimate"),
+    Number("collapse_nowhere.p", kind="estimate"),
+    Number("collapse_nowhere.together", kind="estimate"),
+    Number("collapse_nowhere.*"),
+    Number("collapse_specified.*"),
+    Number("stopping.*"),
+)
+
+
 MEASURES = Measures(
     (Measure("pass_rate"),),
     _see,
@@ -62,5 +85,6 @@ MEASURES = Measures(
     _named,
     collapse_p=_collapse_p,
     diverse=_diverse,
+    numbers=_NUMBERS,
     unrecorded=_unrecorded,
 )

@@ -7,8 +7,10 @@ from random import Random
 
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
-from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.compare.took import Taking
+from evalq.evalcore.contract.measures import Measure, Number, spread_of
 from evalq.evalcore.modes import FIXED_RUNS
+from evalq.evalcore.statistics.quantiles import Quantiles
 
 PASS = Measure("pass_rate")
 SCORE = Measure("mean_score", "score")
@@ -29,9 +31,14 @@ def scores(rows: Sequence[Sequence[float]]) -> CaseSummary:
 
 
 def run_of(
-    cases: CaseSummary, results: Mapping[str, object] | None = None, *, evaluator: str = "vs", specification: str = "s"
+    cases: CaseSummary,
+    results: Mapping[str, object] | None = None,
+    *,
+    evaluator: str = "vs",
+    specification: str = "s",
+    facts: Sequence[str] = (),
 ) -> RunCases:
-    """A finished run with these cases."""
+    """A finished run with these cases; ``facts`` are numbers of the results that are counted in it."""
     return RunCases(
         run=f"{evaluator}-run",
         evaluator=evaluator,
@@ -41,7 +48,33 @@ def run_of(
         records={},
         results=dict(results or {}),
         cases=cases,
+        numbers=[Number(name) for name in facts],
     )
+
+
+def taken(
+    values: Sequence[Sequence[float]], *, missing: int = 0, name: str = "latency_seconds", evaluator: str = "checks"
+) -> RunCases:
+    """A run of cases, each by what its answers took; each lacks so many ``missing`` more."""
+    taking = Taking([name])
+    cases = passes([(len(each), len(each)) for each in values], [missing] * len(values))
+    for case, each in zip(cases.ids, values, strict=True):
+        for value in each:
+            taking.add(case, [value])
+    run = run_of(cases, evaluator=evaluator)
+    run.took = taking.found(dict(zip(cases.ids, cases.missing, strict=True)))
+    run.numbers = list(spread_of(name, {"p50": 0.5, "p95": 0.95, "p99": 0.99}))
+    sketch = run.took[name].sketch if run.took else Quantiles()
+    run.results = {
+        name: {
+            "mean": sketch.mean(),
+            "total": sketch.total.value(),
+            "max": sketch.most,
+            "count": sketch.count,
+            **{f"p{share}": sketch.quantile(share / 100) for share in (50, 95, 99)},
+        }
+    }
+    return run
 
 
 def drawn(rng: Random, rate: float, cases: int, repeats: int) -> list[tuple[int, int]]:

@@ -82,8 +82,8 @@ def test_go_is_every_case_decided_diverse() -> None:
 def test_a_run_without_a_readable_answer_is_open() -> None:
     """Its evaluator tells answers apart, so that the demand is one; another evaluator has no such demand."""
     for policy in (NONE, NEW):
-        for base in ([{}] * 4, [DIVERSE] * 4):
-            checks = decide(policy, [answered([{}] * 4)], {"vs": answered(base)}).checks
+        for base in (answered([{}] * 4), answered([DIVERSE] * 4)):
+            checks = decide(policy, [answered([{}] * 4)], {"vs": base}).checks
             assert [each.decided for each in checks if each.metric == "vs.collapse"] == ["INCONCLUSIVE"]
         plain = run_of(passes([(5, 5)]))
         assert not any(each.metric == "vs.collapse" for each in decide(policy, [plain], {"vs": plain}).checks)

@@ -184,18 +184,16 @@ def test_cases_like_these_change_by_no_more_than_the_scale() -> None:
 
 
 def test_numbers_are_equal_up_to_the_last_digits_of_a_float() -> None:
-    """The mean of three rates of .1 is .1, and what falls from .8 to .7 falls by .1; other texts and sorts are not."""
-    results = {"rate": (0.1 + 0.1 + 0.1) / 3, "speed": 0.7, "count": 2**53 + 1, "flag": True, "word": "0.1"}
-    cand, base = run_of(passes([(2, 2)]), results), run_of(passes([(2, 2)]), {**results, "speed": 0.8})
+    """The mean of three rates of .1 is .1; other texts and sorts are not."""
+    results = {"rate": (0.1 + 0.1 + 0.1) / 3, "count": 2**53 + 1, "flag": True, "word": "0.1"}
+    cand = run_of(passes([(2, 2)]), results, facts=["rate"])
     gates = [
         (Gate(metric="vs.rate", equals=0.1), "GO"),
         (Gate(metric="vs.rate", equals=0.1000001), "NO-GO"),
         (Gate(metric="vs.rate", max=0.1), "GO"),
-        (Gate(metric="vs.speed", max_drop=0.1), "GO"),
-        (Gate(metric="vs.speed", max_drop=0.0999), "NO-GO"),
         (Gate(metric="vs.count", equals=2**53), "NO-GO"),
         (Gate(metric="vs.word", equals=0.1), "NO-GO"),
         (Gate(metric="vs.flag", equals=True), "GO"),
     ]
-    found = decide(Policy(gates=tuple(gate for gate, _ in gates)), [cand], {"vs": base})
+    found = decide(Policy(gates=tuple(gate for gate, _ in gates)), [cand], {})
     assert [check.decided for check in found.checks] == [decided for _, decided in gates]

@@ -27,7 +27,11 @@ def run(passed: int, labels: int | None, by: str = "grader", plain: int = 10) ->
         for repeat in range(10):
             summing.add(Sighting(f"c{case:02}", (float(repeat < passed), float(repeat < plain)), repeat))
     judged = None if labels is None else Judged({"polite": labels, "right": 50}, by, ("plain", "labels"))
-    results = {"pass_rate": passed / 10, "thresholds": {"verdict": "fails"}, "labels": {"agreement": 0.9}}
+    results = {
+        "pass_rate": passed / 10,
+        "thresholds": {"verdict": "fails"},
+        "labels": {"agreement": {"value": 0.9, "low": 0.85, "high": 0.94}},
+    }
     return run_of(summing.summary(judged=judged), results, evaluator="checks")
 
 
@@ -79,7 +83,7 @@ def test_labels_of_both_runs_or_the_policy_make_it_decide(
 
 def test_numbers_that_rest_on_no_judge_decide() -> None:
     """Also those of the results that are no measures: agreement itself does, thresholds do not."""
-    agreed = {"metric": "checks.labels.agreement", "min": 0.95}
+    agreed = {"metric": "checks.labels.agreement.value", "min": 0.95}
     reached = {"metric": "checks.thresholds.verdict", "equals": "holds"}
     found = decided(run(9, 0), run(9, 0), agreed, reached)
     assert [(check.decided, check.tier) for check in found.checks] == [("NO-GO", "critical"), ("NO-GO", "advisory")]

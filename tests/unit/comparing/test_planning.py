@@ -26,7 +26,7 @@ def test_a_plan_without_any_run(policy: str, capsys: pytest.CaptureFixture[str])
     (power,) = found["powers"]
     assert 0.5 < power["go"] <= 1
     assert power["no_go"]["0.2"] > power["no_go"]["0.05"]
-    assert any("verification.transcripts is taken as it stands" in note for note in found["notes"])
+    assert any("verification.transcripts is no measure of single cases" in note for note in found["notes"])
 
 
 def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from evalq.evalcore.evaluators.vs import evaluator
 from evalq.evalcore.evaluators.vs.charts import opening
 from evalq.evalcore.evaluators.vs.metrics import METRICS
 from evalq.evalcore.evaluators.vs.rows import ROWS
@@ -14,7 +15,7 @@ from evalq.evalcore.fold.inline import Evaluation
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Tile
 from evalq.evalcore.views.rows import Evidence
-from tests.unit.vs.helpers import evaluated, evaluator, good_output, line, runs_of, with_value
+from tests.unit.vs.helpers import evaluated, good_output, line, runs_of, with_value
 
 
 def tiles_of(found: Evaluation) -> dict[str, Tile]:
