@@ -170,9 +170,10 @@ def test_a_change_of_what_has_no_direction_is_an_error_of_the_policy(bound: str)
     """So is that of a count, and of an estimate: nothing says how far chance moves it."""
     run = taken([[1.0] * 10] * 20)
     run.results |= {"unknown": 3}
+    change: dict[str, Any] = {bound: 0.1}
     for of in ("count", "max"):
         with pytest.raises(UsageError, match=r"needs a number of which|a count of one run"):
-            found(run, run, of=of, **{bound: 0.1})
+            found(run, run, of=of, **change)
     policy = Policy.model_validate({"gates": [{"metric": "checks.unknown", bound: 0.1}]})
     with pytest.raises(UsageError, match="needs a number of which more or less is better"):
         decide(policy, [run], {"checks": run})
@@ -244,6 +245,7 @@ def test_sums_that_no_answers_add_up_to_are_no_run() -> None:
     """Anybody may have written the file."""
     whole = taken([[1.0] * 10] * 20)
     assert fault_of(whole) == ""
-    for change in ({"count": [11] * 20}, {"total": [float("nan")] * 20}, {"ids": ["a"] * 20}, {"logs": []}):
+    changes: list[dict[str, Any]] = [{"count": [11] * 20}, {"total": [float("nan")] * 20}, {"ids": ["a"] * 20}]
+    for change in (*changes, {"logs": []}):
         wrong = msgspec.structs.replace(whole.took[NAME], **change)
         assert "took" in fault_of(msgspec.structs.replace(whole, took={NAME: wrong}))
