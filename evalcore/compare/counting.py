@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,9 @@ _BESIDE = ("tags", "weight", "thresholds", "diversity")
 """Of a case: what is asked and checked stays the same without it."""
 _DIGITS = 16
 """Of a case's digest: it is compared with that of one other case."""
+
+_TOOK = re.compile(rb',"took":\{[^{}]*\}')
+"""As records of checks have it: seconds differ where answers do not."""
 
 
 class CaseCounter:
@@ -98,9 +102,11 @@ class CaseCounter:
 
 
 def _said(line: bytes, record: str) -> bytes:
-    """A line of records.jsonl without its place, so that the same answer says the same in another file."""
+    """A line of records.jsonl without its place and what the answer took, so that the same answer says the same in
+    another file.
+    """
     head = b'{"record":' + msgspec.json.encode(record) + b","
-    return line.removeprefix(head)
+    return _TOOK.sub(b"", line.removeprefix(head))
 
 
 def _specified(params: Mapping[str, Any]) -> dict[str, str]:

@@ -193,8 +193,9 @@ def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
     ]
     path.write_bytes(b"\n".join(map(msgspec.json.encode, [*lines, {"case": "b", "error": "no"}])))
     found = usage_of(path)
-    wanted = Usage(101, 1, 200, 50.0, 300, 0, {"p50": 5.0, "p95": 9.5, "p99": 9.9})
+    wanted = Usage(101, 1, 200, 50.0, 300, 0, {"p50": 5.0, "p95": 9.5, "p99": 9.9}, each=found.each)
     assert msgspec.structs.replace(found, sample=[]) == wanted
+    assert found.each == {"seconds": 5.05, "cost": 0.5, "prompt_tokens": 3.0}
 
 
 def test_runs_that_share_answers_are_known_by_some_of_them(tmp_path: Path) -> None:
