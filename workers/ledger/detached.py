@@ -38,11 +38,13 @@ class Reports:
 
     def __init__(self, ledger: RunLedger, settings: Settings) -> None:
         self._client: Any = ledger.client
+        self._ledger = ledger
         self._settings = settings
 
     def detach(self, run: str, facts: Detached) -> None:
         """Leave a run to the workers."""
         self._set(run, "detached", msgspec.json.encode(facts))
+        self._ledger.relist(run)
 
     def detached(self, run: str) -> Detached | None:
         """What was left with a run; None where its producer stayed or came back. Raises WireError."""
@@ -88,6 +90,7 @@ class Reports:
         pipe.pexpire(keys.final, self._settings.keep_ms)
         pipe.pexpire(keys.meta, self._settings.keep_ms)
         new = bool(pipe.execute()[0])
+        self._ledger.relist(run)
         # None where the run was reopened or expired in between: then nothing contradicts this report.
         if not new and self.report(run) not in (report, None):
             raise Divergent(f"run {run} has another report in the ledger than the one that was made now")

@@ -19,6 +19,8 @@ class SharedKeys(NamedTuple):
     """
 
     runs: str = PREFIX + "runs"  # {run: queue} of runs that have not expired, as far as anybody looked
+    tended: str = PREFIX + "runs:tended"  # {run: queue} of those that workers look at: open, or left to them unreported
+    ended: str = PREFIX + "runs:"  # of each other state: its runs, by when they expire
     run: str = PREFIX + "run:"
     suites: str = PREFIX + "suites"  # those that are counted by name
     totals: str = PREFIX + "totals"  # counters over all runs

@@ -8,8 +8,10 @@ import msgspec
 
 from evalq.evalcore.model.life import LEDGER_STATES
 
-__all__ = ["KEPT", "REPORT_TRIES", "Look", "Progress", "progress_of", "state_of", "unreported"]
+__all__ = ["ENDED_STATES", "KEPT", "REPORT_TRIES", "Look", "Progress", "progress_of", "state_of", "unreported"]
 
+ENDED_STATES = tuple(sorted(LEDGER_STATES - {"open"}))
+"""States in which nobody computes a run. The ledger lists its runs by them."""
 REPORT_TRIES = 3
 """How often finalising a run is begun: one that takes its process down is left to whoever watches it."""
 

@@ -6,7 +6,9 @@ without changing a report. Every key that holds a run id expires, and every step
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from math import inf
 
 import redis
 
@@ -15,18 +17,21 @@ from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
 from evalq.evalcore.records.digests import checked_key
 from evalq.workers.ledger.answers import Claimed, Committed, answer_of
-from evalq.workers.ledger.damage import as_written, named, of_one_key
+from evalq.workers.ledger.clock import server_micros
+from evalq.workers.ledger.damage import as_written, named, of_one_key, texts
 from evalq.workers.ledger.histograms import counters
 from evalq.workers.ledger.keys import SHARED, RunKeys
 from evalq.workers.ledger.lease import Headers, Lease
 from evalq.workers.ledger.ownership import Driving
-from evalq.workers.ledger.progress import KEPT, Look, progress_of, unreported
+from evalq.workers.ledger.progress import ENDED_STATES, KEPT, Look, progress_of, unreported
 from evalq.workers.settings import Settings
 
 __all__ = ["Lease", "RunLedger"]
 
 BACKOFF_MS = 32_000
 """No chunk waits longer to be published again."""
+_SWEEP_SECONDS, _SWEPT = 30.0, 1000
+"""How often whoever tends runs looks for those that have expired, and the most of each state that it takes off then."""
 TAKE_LOOKS = 10_000
 """Chunks that one script looks at for those to publish."""
 
@@ -42,6 +47,7 @@ class RunLedger(Driving):
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
         super().__init__(client, settings, token)
         self._headers = Headers()
+        self._swept = -inf
 
     # -- publishing -------------------------------------------------------------------------------------
 
@@ -177,7 +183,7 @@ class RunLedger(Driving):
     def delete(self, run: str) -> None:
         """Remove all that is known of a run."""
         self.client.delete(*RunKeys.of(run))
-        self.client.hdel(SHARED.runs, run)
+        self.relist(run)
 
     # -- reading ----------------------------------------------------------------------------------------
 
@@ -225,24 +231,47 @@ class RunLedger(Driving):
     def untended(self) -> list[str]:
         """Runs that may want tending: open ones, and those that were left to the workers and have no report yet.
 
-        Whoever tends runs forgets the names of those that have expired.
+        Whoever tends runs takes those that have expired off all lists.
         """
-        listed, found = self._listed(), []
-        # A run's own keys expire by themselves; its name in the list of all runs does not.
-        if gone := [run for run, (_, facts) in listed.items() if facts[0] is None]:
-            self.client.hdel(SHARED.runs, *gone)
-        for run, (_, (state, detached, reported)) in listed.items():
-            if state == b"open" or (state is not None and detached and not reported):
+        self._sweep()
+        found = []
+        for run, (_, (state, detached, reported)) in self._listed(SHARED.tended).items():
+            if state == b"open" or (state == b"done" and detached and not reported):
                 found.append(run)
+            else:
+                self.relist(run)
         return found
 
-    def _listed(self) -> dict[str, tuple[str, list[bytes | None]]]:
+    def relist(self, run: str) -> None:
+        """Have the lists of runs say of a run what its own keys say: it is open, or ended, or gone."""
+        try:
+            self.step("list", run)
+        except redis.ResponseError as error:
+            if not of_one_key(error):
+                raise
+
+    def _sweep(self) -> None:
+        """A run's own keys expire by themselves, its name on lists does not."""
+        if time.monotonic() - self._swept >= _SWEEP_SECONDS:
+            self._swept = time.monotonic()
+            for run in self._expired():
+                self.relist(run)
+
+    def _expired(self) -> list[str]:
+        """Runs that ended and may have expired since, but not all at once."""
+        now, pipe = server_micros(self.client) // 1000, self.client.pipeline(transaction=False)
+        for state in ENDED_STATES:
+            pipe.zrangebyscore(SHARED.ended + state, "-inf", now, 0, _SWEPT)
+        found = pipe.execute(raise_on_error=False)
+        return [run for names in found if not isinstance(names, Exception) for run in texts(names)]
+
+    def _listed(self, names: str = SHARED.runs) -> dict[str, tuple[str, list[bytes | None]]]:
         """{run: (queue, [its state (None: it expired), whether it was detached, whether it was reported])}.
 
         Of a run whose facts are something else by now, nobody can tell more than its name: it is as an open one.
         """
         # The list belongs to all runs: a name on it that is no text is somebody else's, and hides none of them.
-        known = {run: queue.decode(errors="replace") for run, queue in named(self.client.hgetall(SHARED.runs))}
+        known = {run: queue.decode(errors="replace") for run, queue in named(self.client.hgetall(names))}
         pipe = self.client.pipeline(transaction=False)
         for run in known:
             pipe.hmget(RunKeys.of(run).meta, "state", "detached", "reported")
@@ -251,9 +280,9 @@ class RunLedger(Driving):
 
     def give_back(self, worker: str) -> None:
         """Give back all leases of a worker that shuts down."""
-        # No key lists leases by worker (it would cost each claim a write), so every run is asked, once in a worker's
-        # life.
-        for run in self.runs():
+        # No key lists leases by worker (it would cost each claim a write), so every open run is asked, once in a
+        # worker's life.
+        for run in self._listed(SHARED.tended):
             try:
                 self.step("give_back", run, worker)
             except redis.ResponseError as error:

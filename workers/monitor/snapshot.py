@@ -15,6 +15,7 @@ from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.workers.ledger.drift import read_states
 from evalq.workers.ledger.heartbeats import CallerFacts, evaluators_of, sick_of
 from evalq.workers.ledger.history import Entry, read_recent, read_text
+from evalq.workers.ledger.progress import ENDED_STATES
 from evalq.workers.ledger.scripts import MONITOR, script_text
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.names import TRANSPORT
@@ -186,7 +187,7 @@ def read_snapshot(
     known = before.version if before else ""
     pipe: Any = client.pipeline(transaction=False)
     script = script_text(MONITOR, "scrape")
-    pipe.execute_command("EVAL_RO", script, 0, " ".join(QUEUE_CLASSES), RECENT_RUNS, known)
+    pipe.execute_command("EVAL_RO", script, 0, " ".join(QUEUE_CLASSES), RECENT_RUNS, known, " ".join(ENDED_STATES))
     pipe.info()
     if unacked:
         pipe.hlen(TRANSPORT.unacked)

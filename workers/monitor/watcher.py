@@ -21,7 +21,7 @@ COMMANDS = (
     "hgetall", "hincrby", "hincrbyfloat", "hlen", "hmget", "hset", "hsetnx", "hstrlen", "hvals", "info", "lindex",
     "llen", "lpop", "lpush", "lrange", "ltrim", "multi", "pexpire", "ping", "pttl", "rpop", "rpush", "sadd",
     "scard", "script|exists", "script|load", "set", "sismember", "smembers", "srem", "time", "unwatch", "watch",
-    "zadd", "zcard", "zrange", "zrangebyscore", "zrem", "zrevrangebyscore", "zscore",
+    "zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrem", "zrevrangebyscore", "zscore",
 )  # fmt: skip
 """What producers and workers ask of the ledger's server, whose rights deploy/redis/users.acl gives them."""
 

@@ -115,8 +115,8 @@ def _wrong_type(key: str) -> Callable[[Any], Any]:
 
 
 DAMAGES: dict[str, Callable[[Any], Any]] = {
-    "a name on the list": lambda client: client.hset(SHARED.runs, NO_TEXT, b"q"),
-    "a queue on the list": lambda client: client.hset(SHARED.runs, b"a", NO_TEXT),
+    "a name on the list": lambda client: client.hset(SHARED.tended, NO_TEXT, b"q"),
+    "a queue on the list": lambda client: client.hset(SHARED.tended, b"a", NO_TEXT),
     "no header": lambda client: client.hset(OTHER.meta, "header", b""),
     "an epoch": lambda client: client.hset(OTHER.meta, "epoch", b"junk"),
     "no state": lambda client: client.hset(OTHER.meta, "state", b"junk"),
@@ -131,9 +131,9 @@ def test_damage_of_one_run_keeps_no_other_from_its_report(hosts: Hosts, server: 
     """Workers tend all others, and find those that are complete: nothing else ends a detached run."""
     hosts.ledger.open(msgspec.structs.replace(HEADER, run="a"), 1, key=KEY)
     # The damaged one comes first, since whatever ends the tending keeps those behind it.
-    server.client.delete(SHARED.runs)
-    server.client.hset(SHARED.runs, mapping={"a": HEADER.queue})
-    server.client.hset(SHARED.runs, mapping={"r": HEADER.queue})
+    server.client.delete(SHARED.tended)
+    server.client.hset(SHARED.tended, mapping={"a": HEADER.queue})
+    server.client.hset(SHARED.tended, mapping={"r": HEADER.queue})
     DAMAGES[what](server.client)
     for _ in range(CHUNKS):
         hosts.turn(attending=False)
@@ -161,13 +161,13 @@ def test_a_key_of_another_type_hides_nothing_else(hosts: Hosts, server: Server, 
 
 
 @pytest.mark.parametrize(
-    "key", [field for field in SHARED._fields if field not in ("run", "sweep", "worker", "caller")]
+    "key", [field for field in SHARED._fields if field not in ("run", "ended", "sweep", "worker", "caller")]
 )
 def test_a_list_of_another_type_hides_no_other(hosts: Hosts, server: Server, key: str) -> None:
     """Of the whole ledger's own lists: what lies in the others is shown."""
     _wrong_type(getattr(SHARED, key))(server.client)
     snapshot = read_snapshot(server.client, hosts.settings)
-    assert snapshot.runs == ({} if key == "runs" else {"open": 1})
+    assert snapshot.runs == ({} if key == "tended" else {"open": 1})
     assert len(snapshot.workers) == (0 if key == "workers" else 1)
 
 

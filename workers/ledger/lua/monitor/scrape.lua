@@ -2,8 +2,9 @@
 -- publication of the oldest, totals, calls, workers, queues, version of the histories, histories (none when the version
 -- is the known one), open sweeps with calls to make, processes that call (both as they were written), {open run that no
 -- living worker can compute, since when in ms}}; what is by name is flat: name, value, name, value.
--- ARGV: queue classes separated by blanks, most recent runs of a history, known version of the histories
-local classes, recent, known_version = ARGV[1], tonumber(ARGV[2]) - 1, ARGV[3]
+-- ARGV: queue classes separated by blanks, most recent runs of a history, known version of the histories, states other than
+-- open separated by blanks
+local classes, recent, known_version, ended = ARGV[1], tonumber(ARGV[2]) - 1, ARGV[3], ARGV[4]
 local now = now_ms()
 local function flat(map)
   local list = {}
@@ -25,11 +26,16 @@ local function number(text) return tonumber(text or '') or 0 end
 
 local states, chunks, holders, queues = {}, {planned = 0, published = 0, leased = 0, committed = 0}, {}, {}
 local oldest, unserved = false, {}
-local runs = read({}, 'HGETALL', shared.runs)
+for state in string.gmatch(ended, '%S+') do
+  local number_of = read(0, 'ZCOUNT', shared.ended .. state, string.format('(%d', now), '+inf')
+  if number_of > 0 then add(states, state, number_of) end
+end
+local runs = read({}, 'HGETALL', shared.tended)
 for i = 1, #runs, 2 do
   local function run_key(part) return shared.run .. '{' .. runs[i] .. '}:' .. part end
   local meta = read({'damaged'}, 'HMGET', run_key('meta'), 'state', 'chunks', 'committed', 'unserved')
-  if meta[1] then add(states, meta[1], 1) end
+  -- One of another state, that workers look at all the same, is counted above.
+  if meta[1] == 'open' or meta[1] == 'damaged' then add(states, meta[1], 1) end
   if meta[1] == 'open' then
     local flight, live = read(0, 'ZCARD', run_key('flight')), 0
     for _, lease in ipairs(read({}, 'HVALS', run_key('leases'))) do

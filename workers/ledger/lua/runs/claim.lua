@@ -31,7 +31,7 @@ end
 set_lease(seq, lease_ms, pid, worker)
 local meta = redis.call('HMGET', keys.meta, 'header_id', 'queue')
 local id, queue = meta[1] or '', meta[2]
-if queue then redis.call('HSET', shared.runs, run, queue) end  -- a run that is computed is on the list of runs
+listed(run)
 -- A header that is not as long as its id says was written by somebody else: it is sent, for the worker to judge.
 if tonumber(string.match(id, ' (%d+)$')) ~= redis.call('HSTRLEN', keys.meta, 'header') then id = '' end
 local header = (id == '' or id ~= known_id) and redis.call('HGET', keys.meta, 'header') or ''

@@ -9,7 +9,7 @@ if redis.call('HEXISTS', keys.meta, 'header') == 0 then return {now, {}, {}, {},
 if attending then
   local other = driven()
   if other then return other, true end
-  redis.call('HSET', shared.runs, run, redis.call('HGET', keys.meta, 'queue') or '')
+  listed(run)
 end
 local found, live = {}, 0
 local flight = redis.call('ZRANGE', keys.flight, 0, -1, 'WITHSCORES')

@@ -44,7 +44,6 @@ if not stored then
   redis.call('HSET', meta, 'label', ' ' .. evaluator .. ' ' .. suite)
 end
 redis.call('HSET', keys.key, 'key', key)
-redis.call('HSET', shared.runs, run, queue)
 hand_over()
 if token ~= '' then redis.call('HSET', meta, 'driver', token, 'driver_at', now_ms()) end
 if token ~= '' and epoch >= 0 then wanted = math.max(wanted, epoch + 1) end
@@ -58,4 +57,5 @@ if wanted > epoch then
   if state ~= 'done' and state ~= 'cancelled' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end
 end
 recount()
+list(tonumber(ARGV[1]))
 return {'open', epoch}

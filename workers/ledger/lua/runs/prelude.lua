@@ -42,9 +42,31 @@ local function count(name, by, tail)
   local label = redis.call('HGET', keys.meta, 'label') or ' unknown unknown'
   tally('HINCRBY', shared.totals, name .. label .. (tail and ' ' .. tail or ''), by)
 end
+-- Keeps the lists of runs: those that workers look at, and by state those that they do not, of which there may be any
+-- number. So neither a worker nor a snapshot asks for each run that there ever was.
+local ENDED = {'paused', 'spent', 'failed', 'done', 'cancelled'}
+local function list(ms)
+  local run = string.match(keys.meta, '{(.*)}')
+  local state, detached, reported, queue = unpack(redis.call('HMGET', keys.meta, 'state', 'detached', 'reported', 'queue'))
+  local tended = state == 'open' or (state == 'done' and detached and not reported)
+  -- By `tally`, since a list that somebody else wrote over must refuse no answer that comes with the step.
+  if tended then tally('HSET', shared.tended, run, queue or '') else tally('HDEL', shared.tended, run) end
+  for _, name in ipairs(ENDED) do
+    if name == state then tally('ZADD', shared.ended .. name, string.format('%d', now_ms() + ms), run)
+    else tally('ZREM', shared.ended .. name, run) end
+  end
+  if state then tally('HSET', shared.runs, run, queue or '') else tally('HDEL', shared.runs, run) end
+end
+-- A run that is computed, or driven, is on the lists: whatever of them was lost.
+local function listed(run)
+  for _, name in ipairs({shared.tended, shared.runs}) do
+    if redis.pcall('HEXISTS', name, run) ~= 1 then return list(tonumber(ARGV[1])) end
+  end
+end
 local function set_state(state, reason)
   redis.call('HSET', keys.meta, 'state', state, 'reason', reason)
   count('ended', 1, state)
+  list(tonumber(ARGV[1]))
 end
 -- For closing: 'done' needs every chunk, and its driver keeps such a run until it has left the report.
 local function lacks(state)

@@ -17,4 +17,5 @@ recount()
 redis.call('HSET', keys.meta, 'state', 'open', 'reason', '', 'dead', 0)
 redis.call('HDEL', keys.meta, 'reported')
 redis.call('DEL', keys.final)
+list(tonumber(ARGV[1]))
 return 0

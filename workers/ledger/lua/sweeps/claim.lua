@@ -1,16 +1,11 @@
 -- Calls for a process to make, and a sign of its life. Returns {state, generation, calls to tell of again, call...};
--- 'gone' for an unknown sweep. A process that has not named its calls to this generation is to do so. A sweep that is
--- not open leaves the list of those that are for that of those that are closed, which forgets them when they expire.
+-- 'gone' for an unknown sweep. A process that has not named its calls to this generation is to do so.
 -- ARGV: ttl, token, run, holder, what it has made ('name tally' or ''), lease ms, most, how many calls it names as its
 -- own (-1: it names none), those, and those that it recorded lately
 local state = redis.call('HGET', keys.meta, 'state')
 local run, me, made, lease, most_calls, named = unpack(ARGV, 3, 8)
 lease, most_calls, named = tonumber(lease), tonumber(most_calls), tonumber(named)
-if state ~= 'open' and redis.call('HDEL', shared.sweeps, run) == 1 and state then
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', shared.closed, 0, now_ms())) do redis.call('ZREM', shared.closed, gone) end
-  redis.call('ZADD', shared.closed, now_ms() + tonumber(ARGV[1]), run)
-  redis.call('PEXPIRE', shared.closed, ARGV[1])
-end
+if state ~= 'open' then delist(run, state) end
 if not state then return {'gone', 0, {}} end
 notice()
 told(made)

@@ -23,7 +23,18 @@ local function hand_over()
 end
 -- For closing: any sweep may, and its driver keeps it until it lets go.
 local function lacks() return false end
-local function set_state(state, reason) redis.call('HSET', keys.meta, 'state', state, 'reason', reason) end
+-- A sweep that is not open leaves the list of those that are for that of those that are closed, which forgets them when
+-- they expire.
+local function delist(run, state)
+  if redis.call('HDEL', shared.sweeps, run) == 0 or not state then return end
+  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', shared.closed, 0, now_ms())) do redis.call('ZREM', shared.closed, gone) end
+  redis.call('ZADD', shared.closed, now_ms() + tonumber(ARGV[1]), run)
+  redis.call('PEXPIRE', shared.closed, ARGV[1])
+end
+local function set_state(state, reason)
+  redis.call('HSET', keys.meta, 'state', state, 'reason', reason)
+  if state ~= 'open' then delist(string.match(keys.meta, '{(.*)}'), state) end
+end
 local function keeps() return true end
 local function wanted(call, cases)
   return redis.call('SISMEMBER', keys.recorded, call) == 0 and redis.call('HEXISTS', keys.held, call) == 0
