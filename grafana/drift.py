@@ -13,7 +13,7 @@ __all__ = ["row"]
 
 _LABELS = ("evaluator", "suite", "target", "measure")
 _POWERS = Unit("short", 1)
-_PAGES = (Threshold(None, "good"), Threshold(1, "bad"))
+_PAGES = (Threshold(None, "good"), Threshold(1, "doubtful"), Threshold(2, "bad"))
 _EVIDENCE = (Threshold(None, "good"), Threshold(2, "doubtful"), Threshold(3, "bad"))
 
 
@@ -28,18 +28,25 @@ def row(variables: Container[str], evaluator: str = "", link: str = "") -> Row:
         (
             View(
                 "Drift",
-                "Suites whose runs are worse than those before them. Of 1,000 unchanged runs at most one makes this "
-                "red; evalq history says since which run, and what ends it.",
+                "Suites whose runs are worse than those before them. Of 1,000 unchanged runs at most one makes this red, "
+                "and at most ten make it yellow. evalq history says since which run, and what ends it.",
                 Unit("none"),
                 "status",
-                (Query(f"max by ({', '.join(suites)}) (evalq_drift{held})", _named(suites)),),
+                (
+                    Query(
+                        f"max by ({', '.join(suites)}) (evalq_drift{held})"
+                        f" + max by ({', '.join(suites)}) (evalq_drift_looks_worse{held})",
+                        _named(suites),
+                    ),
+                ),
                 _PAGES,
-                words=((0, "no"), (1, "worse")),
+                words=((0, "no"), (1, "looks worse"), (2, "worse")),
                 link=link,
             ),
             View(
                 "Evidence of drift",
-                "The powers of ten of the e-value: from 3 (1,000) on it is drift, below 2 (100) it is none any more.",
+                "The powers of ten of the e-value: from 2 (100) on the suite looks worse, from 3 (1,000) on it is drift, and "
+                "below 2 neither.",
                 _POWERS,
                 "lines",
                 (Query(f"log10(clamp_min({together} (evalq_drift_e_value{held}), 1))", name),),

@@ -10,7 +10,7 @@ from evalq.evalcore.model.canonical import canonical_json
 
 __all__ = ["SCHEMA", "DriftRecord", "DriftState", "MeasureState", "approved", "counted", "key_of", "state_of"]
 
-SCHEMA = "evalq.drift-record/1"
+SCHEMA = "evalq.drift-record/2"
 _OF_RUN, _RUNS = 8, 100
 """Answers remembered of each run, and of how many runs. A run that took half of its answers from the cache that one of
 them filled is noticed in 255 of 256 cases, one that took a tenth in more than half."""
@@ -32,14 +32,15 @@ class DriftRecord(msgspec.Struct, kw_only=True):
 
 
 class MeasureState(msgspec.Struct, frozen=True):
-    """How one measure stands. ``since`` is the run that paged, empty where none did.
+    """How one measure stands. ``since`` is the run that paged, empty where none did; ``worse`` the one from which on it
+    looks worse, by a tenth of the evidence.
 
     ``e`` is the detector's value, ``p`` the newest run's p-value, ``change`` by how much the newest run differs from
-    all before it, as a share of the scale; below 0 is worse. ``run`` is the newest that has values of it, empty in
-    what earlier versions wrote.
+    all before it, as a share of the scale; below 0 is worse. ``run`` is the newest that has values of it.
     """
 
     since: str = ""
+    worse: str = ""
     e: float = 0.0
     p: float = 1.0
     change: float = 0.0
@@ -67,6 +68,11 @@ class DriftState(msgspec.Struct, frozen=True, kw_only=True):
     def drifting(self) -> bool:
         """Whether any measure pages."""
         return any(measure.since for measure in self.measures.values())
+
+    @property
+    def looks_worse(self) -> bool:
+        """Whether any measure looks worse, or pages."""
+        return any(measure.since or measure.worse for measure in self.measures.values())
 
 
 def key_of(run: RunCases) -> str:
@@ -150,7 +156,7 @@ def state_of(record: DriftRecord, version: str) -> DriftState:
         kind=chain.kind,
         runs=chain.runs,
         measures={
-            name: MeasureState(watched.since, watched.e, watched.p, watched.change, watched.run)
+            name: MeasureState(watched.since, watched.worse, watched.e, watched.p, watched.change, watched.run)
             for name, watched in chain.watched.items()
         },
     )

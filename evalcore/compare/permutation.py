@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy import complex128, float64
     from numpy.typing import NDArray
 
-__all__ = ["ERROR", "permutation_p"]
+__all__ = ["ERROR", "Null", "permutation_null", "permutation_p"]
 
 ERROR = 1e-12
 """Absolute error of a p-value, and the smallest that is given: sums of many cases come from a Fourier transform."""
@@ -75,6 +75,36 @@ def permutation_p(base: Side, cand: Side) -> tuple[float, float]:
         ((repeats, found),) = sums.items()
         return _tails(found, seen[repeats], seen[repeats])
     return _together(sums, seen) if len(sums) <= _MOST_GROUPS else _bounds(sums, seen)
+
+
+class Null(NamedTuple):
+    """The statistic without change: the sum over cases of the differences of pass rates, given each case's answers.
+
+    ``offsets`` are its values less the observed one, ``weights`` their probabilities. Values that rounding could have
+    parted from the observed one stand at or below 0, so that sums up to there are a p-value of a fall.
+    """
+
+    offsets: NDArray[float64]
+    weights: NDArray[float64]
+
+
+def permutation_null(base: Side, cand: Side) -> Null | None:
+    """The distribution that `permutation_p` takes its tails from; None where it takes bounds instead.
+
+    For a test that adds further uncertainty to it, such as that of days.
+    """
+    import numpy as np
+
+    groups, seen = _groups(base, cand)
+    sums = {repeats: _sum_of(*repeats, counts) for repeats, counts in groups.items()}
+    if len(sums) == 1:
+        ((repeats, found),) = sums.items()
+        by = 1 / repeats[0] + 1 / repeats[1]
+        return Null(by * (np.arange(len(found.weights)) + found.low - seen[repeats]), found.weights)
+    if len(sums) > _MOST_GROUPS:
+        return None
+    grid = _on_grid(sums, seen)
+    return Null(grid.step * (np.arange(_GRID) - math.floor(grid.at_seen + grid.slack)), grid.weights)
 
 
 _Repeats = tuple[int, int]
@@ -180,8 +210,17 @@ def _tails(found: _Sum, at_most: int, at_least: int) -> tuple[float, float]:
     return _bounded(below), _bounded(above)
 
 
-def _together(sums: dict[_Repeats, _Sum], seen: dict[_Repeats, int]) -> tuple[float, float]:
-    """Over groups of other repeats: a pass moves the statistic by 1/R_b + 1/R_c there."""
+class _Grid(NamedTuple):
+    """``weights`` of values ``step`` apart; the observed value is at ``at_seen`` steps, give or take ``slack``."""
+
+    weights: NDArray[float64]
+    step: float
+    at_seen: float
+    slack: float
+
+
+def _on_grid(sums: dict[_Repeats, _Sum], seen: dict[_Repeats, int]) -> _Grid:
+    """Groups of different repeats together: a pass moves the statistic by 1/R_b + 1/R_c there."""
     import numpy as np
 
     by = {repeats: 1 / repeats[0] + 1 / repeats[1] for repeats in sums}
@@ -204,7 +243,11 @@ def _together(sums: dict[_Repeats, _Sum], seen: dict[_Repeats, int]) -> tuple[fl
         product *= np.fft.rfft(folded)
     weights = np.roll(np.maximum(np.fft.irfft(product, _GRID), 0.0), -(begin % _GRID))
     at_seen = sum(by[repeats] * (seen[repeats] - found.low) for repeats, found in sums.items()) / step - begin
-    slack = _DEVIATIONS * math.sqrt(len(sums)) / 2
+    return _Grid(weights, step, at_seen, _DEVIATIONS * math.sqrt(len(sums)) / 2)
+
+
+def _together(sums: dict[_Repeats, _Sum], seen: dict[_Repeats, int]) -> tuple[float, float]:
+    weights, _, at_seen, slack = _on_grid(sums, seen)
     below_seen = float(weights[: max(0, math.floor(at_seen + slack) + 1)].sum())
     return _bounded(below_seen), _bounded(float(weights[max(0, math.ceil(at_seen - slack)) :].sum()))
 

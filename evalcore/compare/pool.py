@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalq.evalcore.compare.summary import CaseSummary, Column
 
-__all__ = ["added", "alike", "bare", "together"]
+__all__ = ["added", "alike", "bare"]
 
 _ALIKE = 0.5
 """The share of a run's answers that must be to known cases for runs to be compared case by case."""
@@ -25,14 +25,6 @@ def alike(pool: CaseSummary, run: CaseSummary) -> bool:
     answers = [max(each) for each in zip(*(run.columns[one.name].count for one in run.measures), strict=True)]
     shared = sum(count for case, count in zip(run.ids, answers, strict=True) if case in known)
     return bool(shared >= _ALIKE * sum(answers))
-
-
-def together(run: CaseSummary) -> CaseSummary:
-    """All answers as those of one case: where cases never come again, all are drawn from what they come from."""
-    columns = {
-        name: Column([sum(each.count)], [sum(each.total)], [sum(each.squares)]) for name, each in run.columns.items()
-    }
-    return CaseSummary(run.measures, [""], [0], columns)
 
 
 def added(pool: CaseSummary, run: CaseSummary) -> CaseSummary:

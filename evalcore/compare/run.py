@@ -54,6 +54,7 @@ class RunCases(msgspec.Struct, kw_only=True):
     without its cases, ``inputs`` are the SHA-256 of the files that it evaluated.
     ``took`` has what single answers took, by the name of the number: "usage.seconds" and the like are of live calls.
     ``numbers`` says what the numbers of the results are.
+    ``day`` is the one on which it began (ISO, UTC), empty where nobody knows.
     """
 
     schema: str = SCHEMA
@@ -76,6 +77,7 @@ class RunCases(msgspec.Struct, kw_only=True):
     left_out: list[Omission] = []
     parameters: str = ""
     inputs: list[str] = []
+    day: str = ""
 
     @property
     def looks(self) -> int:

@@ -1,12 +1,23 @@
-"""How surprising a run is that came out so low, given the answers to its cases before it: a p-value that holds."""
+"""How surprising a run is that came out so low, given the answers before it: a p-value that holds.
+
+Which answers are exchangeable has to be said, or the p-value is wrong:
+
+- Cases that recur: the answers of one case, between runs (`of_cases`). The case's own pass rate drops out.
+- Cases that do not recur: whole cases, by the mean of each one's answers (`of_draws`). Answers of one case are alike,
+  so that a hundred of ten cases tell little more than ten.
+- The answers of one day share its mood. That is a further error of the run's change, normal with a standard deviation
+  that the caller gives (`Fall.p`).
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from evalq.evalcore.compare.pairs import Pairs
-from evalq.evalcore.compare.permutation import ERROR, permutation_p
+from evalq.evalcore.compare.pairs import Pairs, Side
+from evalq.evalcore.compare.permutation import ERROR, permutation_null
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.statistics.distributions import lowest
 
@@ -14,25 +25,151 @@ if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-__all__ = ["surprise"]
+__all__ = ["BINS", "Fall", "binned", "of_cases", "of_draws"]
 
+BINS = 50
+"""Steps of the scale on which means of cases are counted. One between two steps counts in part for each, so that the
+mean stays, and the spread grows by at most a quarter of a step squared."""
 _SMALL = 1e-12
+_TIE = 1e-9
+"""By how much values that are equal may differ, for rounding, as a share of the scale."""
+_TAIL = 18.0
+"""exp of minus twice this is below `ERROR`: as far out a sum of draws may be, by Hoeffding's bound."""
+_FAR, _STEPS = 9.0, 128
+"""The normal distribution is tabled so far out, which is beyond `ERROR`, with so many steps a deviation."""
 
 
-def surprise(pairs: Pairs, measure: Measure) -> float:
-    """At most u with probability at most u, for every u, if old and new answers of each case are exchangeable.
+class Fall(NamedTuple):
+    """A run beside those before it.
 
-    That holds given all answers of each case, old and new together, and so whatever came before. Pass/fail: the exact
-    permutation test. Scores: a bound for sums of draws without replacement from what all of them add up to, which is
-    several times the exact value where that is small (`_bounded`).
+    ``change`` is the difference of the means over cases as a share of the scale; below 0 is worse. ``variance`` is that
+    of ``change`` by the draw of answers, or cases, alone. ``of_new`` and ``of_old`` are what the run and those before
+    it add to it, up to a factor: by counts alone. ``tail(deviation, expected)`` is the chance of a change as low as
+    this one, where ``expected`` is the change that would be none, and the error beside the draw has that deviation.
     """
+
+    change: float
+    variance: float
+    of_new: float
+    of_old: float
+    cases: int
+    tail: Callable[[float, float], float]
+
+    def p(self, deviations: Sequence[float] = (0.0,), odds: Sequence[float] = (1.0,), expected: float = 0.0) -> float:
+        """At most u with probability at most u if nothing changed; each deviation is as likely as its odds say."""
+        found = sum(share * self.tail(each, expected) for each, share in zip(deviations, odds, strict=True) if share)
+        return min(1.0, max(ERROR, found))
+
+
+def of_cases(pairs: Pairs, measure: Measure) -> Fall:
+    """Cases that both have, the answers of each exchanged between the run and those before it.
+
+    Pass/fail: the exact permutation test. Scores: a bound for sums of draws without replacement from what all answers
+    of a case add up to, which is several times the exact value where that is small (`_Bound`).
+    """
+    cases = len(pairs.ids)
+    sizes = float((1.0 / pairs.cand.answers).mean()), float((1.0 / pairs.base.answers).mean()), cases
     if measure.kind == "pass":
-        worse, better = permutation_p(pairs.base, pairs.cand)
-        return worse if measure.better == "higher" else better
-    return _bounded(pairs, measure)
+        turned = measure.better == "lower"
+        found = permutation_null(*(_turned(side) if turned else side for side in (pairs.base, pairs.cand)))
+        if found is not None:
+            return _exact(found.offsets / cases, found.weights, sizes)
+    bound = _bound_of(pairs, measure)
+    return Fall(-bound.fall / cases, bound.spread / cases**2, *sizes, bound.tail)
 
 
-def _bounded(pairs: Pairs, measure: Measure) -> float:
+def of_draws(old: Sequence[float], new: Sequence[float]) -> Fall:
+    """Cases drawn anew in each run: their means, `binned`, exchanged between the run and those before it.
+
+    Given all means together the run's are a draw without replacement. One with replacement takes its place: it is
+    more variable (Hoeffding 1963, theorem 4), by less the more cases there were before.
+    """
+    import numpy as np
+
+    before, drawn = np.asarray(old), np.asarray(new)
+    cases, n = float(before.sum()), float(drawn.sum())
+    steps = np.arange(BINS + 1)
+    share = (before + drawn) / (cases + n)
+    mean = float(share @ steps)
+    seen = float(drawn @ steps)
+    low, weights = _sum_of_draws(share, round(n))
+    # The run's deviation from all of them, as one from those before it.
+    by = (1 + n / cases) / (BINS * n)
+    offsets = by * (low + np.arange(len(weights)) - seen)
+    change = by * (seen - n * mean)
+    total = cases + n
+    spread = float(share @ (steps - mean) ** 2) / BINS**2 * total / (total - 1)
+    variance = spread * (1 / n + 1 / cases)
+    return Fall(change, variance, 1 / n, 1 / cases, 1, _tail_of(offsets, weights))
+
+
+def binned(side: Side, measure: Measure) -> list[float]:
+    """How many cases have which mean, by steps of the scale from the worst to the best."""
+    import numpy as np
+
+    means = (side.mean - measure.low) / measure.width
+    places = BINS * np.clip(means if measure.better == "higher" else 1 - means, 0.0, 1.0)
+    below = np.minimum(np.floor(places + _TIE), BINS).astype(np.int64)
+    above = np.maximum(places - below, 0.0)
+    found = np.bincount(below, 1 - above, BINS + 2) + np.bincount(below + 1, above, BINS + 2)
+    return [float(each) for each in found[: BINS + 1]]
+
+
+def _exact(offsets: NDArray[float64], weights: NDArray[float64], sizes: tuple[float, float, int]) -> Fall:
+    change = -float(offsets @ weights) / float(weights.sum())
+    variance = float(((offsets + change) ** 2) @ weights)
+    return Fall(change, variance, *sizes, _tail_of(offsets, weights))
+
+
+def _tail_of(offsets: NDArray[float64], weights: NDArray[float64]) -> Callable[[float, float], float]:
+    """``offsets`` are the values that might have been seen, less the one that was."""
+    import numpy as np
+
+    some = weights > ERROR * 1e-6
+    offsets, weights = offsets[some], weights[some]
+
+    def tail(deviation: float, expected: float) -> float:
+        below = offsets + expected
+        if deviation <= 0.0:
+            return float(weights[below <= _TIE].sum())
+        grid, logs = _normal()
+        return float(np.exp(np.interp(-below / deviation, grid, logs)) @ weights)
+
+    return tail
+
+
+@lru_cache(maxsize=1)
+def _normal() -> tuple[NDArray[float64], NDArray[float64]]:
+    """Deviates, and the logarithms of the normal distribution there: between them it is all but a line."""
+    import numpy as np
+
+    grid = np.arange(-_FAR * _STEPS, _FAR * _STEPS + 1) / _STEPS
+    return grid, np.log([math.erfc(-each / math.sqrt(2)) / 2 for each in grid.tolist()])
+
+
+def _sum_of_draws(share: NDArray[float64], draws: int) -> tuple[int, NDArray[float64]]:
+    """The distribution of a sum of ``draws`` numbers of steps: its lowest value, and the probabilities from there on.
+
+    A power of a transform, in a window that holds all but less than `ERROR` of the mass.
+    """
+    import numpy as np
+
+    half = math.ceil(BINS * math.sqrt(_TAIL * draws)) + 1
+    middle = draws * float(share @ np.arange(BINS + 1))
+    low = max(0, math.floor(middle) - half)
+    size = 1 << (min(BINS * draws - low, 2 * half) + 1).bit_length()
+    weights = np.maximum(np.fft.irfft(np.fft.rfft(share, size) ** draws, size), 0.0)
+    # What lies beyond the window wraps around.
+    return low, np.roll(weights, -(low % size))[: min(size, BINS * draws - low + 1)]
+
+
+def _turned(side: Side) -> Side:
+    """Failures in place of passes."""
+    failed = side.answers - side.total
+    return Side(side.answers, failed, failed)
+
+
+class _Bound(NamedTuple):
     """Chernoff's bound, by that of Bennett (1962) for the moments of each answer.
 
     The deviation of a case's new mean from its old one is (1/n + 1/N) times that of the sum of the n new answers from
@@ -40,7 +177,39 @@ def _bounded(pairs: Pairs, measure: Measure) -> float:
     has no larger mean than with it, and by Bennett no variable below its mean by at most b, with variance v, has a
     larger mean of exp(t x) than the one with two values, b and -v/b. Where a case has fewer old answers than new ones
     the old ones are the draw.
+
+    ``fall`` and ``spread`` are the sum of the falls of cases and its variance, as shares of the scale; ``weight``,
+    ``drawn``, ``variance`` and ``reach`` are of the cases whose answers vary.
     """
+
+    fall: float
+    spread: float
+    cases: int
+    weight: NDArray[float64]
+    drawn: NDArray[float64]
+    variance: NDArray[float64]
+    reach: NDArray[float64]
+
+    def tail(self, deviation: float, expected: float) -> float:
+        """The least, over t >= 0, of the bound of E exp(t fall), a normal error included, at exp(-t fall)."""
+        import numpy as np
+
+        fall, further = self.fall + expected * self.cases, (deviation * self.cases) ** 2
+        if fall <= 0.0 or (not len(self.weight) and not further):
+            return 1.0
+        share = self.variance / (self.variance + self.reach**2)
+
+        def exponent(t: float) -> float:
+            high, low = t * self.weight * self.reach, -t * self.weight * self.variance / self.reach
+            moments = np.logaddexp(np.log(share) + high, np.log1p(-share) + low)
+            # It is convex in t.
+            return float((self.drawn * moments).sum()) + t * t * further / 2 - t * fall
+
+        steepest = float((self.weight * self.reach).max(initial=0.0))
+        return math.exp(min(0.0, lowest(exponent, 1.0 / max(steepest, math.sqrt(further)))))
+
+
+def _bound_of(pairs: Pairs, measure: Measure) -> _Bound:
     import numpy as np
 
     old, new = pairs.base, pairs.cand
@@ -53,30 +222,16 @@ def _bounded(pairs: Pairs, measure: Measure) -> float:
     # A fall is new answers below the mean, or old ones above it: by whichever is the draw.
     reach = np.where((new.answers <= old.answers) == (sign > 0), down, up)
     weight = 1.0 / old.answers + 1.0 / new.answers
-    fall = sign * float((old.mean - new.mean).sum())
+    fall = sign * float((old.mean - new.mean).sum()) / measure.width
     # What cannot vary adds nothing, and dividing by what rounding left of it would.
     varied = (variance > _SMALL * measure.width**2) & (reach > _SMALL * measure.width)
-    if fall <= 0.0 or not varied.any():
-        return 1.0
-    least = _least_exponent(fall, weight[varied], drawn[varied], variance[varied], reach[varied])
-    return min(1.0, max(ERROR, math.exp(least)))
-
-
-def _least_exponent(
-    fall: float,
-    weight: NDArray[float64],
-    drawn: NDArray[float64],
-    variance: NDArray[float64],
-    reach: NDArray[float64],
-) -> float:
-    """The least, over t >= 0, of the logarithm of the bound at exp(-t fall); it is convex in t."""
-    import numpy as np
-
-    share = variance / (variance + reach * reach)
-
-    def exponent(t: float) -> float:
-        high, low = t * weight * reach, -t * weight * variance / reach
-        moments = np.logaddexp(np.log(share) + high, np.log1p(-share) + low)
-        return float((drawn * moments).sum()) - t * fall
-
-    return lowest(exponent, 1.0 / float((weight * reach).max()))
+    spread = float((variance * weight * answers / (answers - 1))[varied].sum()) / measure.width**2
+    return _Bound(
+        fall,
+        spread,
+        len(pairs.ids),
+        weight[varied],
+        drawn[varied],
+        variance[varied] / measure.width**2,
+        reach[varied] / measure.width,
+    )

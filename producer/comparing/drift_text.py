@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evalq.evalcore.compare.drift import CLEARED, MOST, PAGED
+from evalq.evalcore.compare.drift import CLEARED, MOST, PAGED, WORSE
 from evalq.evalcore.compare.drift_record import DriftState, MeasureState
 
 __all__ = ["drift_lines"]
@@ -22,8 +22,8 @@ def drift_lines(states: Sequence[DriftState]) -> Iterator[str]:
             yield f"{whose}{name}: {_measure(state, measure)}"
     if any(state.drifting for state in states):
         yield (
-            f"it ends when good runs bring the e-value below {CLEARED:g}, or when you approve the new level: "
-            "evalq baseline set NAME RUN (with --broker, where a ledger counts)"
+            f"The alert ends when good runs bring the evidence below {CLEARED:,.0f} to 1. If the new level is right, "
+            "approve it: evalq baseline set NAME RUN (with --broker, where a ledger counts)."
         )
 
 
@@ -31,14 +31,20 @@ def _measure(state: DriftState, measure: MeasureState) -> str:
     reference = f"{'the approved run' if state.kind == 'baseline' else 'the first run'} {state.reference}"
     # Untouched where no run since then has values of it, which some runs of an optional one have not.
     if not state.runs or measure == MeasureState():
-        return f"nothing to tell yet; the next run is compared with {reference}"
-    runs = f"{state.runs:,} run{'' if state.runs == 1 else 's'} after {reference}"
-    evidence = f"e-value {_evidence(measure.e)}, it pages from {PAGED:,.0f} on"
-    newest = "the newest" if measure.run in ("", state.run) else "the newest that has it"
-    change = f"{newest}, {measure.run or state.run}, is {_change(measure.change)} all before it"
+        return f"Nothing to compare yet. The next run is compared with {reference}."
+    runs = f"{state.runs:,} run{'' if state.runs == 1 else 's'} after {reference}."
+    newest = "The newest run" if measure.run in ("", state.run) else "The newest run that has it"
+    change = f"{newest}, {measure.run or state.run}, is {_change(measure.change)} all before it."
+    return f"{_verdict(measure)} {runs} {change}"
+
+
+def _verdict(measure: MeasureState) -> str:
+    evidence = f"the evidence is {_evidence(measure.e)} to 1"
     if measure.since:
-        return f"WORSE since run {measure.since} ({evidence}); {runs}; {change}"
-    return f"no drift ({evidence}); {runs}; {change}"
+        return f"WORSE since run {measure.since}: {evidence}; evalq alerts at {PAGED:,.0f} to 1."
+    if measure.worse:
+        return f"Looks worse since run {measure.worse}: {evidence}, over {WORSE:,.0f}; evalq alerts at {PAGED:,.0f} to 1."
+    return f"No drift: {evidence}; evalq alerts at {PAGED:,.0f} to 1."
 
 
 def _change(share: float) -> str:
@@ -52,4 +58,5 @@ def _change(share: float) -> str:
 def _evidence(value: float) -> str:
     if value >= MOST * (1 - 1e-9):
         return f"{MOST:,.0f} or more"
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+    # Evidence of less than 1 to 1 is none; how much less tells a reader nothing.
+    return f"{max(1.0, value):,.0f}"

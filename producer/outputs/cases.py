@@ -121,4 +121,5 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
         usage=usage,
         took={**found.took, **took},
         lineage=info.lineage,
+        day=info.started[:10],
     )

@@ -2,8 +2,9 @@
 
     python -m tests.bench.drift --seed 1
 
-Simulated beside the rule that was there before: the newest run below the mean of the nine before it by two standard
-deviations and by five points. Prints the tables of docs/reference/drift.md.
+Runs come with the same cases, with a third of them new, or with all of them new; and with days whose mood moves all
+answers of a run alike. Both levels are counted: "worse" pages, "looks worse" does not. Prints the tables of
+docs/reference/drift.md.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from datetime import date, timedelta
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,155 +23,223 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 
-PASS = Measure("pass_rate")
-SCORE = Measure("score", "score")
-_MEASURES = {"pass": PASS, "score": SCORE}
+_MEASURES = {"pass": Measure("pass_rate"), "score": Measure("score", "score")}
 _CERTAIN = 4.0
 """Answers of a case are beta-distributed where they are scores: so many of them were seen, as it were."""
-UNCHANGED = [
-    *product((10, 30, 100), (1, 5), (0.5, 0.9, 1.0), ("pass",)),
-    *product((10, 30, 100), (1, 5), (0.5, 0.9), ("score",)),
-]
-FALLEN = [
-    *product(((10, 5), (30, 5), (100, 1), (100, 5), (300, 5)), (0.05, 0.1, 0.2), ("pass",)),
-    *product(((10, 5), (100, 1), (100, 5)), (0.05, 0.1, 0.2), ("score",)),
-]
 LEAD, PATIENCE = 20, 40
+_BEGUN = date(2026, 1, 5)
+_WEEKEND = 0.05
+"""So much lower are the runs of Saturdays and Sundays, where days have dates."""
 
 
-class Pages(NamedTuple):
-    """Pages of both rules in ``runs`` unchanged runs."""
+class Cell(NamedTuple):
+    """A suite. ``new`` is the share of cases that each run has for itself.
 
-    kind: str
+    Pass rates of cases are Beta around ``rate``: as of ``alike`` answers, so that few make cases that pass always or
+    never. ``day`` is the standard deviation of a day's mood, which moves the rates of all cases; ``dated`` runs come
+    nightly, and are worse at weekends.
+    """
+
+    kind: Literal["pass", "score"]
     cases: int
     repeats: int
     rate: float
+    new: float = 0.0
+    alike: float = 4.0
+    day: float = 0.0
+    dated: bool = False
+
+    @property
+    def seeds(self) -> list[int]:
+        """Numbers that no other cell has."""
+        kind, *others = self
+        return [int(kind == "score"), *(round(1000 * each) for each in others)]
+
+    @property
+    def told(self) -> str:
+        """As a row has it."""
+        new = {0.0: "none", 1.0: "all"}.get(self.new, "a third")
+        spread = "about it" if self.alike > 1 else "always or never"
+        if self.rate == 1.0:
+            spread = "always"
+        weekend = ", weekends lower" if self.dated else ""
+        return (
+            f"{self.kind} | {self.cases} x {self.repeats} | {self.rate:g} | {spread} | {new} | {100 * self.day:g}{weekend}"
+        )
+
+
+SIZES = ((10, 1), (10, 5), (30, 1), (30, 5), (100, 1), (100, 5))
+DRAWN = ((10, 10), (30, 5), (30, 10), (100, 5))
+UNCHANGED = [
+    *(Cell("pass", *size, rate) for size, rate in product(SIZES, (0.5, 0.9, 1.0))),
+    *(Cell("score", *size, rate) for size, rate in product(((10, 5), (30, 5), (100, 1)), (0.5, 0.9))),
+    *(Cell("pass", *size, rate, 1.0, alike) for size, rate, alike in product(DRAWN, (0.5, 0.9), (4.0, 0.3))),
+    *(Cell("score", *size, 0.8, 1.0) for size in DRAWN),
+    *(Cell("pass", *size, 0.8, 1 / 3, alike) for size, alike in product(DRAWN, (4.0, 0.3))),
+    *(Cell("pass", *size, rate, day=0.03) for size, rate in product(((10, 10), (30, 10), (100, 5), (300, 10)), (0.5, 0.9))),
+    *(Cell("pass", *size, 0.9, 1.0, day=0.03) for size in DRAWN),
+    *(Cell("pass", *size, 0.8, 1 / 3, day=0.03) for size in ((30, 10), (100, 5))),
+    *(Cell("pass", *size, 0.9, 0.0, 0.3, day=0.03) for size in ((30, 10), (100, 5))),
+    *(Cell("score", *size, 0.8, day=0.03) for size in ((30, 5), (100, 5))),
+    *(Cell("pass", *size, 0.8, day=0.01) for size in ((30, 10), (100, 5))),
+    *(Cell("pass", *size, 0.8, day=0.05) for size in ((30, 10), (100, 5))),
+    *(Cell("pass", *size, 0.8, day=day, dated=True) for size, day in product(((30, 10), (100, 5)), (0.0, 0.03))),
+]
+FALLEN = [
+    *(Cell("pass", *size, 0.8) for size in ((10, 5), (30, 5), (100, 1), (100, 5), (300, 5))),
+    *(Cell("score", *size, 0.8) for size in ((10, 5), (100, 1), (100, 5))),
+    *(Cell("pass", *size, 0.8, 1.0) for size in ((10, 10), (30, 5), (100, 5))),
+    *(Cell("pass", *size, 0.8, 1 / 3) for size in ((30, 5), (100, 5))),
+    *(Cell("pass", *size, 0.8, day=0.03) for size in ((30, 5), (100, 5))),
+]
+DROPS = (0.05, 0.1, 0.2)
+
+
+class Pages(NamedTuple):
+    """Pages, and times that it began to look worse, in ``runs`` unchanged runs, the first one of each history aside."""
+
+    cell: Cell
     runs: int
-    detector: int
-    rule: int
+    worse: int
+    looks: int
 
 
 class Delay(NamedTuple):
     """After how many runs a drop was seen, a number a history; infinite where it was not within `PATIENCE`."""
 
-    kind: str
-    cases: int
-    repeats: int
+    cell: Cell
     drop: float
-    detector: list[float]
-    rule: list[float]
+    worse: list[float]
+    looks: list[float]
 
 
 class History:
-    """A suite's runs, looked at by both."""
+    """A suite's runs, as a chain counts them."""
 
-    def __init__(self, rng: np.random.Generator, repeats: int, kind: str) -> None:
-        self._rng, self._repeats, self._kind = rng, repeats, kind
-        self._means: list[float] = []
+    def __init__(self, rng: np.random.Generator, cell: Cell) -> None:
+        self._rng, self._cell = rng, cell
+        self._ids = [f"{case:05d}" for case in range(cell.cases)]
+        self._rates = self._drawn(cell.cases)
+        self._runs = 0
         self._chain: Chain | None = None
 
-    def add(self, rates: np.ndarray) -> tuple[bool, bool]:
-        """One more run; whether the detector and the rule page after it."""
-        measure = _MEASURES[self._kind]
+    def add(self, drop: float = 0.0) -> tuple[bool, bool]:
+        """One more run, whose mean is lower by ``drop``; whether it is worse, and looks worse, after it."""
+        cell, number = self._cell, self._runs
+        self._runs += 1
+        rates, ids = self._rates.copy(), list(self._ids)
+        own = round(cell.cases * cell.new)
+        if own:
+            rates[-own:] = self._drawn(own)
+            ids[-own:] = [f"{number}-{case:05d}" for case in range(own)]
+        day = _BEGUN + timedelta(number)
+        move = self._rng.normal(0.0, cell.day) - (_WEEKEND if cell.dated and day.weekday() > 4 else 0.0)
+        rates = np.clip(_lowered(rates, drop) + move, 0.0, 1.0)
         total, squares = self._answers(rates)
-        column = Column([self._repeats] * len(total), total, squares)
-        ids = [f"{case:05d}" for case in range(len(total))]
-        name = f"r{len(self._means)}"
-        cases = CaseSummary([measure], ids, [0] * len(ids), {measure.name: column})
+        measure = _MEASURES[cell.kind]
+        column = Column([cell.repeats] * cell.cases, total, squares)
         run = RunCases(
-            run=name, evaluator="vs", version="1", target="t", specification="s", report=name, records={}, cases=cases
-        )
+            run=f"r{number}", evaluator="vs", version="1", target="t", specification="s", report=f"r{number}",
+            records={}, cases=CaseSummary([measure], ids, [0] * cell.cases, {measure.name: column}),
+            day=day.isoformat() if cell.dated else "",
+        )  # fmt: skip
         self._chain = begin(run) if self._chain is None else count(self._chain, run)
-        self._means.append(sum(total) / (self._repeats * len(total)))
-        return bool(self._chain.watched[measure.name].since), _rule(self._means)
+        watched = self._chain.watched[measure.name]
+        return bool(watched.since), bool(watched.worse)
+
+    def _drawn(self, cases: int) -> np.ndarray:
+        rate, alike = self._cell.rate, self._cell.alike
+        return np.full(cases, 1.0) if rate == 1.0 else self._rng.beta(alike * rate, alike * (1 - rate), cases)
 
     def _answers(self, rates: np.ndarray) -> tuple[list[float], list[float]]:
         """Of each case the sum of its answers, and that of their squares."""
-        if self._kind == "pass":
-            passed = self._rng.binomial(self._repeats, rates).astype(float).tolist()
+        if self._cell.kind == "pass":
+            passed = self._rng.binomial(self._cell.repeats, rates).astype(float).tolist()
             return passed, passed
         mean = np.clip(rates, 0.01, 0.99)
-        scores = self._rng.beta(_CERTAIN * mean, _CERTAIN * (1 - mean), (self._repeats, len(mean)))
+        scores = self._rng.beta(_CERTAIN * mean, _CERTAIN * (1 - mean), (self._cell.repeats, len(mean)))
         return scores.sum(axis=0).tolist(), (scores * scores).sum(axis=0).tolist()
 
 
-def _rule(means: Sequence[float]) -> bool:
-    before = means[-10:-1]
-    return len(before) >= 3 and means[-1] < float(np.mean(before)) - max(2 * float(np.std(before)), 0.05)
+def _lowered(rates: np.ndarray, drop: float) -> np.ndarray:
+    """The mean falls by ``drop``: each case as far as it can."""
+    if not drop:
+        return rates
+    low = np.clip(rates - drop, 0.0, 1.0)
+    return low * max(0.0, float(rates.mean()) - drop) / max(float(low.mean()), 1e-9)
 
 
-def unchanged(cell: tuple[int, int, float, str], seed: int, histories: int, runs: int) -> Pages:
-    """Pages that begin, over histories of ``runs`` runs each."""
-    cases, repeats, rate, kind = cell
-    rng = np.random.default_rng([seed, cases, repeats, int(rate * 100), *([] if kind == "pass" else [1])])
-    pages = [0, 0]
+def unchanged(cell: Cell, seed: int, histories: int, runs: int) -> Pages:
+    """What begins, over histories of ``runs`` runs each."""
+    rng = np.random.default_rng([seed, *cell.seeds])
+    found = [0, 0]
     for _ in range(histories):
-        history, was = History(rng, repeats, kind), (False, False)
-        rates = np.full(cases, 1.0) if rate == 1.0 else rng.beta(4 * rate, 4 * (1 - rate), cases)
+        history, was = History(rng, cell), (False, False)
         for _ in range(runs):
-            now = history.add(rates)
-            pages = [number + (new and not old) for number, new, old in zip(pages, now, was, strict=True)]
+            now = history.add()
+            found = [number + (new and not old) for number, new, old in zip(found, now, was, strict=True)]
             was = now
-    return Pages(kind, cases, repeats, rate, histories * (runs - 1), *pages)
+    return Pages(cell, histories * (runs - 1), *found)
 
 
-def fallen(cell: tuple[tuple[int, int], float, str], seed: int, histories: int) -> Delay:
-    """`LEAD` unchanged runs with a mean rate of .8, then runs whose mean is lower by the drop, in all cases."""
-    (cases, repeats), drop, kind = cell
-    rng = np.random.default_rng([seed, cases, repeats, int(drop * 100), 7, *([] if kind == "pass" else [1])])
-    found = Delay(kind, cases, repeats, drop, [], [])
+def fallen(cell: Cell, drop: float, seed: int, histories: int) -> Delay:
+    """`LEAD` unchanged runs, then runs whose mean is lower by ``drop``."""
+    rng = np.random.default_rng([seed, round(1000 * drop), *cell.seeds])
+    found = Delay(cell, drop, [], [])
     for _ in range(histories):
-        history = History(rng, repeats, kind)
-        rates = rng.beta(3.2, 0.8, cases)
-        low = np.clip(rates - drop, 0, 1)
-        low *= max(0.0, float(rates.mean()) - drop) / max(float(low.mean()), 1e-9)
+        history = History(rng, cell)
         for _ in range(LEAD):
-            history.add(rates)
+            history.add()
         seen = [float("inf"), float("inf")]
         for number in range(1, PATIENCE + 1):
-            seen = [min(at, number) if page else at for at, page in zip(seen, history.add(low), strict=True)]
-        found.detector.append(seen[0])
-        found.rule.append(seen[1])
+            seen = [min(at, number) if page else at for at, page in zip(seen, history.add(drop), strict=True)]
+        found.worse.append(seen[0])
+        found.looks.append(seen[1])
     return found
 
 
+_HEADS = "| answers | cases x repeats | mean rate | cases pass | new cases | moods of days, points |"
+
+
 def _lines(pages: Sequence[Pages], delays: Sequence[Delay], seed: int) -> Iterator[str]:
-    yield f"Seed {seed}. Pages in a thousand unchanged runs:"
+    yield f"Seed {seed}. In a thousand unchanged runs:"
     yield ""
-    yield "| answers | cases | repeats | rate | runs | detector | 2 sd and 5 points |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield f"{_HEADS} runs | worse | looks worse |"
+    yield "| --- | ---: | ---: | --- | --- | --- | ---: | ---: | ---: |"
     for each in pages:
-        shares = (1000 * number / each.runs for number in (each.detector, each.rule))
-        shown = " | ".join(f"{share:.2f}" for share in shares)
-        yield f"| {each.kind} | {each.cases} | {each.repeats} | {each.rate:g} | {each.runs:,} | {shown} |"
+        shown = " | ".join(f"{1000 * number / each.runs:.2f}" for number in (each.worse, each.looks))
+        yield f"| {each.cell.told} | {each.runs:,} | {shown} |"
     yield ""
     yield f"Runs until a drop was seen, the median (and the share of histories in which it was, within {PATIENCE}):"
     yield ""
-    yield "| answers | cases | repeats | drop | detector | 2 sd and 5 points |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    yield f"{_HEADS} drop, points | worse | looks worse |"
+    yield "| --- | ---: | ---: | --- | --- | --- | ---: | ---: | ---: |"
     for delay in delays:
-        shown = " | ".join(_shown(runs) for runs in (delay.detector, delay.rule))
-        yield f"| {delay.kind} | {delay.cases} | {delay.repeats} | {delay.drop:g} | {shown} |"
+        shown = " | ".join(_shown(runs) for runs in (delay.worse, delay.looks))
+        yield f"| {delay.cell.told} | {100 * delay.drop:g} | {shown} |"
 
 
 def _shown(runs: Sequence[float]) -> str:
-    seen = [each for each in runs if each <= PATIENCE]
+    seen = sum(each <= PATIENCE for each in runs) / len(runs)
     middle = float(np.median(runs))
-    return (
-        f"{middle:g} ({len(seen) / len(runs):.2f})" if middle <= PATIENCE else f"not seen ({len(seen) / len(runs):.2f})"
-    )
+    return f"{middle:g} ({seen:.2f})" if middle <= PATIENCE else f"not seen ({seen:.2f})"
 
 
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--histories", type=int, default=10, help="of unchanged runs, 400 each")
+    parser.add_argument("--histories", type=int, default=20, help="of unchanged runs, 400 each")
     parser.add_argument("--delays", type=int, default=60, help="histories a drop")
+    parser.add_argument("--only", default="", help="rows that have this text")
     asked = parser.parse_args()
     with ProcessPoolExecutor() as pool:
-        pages = [pool.submit(unchanged, cell, asked.seed, asked.histories, 400) for cell in UNCHANGED]
-        delays = [pool.submit(fallen, cell, asked.seed, asked.delays) for cell in FALLEN]
+        pages = [pool.submit(unchanged, cell, asked.seed, asked.histories, 400) for cell in UNCHANGED if asked.only in cell.told]
+        delays = [
+            pool.submit(fallen, cell, drop, asked.seed, asked.delays)
+            for cell, drop in product(FALLEN, DROPS)
+            if asked.only in cell.told
+        ]
         print(*_lines([each.result() for each in pages], [each.result() for each in delays], asked.seed), sep="\n")
 
 

@@ -175,9 +175,19 @@ FAMILIES: tuple[Family, ...] = (
         together="max",
     ),
     gauge(
+        "drift_looks_worse",
+        of.drift(lambda measure: float(bool(measure.since or measure.worse))),
+        "1 while the runs of a suite look worse than those before them, by a tenth of the evidence of evalq_drift: "
+        "at most ten times in 1,000 unchanged runs.",
+        *_NEWEST,
+        "measure",
+        group="runs",
+        together="max",
+    ),
+    gauge(
         "drift_e_value",
         of.drift(lambda measure: measure.e),
-        "The evidence for that, an e-value: it pages from 1,000 on, and no more below 100.",
+        "The evidence of drift, an e-value: from 100 on the suite looks worse, from 1,000 on it is drift, until below 100.",
         *_NEWEST,
         "measure",
         group="runs",

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import redis
@@ -45,7 +46,7 @@ class FinishedCases:
             if self._counter is not None:
                 found = self._counter.cases(report, run=self._run, digest_of_report=hashlib.sha256(data).hexdigest())
                 found.name, found.suite, found.target, found.tags = facts.name, suite, facts.target, facts.tags
-                found.usage = facts.usage
+                found.usage, found.day = facts.usage, _day(facts.began)
                 return found
         return None
 
@@ -65,3 +66,8 @@ class FinishedCases:
             log.warning("run %s: %s: %s", self._run, what, explained(error, "the ledger"))
             # For good: cases without those that failed would look like all of them.
             self._counter = None
+
+
+def _day(began: float) -> str:
+    """The day of a time in seconds since 1970, in UTC; empty for a run that does not say when it began."""
+    return datetime.fromtimestamp(began, UTC).date().isoformat() if began > 0 else ""

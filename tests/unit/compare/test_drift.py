@@ -15,7 +15,7 @@ from evalq.evalcore.compare.drift_record import approved, counted
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
-from evalq.evalcore.compare.surprise import surprise
+from evalq.evalcore.compare.surprise import of_cases
 from evalq.evalcore.contract.measures import Measure
 
 PASS = Measure("pass_rate")
@@ -73,7 +73,7 @@ def test_a_p_value_is_at_most_u_no_more_often_than_u(
             [str(at) for at in range(len(bags))], _side([old for old, _ in split]), _side([at for _, at in split]),
             [], [], 0,
         )  # fmt: skip
-        found.append(surprise(pairs, asked))
+        found.append(of_cases(pairs, asked).p())
     for u in sorted(set(found)):
         assert sum(p <= u for p in found) <= u * len(found) * (1 + 1e-9)
 

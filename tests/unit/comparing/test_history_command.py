@@ -54,9 +54,9 @@ def test_it_says_since_when_how_large_on_what_evidence_and_what_ends_it(runs: li
     lines = done.stdout.splitlines()
     assert lines[0] == "verification · default"
     (said,) = [line for line in lines if "pass_rate" in line]
-    assert f"pass_rate: WORSE since run {runs[3]} (e-value " in said
+    assert f"pass_rate: WORSE since run {runs[3]}: the evidence is " in said
     assert (
-        f"4 runs after the first run {runs[0]}; the newest, {runs[4]}, is 53.8 points of 100 worse than all before it"
+        f"4 runs after the first run {runs[0]}. The newest run, {runs[4]}, is 53.8 points of 100 worse than all before it."
         in said
     )
     assert any("evalq baseline set NAME RUN" in line for line in lines)
@@ -132,25 +132,29 @@ def test_words_for_every_state() -> None:
                           measures={"pass_rate": MeasureState(**measure)})  # fmt: skip
 
     assert list(drift_lines([state(0)])) == [
-        "pass_rate: nothing to tell yet; the next run is compared with the first run r0"
+        "pass_rate: Nothing to compare yet. The next run is compared with the first run r0."
     ]
     (worst, end) = drift_lines([state(3, since="r7", e=10_000.0, change=-0.5)])
-    assert worst.startswith("pass_rate: WORSE since run r7 (e-value 10,000 or more, it pages from 1,000 on)")
+    assert worst.startswith("pass_rate: WORSE since run r7: the evidence is 10,000 or more to 1; evalq alerts at 1,000 to 1. ")
+    (yellow,) = drift_lines([state(3, worse="r7", e=140.0, change=-0.1)])
+    assert yellow.startswith(
+        "pass_rate: Looks worse since run r7: the evidence is 140 to 1, over 100; evalq alerts at 1,000 to 1. "
+    )
     assert "below 100" in end
     shown = [state(1, kind="baseline", e=0.51, change=0.0004), state(2, "smoke", e=12.4, change=0.03)]
     first, second = drift_lines(shown)
     assert first == (
-        "abcdefgh: pass_rate: no drift (e-value 0.51, it pages from 1,000 on); 1 run after the approved run r0; "
-        "the newest, r9, is level with all before it"
+        "abcdefgh: pass_rate: No drift: the evidence is 1 to 1; evalq alerts at 1,000 to 1. 1 run after the approved "
+        "run r0. The newest run, r9, is level with all before it."
     )
     assert second == (
-        "smoke: pass_rate: no drift (e-value 12, it pages from 1,000 on); 2 runs after the first run r0; "
-        "the newest, r9, is 3.0 points of 100 better than all before it"
+        "smoke: pass_rate: No drift: the evidence is 12 to 1; evalq alerts at 1,000 to 1. 2 runs after the first run "
+        "r0. The newest run, r9, is 3.0 points of 100 better than all before it."
     )
     unseen = state(3)
     assert list(drift_lines([unseen])) == list(drift_lines([state(0)]))
     (said,) = drift_lines([state(3, e=0.51, change=-0.2, run="r8")])
-    assert said.endswith("the newest that has it, r8, is 20.0 points of 100 worse than all before it")
+    assert said.endswith("The newest run that has it, r8, is 20.0 points of 100 worse than all before it.")
 
 
 def test_more_of_what_less_is_better_of_is_told_as_worse(here: Path, command: Command) -> None:
