@@ -28,8 +28,8 @@ def row(variables: Container[str], evaluator: str = "", link: str = "") -> Row:
         (
             View(
                 "Drift",
-                "Suites whose runs are worse than those before them. Of 1,000 unchanged runs at most one makes this red, "
-                "and at most ten make it yellow. evalq history says since which run, and what ends it.",
+                "Suites whose runs are worse than those before them. Of 1,000 unchanged runs at most one makes this "
+                "red, and at most ten make it yellow. evalq history says since which run, and what ends it.",
                 Unit("none"),
                 "status",
                 (
@@ -45,8 +45,7 @@ def row(variables: Container[str], evaluator: str = "", link: str = "") -> Row:
             ),
             View(
                 "Evidence of drift",
-                "The powers of ten of the e-value: from 2 (100) on the suite looks worse, from 3 (1,000) on it is drift, and "
-                "below 2 neither.",
+                "The powers of ten of the e-value: from 2 (100) on a suite looks worse, from 3 (1,000) on it is drift.",
                 _POWERS,
                 "lines",
                 (Query(f"log10(clamp_min({together} (evalq_drift_e_value{held}), 1))", name),),

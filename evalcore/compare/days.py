@@ -26,7 +26,7 @@ _WEIGHTS = (0.1, 0.1, 0.1, 0.5, 0.15, 0.04, 0.01)
 _SHOWN = 9
 """So many comparisons have to be there before they say anything of days: from the tenth on."""
 _LEAST = 0.5
-"""A run's deviation by its draw is at least that of half an answer: runs that all pass would be certain of themselves."""
+"""A run's deviation by its draw is at least that of half an answer, or runs that all pass would be certain of it."""
 
 
 class Moods(NamedTuple):

@@ -182,7 +182,9 @@ def _means(cases: CaseSummary) -> dict[str, list[float]]:
 
 
 def _summed(before: Mapping[str, list[float]], new: Mapping[str, list[float]]) -> dict[str, list[float]]:
-    both = {name: [a + b for a, b in zip(each, before[name], strict=True)] for name, each in new.items() if name in before}
+    both = {
+        name: [a + b for a, b in zip(each, before[name], strict=True)] for name, each in new.items() if name in before
+    }
     return {**before, **new, **both}
 
 

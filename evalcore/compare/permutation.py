@@ -100,11 +100,12 @@ def permutation_null(base: Side, cand: Side) -> Null | None:
     if len(sums) == 1:
         ((repeats, found),) = sums.items()
         by = 1 / repeats[0] + 1 / repeats[1]
-        return Null(by * (np.arange(len(found.weights)) + found.low - seen[repeats]), found.weights)
+        places = np.arange(len(found.weights), dtype=float)
+        return Null(by * (places + found.low - seen[repeats]), found.weights)
     if len(sums) > _MOST_GROUPS:
         return None
     grid = _on_grid(sums, seen)
-    return Null(grid.step * (np.arange(_GRID) - math.floor(grid.at_seen + grid.slack)), grid.weights)
+    return Null(grid.step * (np.arange(_GRID, dtype=float) - math.floor(grid.at_seen + grid.slack)), grid.weights)
 
 
 _Repeats = tuple[int, int]

@@ -43,7 +43,9 @@ def _verdict(measure: MeasureState) -> str:
     if measure.since:
         return f"WORSE since run {measure.since}: {evidence}; evalq alerts at {PAGED:,.0f} to 1."
     if measure.worse:
-        return f"Looks worse since run {measure.worse}: {evidence}, over {WORSE:,.0f}; evalq alerts at {PAGED:,.0f} to 1."
+        return (
+            f"Looks worse since run {measure.worse}: {evidence}, over {WORSE:,.0f}; evalq alerts at {PAGED:,.0f} to 1."
+        )
     return f"No drift: {evidence}; evalq alerts at {PAGED:,.0f} to 1."
 
 

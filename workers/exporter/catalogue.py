@@ -187,7 +187,7 @@ FAMILIES: tuple[Family, ...] = (
     gauge(
         "drift_e_value",
         of.drift(lambda measure: measure.e),
-        "The evidence of drift, an e-value: from 100 on the suite looks worse, from 1,000 on it is drift, until below 100.",
+        "The evidence of drift, an e-value: from 100 on a suite looks worse, from 1,000 on it drifts until below 100.",
         *_NEWEST,
         "measure",
         group="runs",

@@ -228,7 +228,9 @@ def drift(value: Callable[[MeasureState], float]) -> Callable[[Snapshot], list[S
             for state in history.drift:
                 for name, measure in state.measures.items():
                     of = (place.evaluator, place.suite, place.target, name)
-                    worst[of] = max(worst.get(of, measure), measure, key=lambda each: (bool(each.since), bool(each.worse), each.e))
+                    worst[of] = max(
+                        worst.get(of, measure), measure, key=lambda each: (bool(each.since), bool(each.worse), each.e)
+                    )
         return [(of, value(measure)) for of, measure in worst.items()]
 
     return read

@@ -56,8 +56,8 @@ def test_it_says_since_when_how_large_on_what_evidence_and_what_ends_it(runs: li
     (said,) = [line for line in lines if "pass_rate" in line]
     assert f"pass_rate: WORSE since run {runs[3]}: the evidence is " in said
     assert (
-        f"4 runs after the first run {runs[0]}. The newest run, {runs[4]}, is 53.8 points of 100 worse than all before it."
-        in said
+        f"4 runs after the first run {runs[0]}. The newest run, {runs[4]}, is 53.8 points of 100 worse than all "
+        "before it." in said
     )
     assert any("evalq baseline set NAME RUN" in line for line in lines)
     listed = [line.split()[0] for line in lines if "40 records" in line]
@@ -135,7 +135,9 @@ def test_words_for_every_state() -> None:
         "pass_rate: Nothing to compare yet. The next run is compared with the first run r0."
     ]
     (worst, end) = drift_lines([state(3, since="r7", e=10_000.0, change=-0.5)])
-    assert worst.startswith("pass_rate: WORSE since run r7: the evidence is 10,000 or more to 1; evalq alerts at 1,000 to 1. ")
+    assert worst.startswith(
+        "pass_rate: WORSE since run r7: the evidence is 10,000 or more to 1; evalq alerts at 1,000 to 1. "
+    )
     (yellow,) = drift_lines([state(3, worse="r7", e=140.0, change=-0.1)])
     assert yellow.startswith(
         "pass_rate: Looks worse since run r7: the evidence is 140 to 1, over 100; evalq alerts at 1,000 to 1. "
