@@ -56,9 +56,8 @@ class Days(msgspec.Struct, frozen=True):
 
     def moods(self, fall: Fall, day: str) -> Moods:
         """For a run of ``day`` (ISO, empty where nobody knows it), compared with all runs before it."""
-        deviations, odds = (DAY_SD,), [1.0]
-        if self.compared >= _SHOWN:
-            deviations, odds = _DEVIATIONS, self._odds()
+        shown = self.compared >= _SHOWN
+        deviations, odds = (_DEVIATIONS, self._odds()) if shown else ((DAY_SD,), [1.0])
         expected, spreads = self._of(fall, day, deviations)
         return Moods(expected, [math.sqrt(each) for each in spreads], odds)
 

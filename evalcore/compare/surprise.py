@@ -95,7 +95,7 @@ def of_draws(old: Sequence[float], new: Sequence[float]) -> Fall:
     low, weights = _sum_of_draws(share, round(n))
     # The run's deviation from all of them, as one from those before it.
     by = (1 + n / cases) / (BINS * n)
-    offsets = by * (low + np.arange(len(weights)) - seen)
+    offsets = by * (low + np.arange(len(weights), dtype=float) - seen)
     change = by * (seen - n * mean)
     total = cases + n
     spread = float(share @ (steps - mean) ** 2) / BINS**2 * total / (total - 1)

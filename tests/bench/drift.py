@@ -221,7 +221,8 @@ def _lines(pages: Sequence[Pages], delays: Sequence[Delay], seed: int) -> Iterat
             yield f"| {each.cell.told} | {each.runs:,} | {shown} |"
         if found:
             runs = sum(each.runs for each in found)
-            worse, looks = (_rates(sum(each[at] for each in found), runs) for at in (2, 3))
+            worse = _rates(sum(each.worse for each in found), runs)
+            looks = _rates(sum(each.looks for each in found), runs)
             yield f"| **{name}** | | | | | | **{runs:,}** | **{worse}** | **{looks}** |"
     yield ""
     yield f"Runs until a drop was seen, the median (and the share of histories in which it was, within {PATIENCE}):"
