@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ __all__ = ["TIMINGS", "Settings", "Timings", "load_settings", "take_checks"]
 _PREFIX = "EVALQ_"
 _NEAR = 0.85
 _CHECK = re.compile(r"[a-z][a-z0-9-]*=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_ARGUMENT = re.compile(r"x-[a-z][a-z-]*=[\w.:-]{1,100}")
 _OTHERS = ("TARGET", "ROOT")
 """Variables of single options, with names like settings'."""
 
@@ -106,6 +108,11 @@ class Settings(BaseModel):
         le=86_400,
         description="A worker that takes nothing for so long while its queue holds work is stuck",
     )
+    queue_arguments: tuple[str, ...] = Field(
+        default=(),
+        description="Arguments of queues on RabbitMQ, each NAME=VALUE: x-queue-type=quorum, "
+        "x-consumer-timeout=7200000 (a variable has commas between them); the same for producers and workers",
+    )
     checks: tuple[str, ...] = Field(
         default=(),
         description="Checks of your own for `evalq checks`, each NAME=MODULE:FUNCTION of a module that Python finds "
@@ -126,12 +133,12 @@ class Settings(BaseModel):
         """Folders as a variable has them: like PATH."""
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
-    @field_validator("checks", mode="before")
+    @field_validator("checks", "queue_arguments", mode="before")
     @classmethod
-    def _named_checks(cls, value: Any) -> Any:
+    def _pairs(cls, value: Any) -> Any:
         """As a variable has them, or a mapping in a file."""
         if isinstance(value, Mapping):
-            return tuple(f"{name}={function}" for name, function in value.items())
+            return tuple(f"{name}={json.dumps(it) if isinstance(it, bool) else it}" for name, it in value.items())
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("checks")
@@ -143,6 +150,23 @@ class Settings(BaseModel):
         if len({each.partition("=")[0] for each in value}) < len(value):
             raise ValueError("a name occurs twice")
         return value
+
+    @field_validator("queue_arguments")
+    @classmethod
+    def _are_arguments(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if not _ARGUMENT.fullmatch(each):
+                raise ValueError(f"{each!r} is not NAME=VALUE, such as x-queue-type=quorum")
+        if len({each.partition("=")[0] for each in value}) < len(value):
+            raise ValueError("a name occurs twice")
+        return value
+
+    @property
+    def queue_options(self) -> dict[str, str | int | bool]:
+        """``queue_arguments`` as RabbitMQ takes them: whole numbers, true and false are no texts."""
+        pairs = (each.partition("=")[::2] for each in self.queue_arguments)
+        words: dict[str, bool] = {"true": True, "false": False}
+        return {name: int(text) if text.isdigit() else words.get(text, text) for name, text in pairs}
 
     @property
     def processes(self) -> int:

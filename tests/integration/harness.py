@@ -96,11 +96,14 @@ class Fleet:
         self._environment = clean_environment(**(environment or {}))
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def add(self, concurrency: int = 2, *options: str, **environment: str) -> subprocess.Popen[bytes]:
-        """Start a worker; it serves when it serves."""
+    def add(
+        self, concurrency: int = 2, *options: str, stderr: Any = None, **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker; it serves when it serves. ``stderr`` as for `subprocess.Popen`."""
         args = ["worker", "--broker", self._broker, "--concurrency", str(concurrency), *options]
         variables = {**self._environment, **environment}
-        process: subprocess.Popen[bytes] = launch(args, cwd=self._cwd, env=variables, start_new_session=True)
+        streams = {} if stderr is None else {"stderr": stderr}
+        process: subprocess.Popen[bytes] = launch(args, cwd=self._cwd, env=variables, start_new_session=True, **streams)
         self.processes.append(process)
         return process
 

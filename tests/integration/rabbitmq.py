@@ -28,7 +28,8 @@ def unavailable() -> str:
 class Rabbit:
     """The node; `url` is its address for its whole life."""
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: str) -> None:
+        """``arguments`` go to Erlang: ("-rabbit", "consumer_timeout", "1000")."""
         self._folder, self._port, names = short_folder(), free_port(), free_port()
         shutil.chown(self._folder, "rabbitmq") if os.getuid() == 0 else None
         self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
@@ -41,7 +42,8 @@ class Rabbit:
             RABBITMQ_LOG_BASE=str(self._folder),
             RABBITMQ_PID_FILE=str(self._folder / "pid"),
             RABBITMQ_ENABLED_PLUGINS_FILE=str(self._folder / "plugins"),
-            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=f"-kernel inet_dist_use_interface {{127,0,0,1}} {_IDLE}",
+            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=f"-kernel inet_dist_use_interface {{127,0,0,1}} {_IDLE} "
+            + " ".join(arguments),
             ERL_EPMD_PORT=str(names),
             ERL_EPMD_ADDRESS="127.0.0.1",
         )
@@ -98,9 +100,19 @@ class Rabbit:
         lines = [line.split("\t") for line in self._ask("list_queues", "name", "messages_unacknowledged")]
         return sum(int(count) for name, count in lines if name == queue)
 
+    def has_queue(self, name: str) -> bool:
+        """Whether there is a queue of that name."""
+        return name in self._ask("list_queues", "name")
+
+    def delete_queues(self, prefix: str) -> None:
+        """All queues whose names begin so."""
+        for name in self._ask("list_queues", "name"):
+            if name.startswith(prefix):
+                self._ask("delete_queue", name)
+
     def _ask(self, *words: str) -> list[str]:
         node = self._environment["RABBITMQ_NODENAME"]
-        command = ["rabbitmqctl", "-q", "--no-table-headers", "-n", node, *words]
+        command = ["rabbitmqctl", "-s", "-n", node, *words]
         asked = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
         assert asked.returncode == 0, asked.stdout + asked.stderr
         return asked.stdout.splitlines()

@@ -49,14 +49,14 @@ def make_app(settings: Settings) -> Celery:
     return app
 
 
-def queue_of(name: str) -> Queue:
+def queue_of(name: str, settings: Settings) -> Queue:
     """The queue of that name, also one that only workers of other code consume."""
     # The default exchange needs no binding, so a server that lost everything needs no new declaration.
-    return Queue(name, Exchange(""), routing_key=name)
+    return Queue(name, Exchange(""), routing_key=name, queue_arguments=settings.queue_options or None)
 
 
 def _configuration(settings: Settings) -> dict[str, Any]:
-    queues = [queue_of(queue_name(name, code_version())) for name in QUEUE_CLASSES]
+    queues = [queue_of(queue_name(name, code_version()), settings) for name in QUEUE_CLASSES]
     return {
         "broker_url": shown_url(settings.broker_address),
         "broker_connection_retry_on_startup": True,
@@ -82,7 +82,8 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         "task_reject_on_worker_lost": True,
         # One message a process: another worker could compute what would only wait in this one's memory.
         "worker_prefetch_multiplier": 1,
-        "worker_disable_prefetch": True,
+        # RabbitMQ's own prefetch is exact; Celery warns at each connection where this is set for it.
+        "worker_disable_prefetch": settings.broker_address.is_redis,
         "worker_max_tasks_per_child": settings.tasks_per_child,
         "worker_soft_shutdown_timeout": settings.soft_shutdown_seconds,
         # A second way in besides the hints: whoever reaches the broker could stop or reconfigure workers.

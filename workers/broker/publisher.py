@@ -50,7 +50,7 @@ class Broker:
         from evalq.workers.broker.app import queue_of
 
         with self._app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=256):
-            to = queue_of(queue)  # an upgraded worker tends runs of older code, too
+            to = queue_of(queue, self._settings)  # an upgraded worker tends runs of older code, too
             for task_id, hint in hints.items():
                 # Celery must not retry: nobody knows how much of a failed batch was sent, and unsent chunks are found
                 # as lost.

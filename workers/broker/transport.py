@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import redis
+from amqp.exceptions import PreconditionFailed, RecoverableConnectionError
 from kombu.transport import pyamqp
 from kombu.transport import redis as stock
 
@@ -129,8 +130,34 @@ class RedisTransport(stock.Transport):
     connection_errors = (*stock.Transport.connection_errors, redis.ResponseError)
 
 
+class _HeldTooLong(RecoverableConnectionError):  # type: ignore[misc]  # amqp is untyped
+    """RabbitMQ closed the channel, since a message was not acknowledged within its `consumer_timeout`."""
+
+
+class _RabbitChannel(pyamqp.Channel):
+    """A channel whose end by `consumer_timeout` is a lost connection, which a worker makes again.
+
+    A chunk may take longer than that (30 minutes by default). It is computed on: its message comes again, finds the
+    chunk leased, and is dropped. To Celery this error is none that passes, and it ends the worker.
+    """
+
+    def _on_close(self, reply_code: int, reply_text: str, class_id: int, method_id: int) -> None:
+        try:
+            super()._on_close(reply_code, reply_text, class_id, method_id)
+        except PreconditionFailed as error:
+            if (class_id, method_id) != (0, 0):  # it answers a method: a queue has other arguments, say
+                raise
+            raise _HeldTooLong(f"a chunk takes longer than the broker's consumer_timeout: {reply_text}") from error
+
+
+class _RabbitConnection(pyamqp.Connection):
+    Channel = _RabbitChannel
+
+
 class RabbitTransport(pyamqp.Transport):
     """To the RabbitMQ of ``transport_options["server"]``."""
+
+    Connection = _RabbitConnection
 
     def establish_connection(self) -> Any:
         """A connection, made. kombu would have 127.0.0.1 for localhost, which may have IPv6 alone."""

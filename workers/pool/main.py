@@ -17,6 +17,7 @@ import redis
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import worker_process_shutdown, worker_ready
 from celery.worker import state
+from celery.worker.consumer import Consumer
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, InfrastructureError
@@ -96,11 +97,24 @@ def run_worker(
         return _exit_code(worker)
 
 
+class _Consumer(Consumer):  # type: ignore[misc]  # Celery is untyped
+    """Celery's, without the step that makes exchanges and queues `celery_delayed_*` wherever a queue is a quorum queue.
+
+    They are shared by all applications of a virtual host, and evalq delays no message.
+    """
+
+    class Blueprint(Consumer.Blueprint):  # type: ignore[misc]  # Celery is untyped
+        default_steps = tuple(
+            step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")
+        )
+
+
 def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
     """Celery's own worker, not started yet."""
     worker = app.Worker(
         hostname=f"evalq@{name}",
         pool="prefork",
+        consumer_cls=_Consumer,
         concurrency=settings.processes,
         # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
         optimization="fair",
