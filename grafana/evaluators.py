@@ -33,7 +33,8 @@ def page(evaluator: Evaluator[Any, Any]) -> Page:
         if any(label in metric.labels for metric in metrics.values())
     ]
     held = f'{ENDED}{{evaluator="{evaluator.name}"}}'
-    choice = [Variable(each.label, held, each.description) for each in RUN_CHOICE]
+    # Numbers of several suites together are true of none of them.
+    choice = [Variable(each.label, held, each.description, one=each.label == "suite") for each in RUN_CHOICE]
     names = [variable.label for variable in (*choice, *own)]
     shown = [(panel.overview, view(panel, metrics, names)) for panel in evaluator.views.panels]
     first, rest = (tuple(drawn for glance, drawn in shown if glance is of) for of in (True, False))

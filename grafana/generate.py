@@ -1,4 +1,4 @@
-"""Write grafana/dashboards/*.json from what evaluators and the exporter declare.
+"""Write grafana/dashboards/*.json from what evaluators and the exporter declare, and the rules for Kubernetes.
 
 With --check, exits 1 when one is out of date or is not ours.
 """
@@ -10,6 +10,8 @@ from pathlib import Path
 
 TOP = Path(__file__).parent
 DASHBOARDS = TOP / "dashboards"
+RULES = TOP.parent / "deploy" / "prometheus" / "rules"
+OPERATOR = TOP.parent / "deploy" / "kubernetes" / "prometheus-operator" / "rules.yaml"
 sys.path.insert(0, str(TOP.parent))  # this folder is no installed package
 
 
@@ -22,7 +24,23 @@ def files() -> dict[Path, str]:
 
     made = pages()
     encoder = JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False)
-    return {DASHBOARDS / f"{page.name}.json": encoder.encode(draw(page, made)) + "\n" for page in made}
+    drawn = {DASHBOARDS / f"{page.name}.json": encoder.encode(draw(page, made)) + "\n" for page in made}
+    return {**drawn, OPERATOR: _for_the_operator()}
+
+
+def _for_the_operator() -> str:
+    """The rules of Prometheus as the operator's kind of manifest, word for word."""
+    head = """# Made by grafana/generate.py of deploy/prometheus/rules: change those.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: evalq
+spec:
+  groups:
+"""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(RULES.glob("*.yml"))]
+    lines = [line for text in texts for line in text.partition("groups:\n")[2].splitlines()]
+    return head + "".join(f"  {line}\n" if line else "\n" for line in lines)
 
 
 def main() -> int:

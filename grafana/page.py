@@ -23,11 +23,15 @@ _EVERYTHING = ".*"
 
 
 class Variable(msgspec.Struct, frozen=True):
-    """A label to choose by; its values are those of ``metric``. All is the first choice."""
+    """A label to choose by; its values are those of ``metric``.
+
+    All is the first choice; of a label of which a page is to show ``one`` at first, the first value is.
+    """
 
     label: str
     metric: str
     description: str = ""
+    one: bool = False
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -103,8 +107,10 @@ def _variable(variable: Variable) -> dashboard.QueryVariable:
     asked = f"label_values({of_ledger(variable.metric)}, {variable.label})"
     built = dashboard.QueryVariable(variable.label).label(variable.label).description(variable.description)
     built.datasource(SOURCE).query({"query": asked, "refId": "values"}).definition(asked)
-    built.multi(True).include_all(True).all_value(_EVERYTHING)
-    built.current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
+    built.multi(True)
+    if not variable.one:  # where All is among the choices, Grafana takes it for the first of them
+        built.include_all(True).all_value(_EVERYTHING)
+        built.current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
     return built.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(models.VariableSort.ALPHABETICAL_ASC)
 
 

@@ -51,10 +51,11 @@ if [ ! -f $checkers/bin/junit-10.xsd ]; then
 fi
 
 missing=""
-for program in redis-server rabbitmq-server openssl ip prometheus systemd-analyze cc chromium; do
+for program in redis-server rabbitmq-server openssl ip prometheus amtool systemd-analyze cc chromium; do
   package=$program
   [ "$program" = cc ] && package="gcc libc6-dev"
   [ "$program" = ip ] && package=iproute2
+  [ "$program" = amtool ] && package=prometheus-alertmanager
   [ "$program" = systemd-analyze ] && package=systemd
   [ "$program" = chromium ] && command -v google-chrome >/dev/null 2>&1 && continue
   command -v "$program" >/dev/null 2>&1 || missing="$missing $package"

@@ -1,16 +1,22 @@
-"""What a worker says when it is ready: who it is, what it serves, and what it may do."""
+"""What a worker says of itself: at its start who it is and what it serves, then in a file whether it is well."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import sys
 from pathlib import Path
+from typing import Literal
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.version import code_version
 from evalq.workers.settings import Settings
 
-__all__ = ["ready_line", "say_ready"]
+__all__ = ["HealthFile", "ready_line", "say_ready"]
+
+log = logging.getLogger("evalq.worker")
 
 
 def ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> str:
@@ -33,3 +39,34 @@ def say_ready(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> N
     """The line, on standard error."""
     # Celery takes sys.stderr for its log.
     print(ready_line(settings, name, targets), file=sys.__stderr__, flush=True)
+
+
+class HealthFile:
+    """``<health_file>.<pid>``, written anew at each heartbeat, so that a probe needs neither Python nor the ledger.
+
+    It holds "heard" where the ledger took the heartbeat, "away" where it did not. Without the setting there is none.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._path = f"{settings.health_file}.{os.getpid()}" if settings.health_file else ""
+        self._failed = False
+
+    def write(self, state: Literal["heard", "away"]) -> None:
+        """Say it; a file that cannot be written is logged once, and ends no heartbeat."""
+        if not self._path:
+            return
+        try:
+            with open(f"{self._path}.new", "w", encoding="ascii") as file:
+                file.write(f"{state}\n")
+            os.replace(f"{self._path}.new", self._path)  # noqa: PTH105 - a string, as settings have it
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                log.warning("health_file: %s cannot be written: %s", self._path, error.strerror or error)
+            self._failed = True
+
+    def remove(self) -> None:
+        """At the worker's end."""
+        with contextlib.suppress(OSError):
+            if self._path:
+                os.unlink(self._path)  # noqa: PTH108 - as above

@@ -97,6 +97,11 @@ class Settings(BaseModel):
     cases_bytes: int = Field(default=1 << 30, ge=1, description="Most bytes that such cases, or a baseline, unpack to")
     unpack_bytes: int = Field(default=8 << 30, ge=1, description="Most bytes a .gz or .zst input may unpack to")
     tasks_per_child: int = Field(default=1000, ge=1, description="Chunks a pool process computes before it is renewed")
+    health_file: str = Field(
+        default="",
+        description="A worker says here at each heartbeat whether the ledger heard it (with its pid as the ending), "
+        "for probes; empty: nowhere",
+    )
     soft_shutdown_seconds: float = Field(default=10.0, ge=0, description="Time chunks get to end on SIGTERM")
     max_suites: int = Field(default=100, ge=1, le=10_000, description="Suites with counters of their own")
     max_series: int = Field(default=1000, ge=1, le=100_000, description="Label sets of one metric; more count as other")

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["SOURCES", "compiled", "compiled_log", "source_digest", "way"]
+__all__ = ["SLOW", "SOURCES", "compiled", "compiled_log", "source_digest", "way"]
 
 SOURCES = (
     "answer.h",
@@ -25,6 +25,13 @@ SOURCES = (
     "walk.h",
 )
 """Everything that is compiled."""
+
+
+SLOW = (
+    "no compiled code fits this installation, so rows and logs are read 3 to 4 times slower: install evalq again where "
+    "there is a C compiler (in a checkout `make setup` compiles it)"
+)
+"""What a person has to know where `compiled` is None."""
 
 
 @cache
@@ -64,4 +71,4 @@ def way() -> str:
     """Which of the two ways rows are read, for people."""
     if compiled() is not None:
         return "compiled code"
-    return "Python alone: nothing compiled fits this version (with a C compiler, `make setup` builds it)"
+    return f"Python alone: {SLOW}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalq.evalcore import native
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_recorded
 from evalq.evalcore.contract.plug_in import unprinted
@@ -65,6 +66,8 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
     for path in invocation.output.outputs:
         check_output(path, reads)
     with errors_told(reporter):
+        if native.compiled() is None and not invocation.output.quiet:
+            reporter.warn(native.SLOW)
         if invocation.following.follow:
             from evalq.producer.attending.follow import follow_log
 

@@ -19,10 +19,16 @@ from typing import Any
 
 import yaml
 from cloudcoil.models.keda.v1alpha1 import ScaledObject
-from cloudcoil.models.prometheus_operator.v1 import ServiceMonitor
+from cloudcoil.models.prometheus_operator.v1 import PrometheusRule, ServiceMonitor
+from cloudcoil.models.prometheus_operator.v1alpha1 import AlertmanagerConfig
 from kubernetes_validate import utils
 
-KINDS: dict[str, Any] = {"ScaledObject": ScaledObject, "ServiceMonitor": ServiceMonitor}
+KINDS: dict[str, Any] = {
+    "AlertmanagerConfig": AlertmanagerConfig,
+    "PrometheusRule": PrometheusRule,
+    "ScaledObject": ScaledObject,
+    "ServiceMonitor": ServiceMonitor,
+}
 
 
 def main() -> None:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.programs import TOP
-from tests.integration.harness import EVALQ, evalq, new_interpreters, running_fleet, running_server, wait_until
+from tests.integration.harness import (
+    PATIENCE,
+    Server,
+    evalq,
+    new_interpreters,
+    running_fleet,
+    running_server,
+    start_evalq,
+    wait_until,
+)
 from tests.integration.ports import free_port
 
 HEALTH = TOP / "deploy" / "health.sh"
@@ -62,37 +73,74 @@ def test_a_worker_of_another_host_is_not_this_ones(tmp_path: Path) -> None:
         assert "it hears 1 others" in done.stdout
 
 
-@pytest.fixture
-def shell_of(tmp_path: Path) -> Path:
-    """A folder with the program `evalq` of this tree, as the image has it on its PATH."""
-    script = tmp_path / "bin" / "evalq"
-    script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\nexec {" ".join(EVALQ)} "$@"\n')
-    script.chmod(0o755)
-    return script.parent
+def test_the_image_asks_what_its_role_is(tmp_path: Path) -> None:
+    """evalq-health looks at the command: a worker at its heartbeats, others are well as long as they run.
 
-
-def test_the_image_asks_what_its_role_is(tmp_path: Path, shell_of: Path) -> None:
-    """evalq-health looks at the command: a worker is asked for by heartbeat, others are well as long as they run."""
+    It starts no program but the shell's, and waits for no server: a worker whose server hangs is alive and not heard.
+    """
+    file = tmp_path / "health"
     with new_interpreters(), running_server(tmp_path) as server, running_fleet(server.url, tmp_path) as fleet:
-        environment = os.environ | {"PATH": f"{shell_of}:{os.environ['PATH']}", "EVALQ_BROKER": server.url}
+        environment = {"PATH": os.defpath, "EVALQ_HEALTH_FILE": str(file)}
 
-        def health(pid: int) -> int:
-            command = ["sh", str(HEALTH), str(pid)]
+        def health(pid: int, asked: str = "heard") -> int:
+            command = ["sh", str(HEALTH), asked, str(pid)]
             return subprocess.run(command, env=environment, cwd=TOP, stdout=subprocess.DEVNULL, check=False).returncode
 
-        worker = fleet.add(1)
+        worker = fleet.add(1, EVALQ_HEALTH_FILE=str(file), EVALQ_PATIENCE_SECONDS="5")
         wait_until(lambda: health(worker.pid) == 0, "the worker is heard", pause=0.1)
+        assert server.process is not None
+        os.kill(server.process.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: health(worker.pid) == 1, "the server hangs", pause=0.1)
+            assert health(worker.pid, "alive") == 0
+        finally:
+            os.kill(server.process.pid, signal.SIGCONT)
+        wait_until(lambda: health(worker.pid) == 0, "the worker is heard again", pause=0.1)
         other = subprocess.Popen(["sleep", "600"])
         try:
             with fleet.stopped(worker):
-                server.client.ping()  # a heartbeat that it sent before it stood still is in by now
-                server.client.flushall()
-                assert health(worker.pid) == 1
+                mine = Path(f"{file}.{worker.pid}")
+                before = time.time() - 90
+                os.utime(mine, (before, before))  # as if it had stood still for so long
+                assert (health(worker.pid), health(worker.pid, "alive")) == (1, 1)
             assert health(other.pid) == 0
         finally:
             other.kill()
             other.wait()
+        worker.terminate()
+        assert worker.wait(timeout=PATIENCE) == 0
+        assert not list(tmp_path.glob("health*"))
+
+
+def test_a_worker_waits_for_a_server_that_starts_after_it(tmp_path: Path) -> None:
+    """For ``patience_seconds``: it says so, is alive meanwhile and not heard, and serves when the server is there."""
+    server = Server(tmp_path)
+    where = {"EVALQ_BROKER": server.url, "EVALQ_HEALTH_FILE": str(tmp_path / "health")}
+    worker = start_evalq("worker", "--concurrency", "1", cwd=tmp_path, **where)
+    try:
+        file = tmp_path / f"health.{worker.pid}"
+        wait_until(lambda: file.exists() and file.read_text() == "away\n", "it waits")
+        server.start()
+        wait_until(lambda: file.read_text() == "heard\n", "it is heard")
+        assert worker.stderr is not None
+        wait_until(lambda: "is ready" in worker.stderr.readline(), "it serves")
+        worker.terminate()
+        assert worker.wait(timeout=PATIENCE) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+        if server.process is not None:
+            server.kill()
+
+
+def test_a_worker_waits_within_bounds(tmp_path: Path) -> None:
+    """Where no server comes within ``patience_seconds`` it ends with 3, a worker that only calls too."""
+    (tmp_path / "targets.yaml").write_text("targets: {own: {kind: command, argv: [cat]}}")
+    where = {"EVALQ_BROKER": f"redis://127.0.0.1:{free_port()}/0", "EVALQ_PATIENCE_SECONDS": "1"}
+    for words in ((), ("--concurrency", "0", "--calls", "1", "--targets", "targets.yaml")):
+        done = evalq("worker", *words, cwd=tmp_path, **where)
+        assert done.returncode == 3
+        assert "waiting: no server answers" in done.stderr
 
 
 class _Well(BaseHTTPRequestHandler):

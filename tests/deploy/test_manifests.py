@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,7 +12,7 @@ import yaml
 from tests.deploy.manifests import KUBERNETES, Manifest, built, copied, faults, pods, refused
 
 VERSIONS = ("1.31", "1.37")
-CUSTOM = ("ScaledObject", "ServiceMonitor")
+CUSTOM = ("PrometheusRule", "ScaledObject", "ServiceMonitor")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,8 @@ def test_every_patch_has_something_to_change(example: list[Manifest]) -> None:
     for file in KUBERNETES.rglob("kustomization.yaml"):
         for patch in yaml.safe_load(file.read_text()).get("patches", []):
             target = patch["target"]
+            if "name" not in target:  # all of a kind: tried below
+                continue
             assert any((each["kind"], each["metadata"]["name"]) == (target["kind"], target["name"]) for each in example)
             found += 1
     assert found == 4
@@ -100,6 +103,76 @@ def test_a_command_of_a_runbook_has_a_pod(example: list[Manifest], tmp_path: Pat
     claims = [{v["persistentVolumeClaim"]["claimName"] for v in s["volumes"] if "persistentVolumeClaim" in v}
               for s in (suite, pod)]  # fmt: skip
     assert claims[0] == claims[1]
+
+
+def with_components(folder: Path, *names: str) -> list[Manifest]:
+    """The example overlay with these components behind its own, and a Secret `alerts`."""
+    copy = copied(folder)
+    file = copy / "example" / "kustomization.yaml"
+    overlay = yaml.safe_load(file.read_text())
+    overlay["components"] += [f"../{name}" for name in names]
+    addresses = ["url=http://pager.example/hook", "morning-url=http://channel.example/hook"]
+    overlay["secretGenerator"].append({"name": "alerts", "literals": addresses})
+    file.write_text(yaml.safe_dump(overlay))
+    return built(copy / "example")
+
+
+def test_openshift_may_choose_every_user_id(tmp_path: Path) -> None:
+    """With its component no pod asks for a user or group, and all else is as restricted as without."""
+    made = with_components(tmp_path, "openshift")
+    contexts = [pod["spec"]["securityContext"] for _, pod in pods(made)]
+    assert len(contexts) == 5
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert all(restricted.items() <= context.items() for context in contexts)
+    assert not any({"runAsUser", "runAsGroup", "fsGroup"} & set(context) for context in contexts)
+    assert {fault.partition(": ")[2] for fault in faults(made)} == {
+        "it may run as root"
+    }  # which its own range rules out
+    assert refused(made, VERSIONS[-1], tmp_path) == ""
+
+
+def test_critical_alerts_page_somebody(tmp_path: Path) -> None:
+    """The operator's route has a receiver with an address for each severity that has to reach people."""
+    made = with_components(tmp_path, "alerting")
+    assert refused(made, VERSIONS[-1], tmp_path) == ""
+    spec = next(each for each in made if each["kind"] == "AlertmanagerConfig")["spec"]
+    ways = {each["name"]: each.get("webhookConfigs", []) for each in spec["receivers"]}
+    reached = {route["matchers"][0]["value"]: ways[route["receiver"]] for route in spec["route"]["routes"]}
+    assert set(reached) == {"critical", "warning"}
+    secret = next(each for each in made if each["metadata"]["name"].startswith("alerts") and each["kind"] == "Secret")
+    assert all(hook["urlSecret"]["key"] in secret["data"] for hooks in reached.values() for hook in hooks)
+    assert all(reached.values())
+
+
+def test_a_pod_that_its_node_gave_up_is_no_failure(example: list[Manifest]) -> None:
+    """The first rule of the job's policy: what its node ended with whatever code is tried again."""
+    cron = next(each for each in example if each["kind"] == "CronJob")
+    rules = cron["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    assert [rule["action"] for rule in rules] == ["Ignore", "FailJob"]
+    assert rules[0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+
+
+def test_name_servers_of_all_kinds_are_reached(example: list[Manifest]) -> None:
+    """That of the cluster, NodeLocal DNSCache on its address of the node, and OpenShift's on its own port."""
+    closed = next(each for each in example if each["metadata"]["name"] == "closed")["spec"]["egress"]
+    to = [(peer, {port["port"] for port in rule["ports"]}) for rule in closed for peer in rule["to"]]
+
+    def named(name: str) -> dict[str, Any]:
+        return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+    assert (named("kube-system"), {53}) in to
+    assert ({"ipBlock": {"cidr": "169.254.20.10/32"}}, {53}) in to
+    assert (named("openshift-dns"), {5353}) in to
+
+
+def test_a_fleet_is_scaled_for_its_own_work(example: list[Manifest]) -> None:
+    """KEDA asks for the series of the ledger by the name that its exporter has."""
+    spec = next(each for each in example if each["kind"] == "ScaledObject")["spec"]
+    query = spec["triggers"][0]["metadata"]["query"]
+    exporter = next(pod for owner, pod in pods(example) if owner["metadata"]["name"] == "exporter")
+    settings = {each["name"]: each.get("value") for each in exporter["spec"]["containers"][0]["env"]}
+    name = settings["EVALQ_LEDGER_NAME"].replace("$(NAMESPACE)", "evalq")
+    assert query.count("evalq_") == query.count(f'{{ledger="{name}"') == 3
 
 
 def test_work_that_is_not_known_is_not_none(example: list[Manifest]) -> None:

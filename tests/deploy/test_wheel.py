@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -67,16 +69,55 @@ def test_a_wheel_holds_nothing_of_an_earlier_build(wheel: Path, tmp_path: Path) 
     assert told == [str(tmp_path / "installed" / "evalq" / "evalcore" / "version.py"), code_version()]
 
 
-def test_without_a_compiler_it_is_built_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python reads the rows then, and `evalq doctor`'s word for it says so."""
+def _packed(wheel: Path) -> dict[str, str]:
+    """{file: digest} of a wheel, without what it says of itself."""
+    with ZipFile(wheel) as packed:
+        names = [name for name in packed.namelist() if ".dist-info/" not in name]
+        return {name: hashlib.sha256(packed.read(name)).hexdigest() for name in names}
+
+
+def test_links_are_no_part_of_a_build(wheel: Path, tmp_path: Path) -> None:
+    """An archive in which each link is a text file, as zip programs and some systems make it, gives the same wheel."""
+    tree = _tree(tmp_path / "tree")
+    for name in ("evalcore", "workers", "producer"):
+        link = tree / "evalq" / name
+        link.unlink()
+        link.write_text(f"../{name}")
+    made = _packed(_wheel(tree, tmp_path / "wheel"))
+    assert made == _packed(wheel)
+    assert [name for name in made if re.fullmatch(r"evalq/evalcore/native/_(rows|log)\..*(so|pyd)", name)]
+
+
+def test_an_sdist_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """With the C in it: what is built of the sdist is what is built of the checkout."""
+    build = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(tmp_path)], check=True, cwd=_tree(tmp_path / "tree"))
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    (tmp_path / "unpacked").mkdir()
+    subprocess.run(["tar", "-xzf", sdist, "-C", tmp_path / "unpacked"], check=True)
+    (source,) = (tmp_path / "unpacked").iterdir()
+    assert _packed(_wheel(source, tmp_path / "wheel")) == _packed(wheel)
+
+
+def test_without_a_compiler_it_is_built_and_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Python reads the rows then; the build says so, `evalq doctor` does, and each evaluation."""
     monkeypatch.setenv("CC", "false")
-    with ZipFile(_wheel(_tree(tmp_path / "tree"), tmp_path)) as packed:
+    made = _wheel(_tree(tmp_path / "tree"), tmp_path)
+    assert "was NOT compiled" in capfd.readouterr().err
+    with ZipFile(made) as packed:
         assert not [name for name in packed.namelist() if name.endswith(".so")]
         packed.extractall(tmp_path / "installed")
     script = "from evalq.evalcore import native; print(native.compiled(), native.way())"
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
     told = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True)
     assert told.startswith("None Python alone")
+    (tmp_path / "log.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "share", "message": ""}\n')
+    command = ("-P", "-c", "from evalq.producer.entry import main; main()", "cooperation", "log.jsonl", "--inline")
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "3 to 4 times slower" in done.stderr
+    assert done.returncode == 0
 
 
 class Environment:

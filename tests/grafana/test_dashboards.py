@@ -92,9 +92,27 @@ def test_every_variable_offers_all(uid: str) -> None:
     """A page shows everything of one ledger before anybody chooses; one variable is the data source."""
     source, ledger, *others = PAGES[uid]["templating"]["list"]
     assert (ledger["name"], ledger.get("multi"), ledger.get("includeAll")) == ("ledger", False, False)
+    if uid.removeprefix("evalq-") in registry.names():  # numbers of several suites together are true of none
+        suite, *others = others
+        assert (suite["name"], suite["multi"], suite["includeAll"]) == ("suite", True, False)
     assert (source["type"], source["current"]["value"]) == ("datasource", DATASOURCE_UID)
     assert all(each["includeAll"] and each["allValue"] == ".*" and each["multi"] for each in others)
     assert all(each["current"]["value"] == ["$__all"] for each in others)
+
+
+def test_the_vs_page_reads_as_its_specification_draws_it() -> None:
+    """Boxes by level in its order and by its names, both flags of collapse side by side, and the last diversity."""
+    shown = list(checks.panels(PAGES["evalq-vs"]))
+    for title in ("Phases by level", "T-score by level", "Self-critique by level"):
+        panel = next(each for each in shown if each["title"] == title)
+        names = [target["legendFormat"] for target in panel["targets"]]
+        assert names == ["Full VS (5)", "Enhanced VS (6)", "Light VS (9)"]
+    titles = [panel["title"] for panel in shown]
+    flags = [next(each for each in shown if each["title"].startswith("Mode collapse" + more))["gridPos"]
+             for more in ("", " as specified")]  # fmt: skip
+    assert titles.index("Mode collapse as specified") == titles.index("Mode collapse") + 1
+    assert flags[0]["y"] == flags[1]["y"]
+    assert next(each for each in shown if each["title"] == "Diversity of the newest run")["type"] == "stat"
 
 
 ALL_LEDGERS = {"panel 'Ledgers answer'", "panel 'Alerts that fire'", "annotation 'Alerts'", "variable 'ledger'"}

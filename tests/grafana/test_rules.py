@@ -24,16 +24,32 @@ RUNBOOKS = (TOP / "docs" / "runbooks.md").read_text(encoding="utf-8")
 ALERTS = sorted(alerts())
 
 
-@pytest.fixture(scope="session")
-def promtool() -> str:
-    """Prometheus' own checker; a skip where there is none, and in CI a failure."""
-    found = shutil.which("promtool")
+def _installed(name: str, package: str) -> str:
+    """A checker of Debian's ``package``; a skip where there is none, and in CI a failure."""
+    found = shutil.which(name)
     if found is None:
-        missing = "promtool is not installed: sh tests/programs.sh (Debian's package prometheus)"
+        missing = f"{name} is not installed: sh tests/programs.sh (Debian's package {package})"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
     return found
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Prometheus' own checker."""
+    return _installed("promtool", "prometheus")
+
+
+@pytest.mark.parametrize(("severity", "receiver"), [("critical", "page"), ("warning", "morning"), ("info", "nobody")])
+def test_alertmanager_sends_alerts_to_whom_they_concern(severity: str, receiver: str) -> None:
+    """Alertmanager's own tool takes the file, and says whom an alert of each severity reaches."""
+    amtool, file = _installed("amtool", "prometheus-alertmanager"), TOP / "deploy" / "prometheus" / "alertmanager.yml"
+    done = run(amtool, "check-config", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    labels = ("alertname=EvalqLedgerDown", "ledger=redis:6379/0", f"severity={severity}")
+    done = run(amtool, "config", "routes", "test", f"--config.file={file}", *labels)
+    assert done.stdout.split() == [receiver], done.stderr
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:

@@ -27,7 +27,7 @@ from evalq.workers.ledger.scripts import keep_texts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.processes.environment import set_aside_celery
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
-from evalq.workers.ready import say_ready
+from evalq.workers.ready import HealthFile, say_ready
 from evalq.workers.servers.complaint import Complaint, until_reached
 from evalq.workers.servers.connections import connect
 from evalq.workers.settings import TIMINGS, Settings, Timings
@@ -48,16 +48,18 @@ def run_calls(
 ) -> int:
     """Make calls for every sweep of this code version until SIGTERM; returns an exit code.
 
-    ``parent``: end when this process is no longer the child of that one, and wait for a ledger that is away. Unless
-    ``quiet``, a process of its own says when it is ready. Raises ConfigError for a missing targets file, and where
-    there is no parent BrokerUnreachable.
+    ``parent``: end when this process is no longer the child of that one. A ledger that is away is waited for, without a
+    parent for ``patience_seconds``. Unless ``quiet``, a process of its own says when it is ready. Raises ConfigError
+    for a missing targets file, and where there is no parent BrokerUnreachable.
     """
     log_to_stderr(loglevel)
     keep_texts()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if not settings.targets:
         raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
-    if parent is not None and not until_reached(settings, log, lambda: os.getppid() == parent):
+    deadline = time.monotonic() + settings.patience_seconds
+    wanted = (lambda: time.monotonic() < deadline) if parent is None else (lambda: os.getppid() == parent)
+    if not until_reached(settings, log, wanted) and parent is not None:
         return 0
     process = _Process(settings, timings)
     if parent is None and not quiet:
@@ -219,6 +221,8 @@ class _Process:
             in_flight.start(calls)
 
     async def _beat(self, parent: int | None) -> None:
+        # Beside a pool it is the pool's main process that says whether the worker is well.
+        health = HealthFile(self._settings if parent is None else self._settings.model_copy(update={"health_file": ""}))
         while not self._stop.is_set():
             if parent is not None and os.getppid() != parent:
                 self._end()
@@ -231,11 +235,15 @@ class _Process:
                 targets=await self._sessions.facts(),
                 oldest={run: in_flight.oldest for run, in_flight in self._in_flight.items() if in_flight.oldest},
             )
-            with contextlib.suppress(redis.RedisError, OSError):
+            try:
                 await asyncio.to_thread(self._heartbeats.beat_caller, self._name, facts, self._timings.life)
+                health.write("heard")
+            except (redis.RedisError, OSError):
+                health.write("away")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timings.beat):
                     await self._stop.wait()
+        health.remove()
 
     async def _leave(self, beat: asyncio.Task[None]) -> None:
         """Withdraw what waits, let calls in flight end, keep their outputs, and give the rest back."""

@@ -39,7 +39,7 @@ from evalq.workers.pool.lines import Reconnecting, without_traceback
 from evalq.workers.processes.forking import unforked
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.processes.rlimits import leave_group
-from evalq.workers.ready import say_ready
+from evalq.workers.ready import HealthFile, say_ready
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -210,6 +210,7 @@ class _Attendant:
         self._name = name
         self._timings = timings
         self._complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
+        self._health = HealthFile(settings)
         self._stop = threading.Event()
         self._telling = threading.Lock()
         self._since, self._clock_ahead = 0, 0.0
@@ -220,6 +221,7 @@ class _Attendant:
             try:
                 self._serve()
             except (redis.RedisError, EvalqError, OSError) as error:
+                self._health.write("away")
                 self._complaint.about(error)
                 self._stop.wait(self._timings.beat)
             except Exception:  # a bug in tending must not end the signs of life
@@ -227,15 +229,20 @@ class _Attendant:
                 self._stop.wait(self._timings.beat)
 
     def arrive(self) -> None:
-        """Say that this worker lives, before it takes its first chunk; a server that can do nothing yet is waited for.
+        """Say that this worker lives, before it takes its first chunk.
 
-        Raises BrokerUnreachable where none answers, ServerRefused.
+        A server that can do nothing yet is waited for, and one that does not answer for ``patience_seconds``: workers
+        and their server are often started together. Raises BrokerUnreachable after that, ServerRefused.
         """
+        deadline = time.monotonic() + self._settings.patience_seconds
         while True:
+            self._health.write("away")
             try:
                 self._arrive()
-            except redis.RedisError as error:
+            except (redis.RedisError, BrokerUnreachable) as error:
                 if not isinstance(explained(error, "the ledger"), BrokerUnreachable):
+                    raise
+                if isinstance(error, BrokerUnreachable) and time.monotonic() >= deadline:
                     raise
                 self._complaint.about(error)
                 self._stop.wait(self._timings.beat)
@@ -257,6 +264,7 @@ class _Attendant:
         """Stop, take this worker off the list, and give back what it held."""
         with self._telling:  # a beat that is under way would put it on the list again
             self._stop.set()
+        self._health.remove()
         with contextlib.suppress(redis.RedisError, EvalqError, OSError):
             client = connect(self._settings.ledger_address, self._settings)
             Heartbeats(client).leave(self._name)
@@ -297,6 +305,7 @@ class _Attendant:
         with self._telling:
             if not self._stop.is_set():
                 heartbeats.beat(self._name, self._facts(), self._timings.life)
+                self._health.write("heard")
 
     def _facts(self) -> dict[str, str | int]:
         return {

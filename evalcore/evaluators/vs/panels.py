@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from evalq.evalcore.evaluators.vs.agents import default_agents
 from evalq.evalcore.views.panels import Panel, Plot, Threshold
 
 __all__ = ["PANELS"]
@@ -9,6 +12,22 @@ __all__ = ["PANELS"]
 _BAD_BELOW_HALF = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(0.8, "good"))
 _SPREAD = (Threshold(None, "bad"), Threshold(0.3, "good"))
 _COLLAPSE = (Threshold(None, "good"), Threshold(0.5, "doubtful"), Threshold(1.0, "bad"))
+
+
+def _by_level(metric: str) -> tuple[Plot, ...]:
+    """A number for each level, in the order and by the names of the specification's dashboard."""
+    count = Counter(agent.level for agent in default_agents())
+    return tuple(
+        Plot(
+            metric,
+            together="min",
+            where=(("level", f"{level.lower()}_vs"),),
+            legend=f"{level} VS ({count[level]})",
+            beside="evalq_vs_level_agents",
+        )
+        for level in ("Full", "Enhanced", "Light")
+    )
+
 
 PANELS = (
     Panel(
@@ -27,7 +46,7 @@ PANELS = (
         "Tests whose phases were all executed, by level; of several suites the lowest.",
         "share",
         "stat",
-        (Plot("evalq_vs_level_phase_completion", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"),),
+        _by_level("evalq_vs_level_phase_completion"),
         _BAD_BELOW_HALF,
         (0, 1),
         overview=True,
@@ -39,11 +58,7 @@ PANELS = (
         "give none.",
         "points",
         "stat",
-        (
-            Plot(
-                "evalq_vs_level_t_score_diversity", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"
-            ),
-        ),
+        _by_level("evalq_vs_level_t_score_diversity"),
         _SPREAD,
         (0, 1),
         overview=True,
@@ -54,7 +69,7 @@ PANELS = (
         "Checks of the self-critique that hold, by level, of several suites the lowest; only full agents give one.",
         "share",
         "stat",
-        (Plot("evalq_vs_level_self_critique", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"),),
+        _by_level("evalq_vs_level_self_critique"),
         _BAD_BELOW_HALF,
         (0, 1),
         overview=True,
@@ -91,6 +106,7 @@ PANELS = (
         (Plot("evalq_vs_collapse_detected", ("suite",), "max", legend="{suite}"),),
         _COLLAPSE,
         (0, 1),
+        overview=True,
         width=6,
         words=((0, "not detected"), (1, "detected")),
     ),
@@ -111,6 +127,17 @@ PANELS = (
         "points",
         "bars",
         (Plot("evalq_vs_diversity", ("suite",), recent=True, legend="{suite}"),),
+        _SPREAD,
+        (0, 1),
+        overview=True,
+        width=6,
+    ),
+    Panel(
+        "Diversity of the newest run",
+        "Evenness of the options chosen, mean over cases: below 0.3 the specification calls it collapsed.",
+        "points",
+        "stat",
+        (Plot("evalq_vs_diversity", ("suite",), legend="{suite}"),),
         _SPREAD,
         (0, 1),
         overview=True,
