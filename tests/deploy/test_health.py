@@ -122,8 +122,9 @@ def test_a_worker_waits_for_a_server_that_starts_after_it(tmp_path: Path) -> Non
         wait_until(lambda: file.exists() and file.read_text() == "away\n", "it waits")
         server.start()
         wait_until(lambda: file.read_text() == "heard\n", "it is heard")
-        assert worker.stderr is not None
-        wait_until(lambda: "is ready" in worker.stderr.readline(), "it serves")
+        said = worker.stderr
+        assert said is not None
+        wait_until(lambda: "is ready" in said.readline(), "it serves")
         worker.terminate()
         assert worker.wait(timeout=PATIENCE) == 0
     finally:
@@ -138,7 +139,7 @@ def test_a_worker_waits_within_bounds(tmp_path: Path) -> None:
     (tmp_path / "targets.yaml").write_text("targets: {own: {kind: command, argv: [cat]}}")
     where = {"EVALQ_BROKER": f"redis://127.0.0.1:{free_port()}/0", "EVALQ_PATIENCE_SECONDS": "1"}
     for words in ((), ("--concurrency", "0", "--calls", "1", "--targets", "targets.yaml")):
-        done = evalq("worker", *words, cwd=tmp_path, **where)
+        done = evalq("worker", *words, cwd=tmp_path, seconds=PATIENCE, **where)
         assert done.returncode == 3
         assert "waiting: no server answers" in done.stderr
 
