@@ -24,6 +24,7 @@ from evalq.producer import commands
 from evalq.producer.driving.interrupts import undropped
 from evalq.producer.monitor.began import beginning
 from evalq.producer.monitor.standard_error import unfailing
+from evalq.workers.names import PREFIX
 from evalq.workers.processes.environment import set_aside_celery
 
 __all__ = ["main"]
@@ -147,7 +148,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(argv: list[str] | None) -> int:
     try:
-        _refuse_bytes(sys.argv[1:] if argv is None else argv)
+        _refuse_bytes(arguments := sys.argv[1:] if argv is None else argv)
+        _refuse_misspelt(arguments)
         with beginning():
             # In standalone mode click would end with 1 at Ctrl-C, which is a policy's answer.
             result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
@@ -203,6 +205,20 @@ def _have_streams() -> None:
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def _refuse_misspelt(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for an EVALQ_* variable that is nearly one of evalq's; it would be ignored.
+
+    Commands that decide find it with their settings, as `_refuse_bytes` says.
+    """
+    if any(name.upper().startswith(PREFIX) for name in os.environ):
+        from evalq.producer.invocation.declare import DECIDING
+
+        if arguments and arguments[0] not in DECIDING:
+            from evalq.workers.settings import check_variables
+
+            check_variables()
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:

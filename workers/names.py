@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 __all__ = [
     "CELERY_VARIABLES",
+    "DEPLOY_VARIABLES",
     "FOLDERS",
     "FOREIGN_VARIABLES",
     "LEDGER",
+    "OPTION_VARIABLES",
     "OWN_VARIABLES",
     "PREFIX",
     "QUEUES",
@@ -69,6 +71,20 @@ OWN_VARIABLES: tuple[Named, ...] = (
     Named("_EVALQ_COMPLETE", "the shell's completion of commands"),
 )
 """Variables of evalq's own. Any other EVALQ_* variable is refused or warned of, see `evalq.workers.settings`."""
+
+OPTION_VARIABLES: tuple[str, ...] = (
+    *("ALLOW_DEAD", "ALLOW_INCONCLUSIVE", "BASELINE", "BASE_TARGET", "BIND", "CACHE", "CANDIDATE", "CHUNK_SIZE"),
+    *("CONFIRM", "DETACH", "DRY_RUN", "EVERY", "FOLLOW", "FORMAT", "INLINE", "JSON", "LIMIT", "MAX_CALLS", "MAX_COST"),
+    *("NO_GATE", "NO_PROGRESS", "ONCE", "OUTPUT", "PARAMS", "PASSES", "PORT", "PRIORITY", "QUIET", "REPEAT", "ROOT"),
+    *("RUN_DIR", "SETTINGS", "STOP", "SUITE", "TAG", "TARGET", "VERBOSE", "VERIFY", "WORKERS"),
+)
+"""Options of evalq's own commands that are no settings, as their variables name them after EVALQ_. Evaluators have
+further ones, by their own names."""
+
+DEPLOY_VARIABLES: tuple[str, ...] = (
+    *("DASHBOARDS", "DATA", "IMAGE", "PROMETHEUS", "REPLICAS", "SECRETS", "SERVER", "TARGETS_FOLDER"),
+)
+"""Variables that files in deploy/ read, after EVALQ_: the commands know them and read none of them."""
 
 FOREIGN_VARIABLES: tuple[Named, ...] = (
     Named("OTEL_EXPORTER_OTLP_ENDPOINT", "where spans go; without it evalq records none"),

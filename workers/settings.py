@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.contract.registry import name_checks
-from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.evalcore.naming import is_text
 from evalq.workers.address import Address, read_address
+from evalq.workers.names import DEPLOY_VARIABLES, OPTION_VARIABLES, PREFIX, is_service_link
 
-__all__ = ["TIMINGS", "Settings", "Timings", "load_settings", "take_checks"]
+__all__ = ["TIMINGS", "Settings", "Timings", "check_variables", "load_settings", "take_checks"]
 
 
-_PREFIX = "EVALQ_"
-_NEAR = 0.85
+_NEAR = 0.8
+"""How alike a variable is to one that is meant: EVALQ_BORKER is .83 of EVALQ_BROKER."""
+_UNIT = re.compile(r"_(URL|URI|FILE|PATH|DIR|S|SECS|SECONDS)$")
+"""What a name may have besides: EVALQ_BROKER_URL."""
+_SERVER = re.compile(r"(redis|rediss|valkey|valkeys|unix|amqp|amqps)://", re.IGNORECASE)
 _CHECK = re.compile(r"[a-z][a-z0-9-]*=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _ARGUMENT = re.compile(r"x-[a-z][a-z-]*=[\w.:-]{1,100}")
-_OTHERS = ("TARGET", "ROOT")
-"""Variables of single options, with names like settings'."""
+_SINGLE = ("LOGLEVEL", "SETTINGS", "BASELINE", "CANDIDATE", "ONCE")
+_warned_of: set[str] = set()
+log = logging.getLogger("evalq.settings")
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,17 +219,26 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
     if file is not None and not Path(file).is_file():
         raise ConfigError(f"{file}: no such settings file")
     variables = _variables(os.environ)
+    _warn_of_project(Path("pyproject.toml"))
     known = {key: value for key, value in given.items() if value is not None}
     written = load_mapping(file, empty=True) if file is not None else {}
     try:
         settings = Settings(**{**written, **variables, **known})
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors(include_url=False)]
+        lines = [_wrong(each["type"], ".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
         raise ConfigError(f"wrong settings ({file or 'EVALQ_* variables'}): " + "; ".join(lines)) from None
     for name in ("broker", "ledger"):
         _check_address(name, getattr(settings, name))
     take_checks(settings)
     return settings
+
+
+def _wrong(kind: str, key: str, said: str) -> str:
+    """What pydantic says of a key; of an unknown one, which is meant."""
+    if kind != "extra_forbidden":
+        return f"{key}: {said}"
+    near = nearest(key, Settings.model_fields, 0.0)
+    return f"{key}: no such setting; is it {near}?"
 
 
 def _check_address(name: str, url: str) -> None:
@@ -234,6 +250,11 @@ def _check_address(name: str, url: str) -> None:
         raise ConfigError(f"{name}: {error}") from None
 
 
+def check_variables() -> None:
+    """Refuse a misspelt variable for a command that needs no settings, too. Raises ConfigError."""
+    _variables(os.environ)
+
+
 def take_checks(settings: Settings) -> None:
     """Have this process know the checks that its settings name."""
     name_checks(dict(each.split("=", 1) for each in settings.checks))
@@ -242,20 +263,74 @@ def take_checks(settings: Settings) -> None:
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
     """{field: value} of the settings' variables, whose names may be written in any case.
 
-    Raises ConfigError for one that is no text in UTF-8, and for a variable that is nearly a setting's: it would change
-    nothing, and nobody would know. Others are left alone: options of evaluators and what the surroundings name
-    (EVALQ_REDIS_SERVICE_HOST).
+    Raises ConfigError for one that is no text in UTF-8, and for a name that is nearly one that evalq reads: it would
+    change nothing, and nobody would know. A name that is like none is warned of.
     """
     settings = [name.upper() for name in Settings.model_fields]
-    ours = {name[len(_PREFIX) :]: name for name in environment if name.upper().startswith(_PREFIX)}
-    for name in sorted(name for name in ours if name.upper() not in (*settings, *_OTHERS)):
-        from difflib import get_close_matches  # not for a command without variables
-
-        near = get_close_matches(name, settings, 1, _NEAR)
-        if near:
-            raise ConfigError(f"{ours[name]}: no such setting; is it {_PREFIX}{near[0]}?")
+    ours = {name[len(PREFIX) :]: name for name in environment if name.upper().startswith(PREFIX)}
+    strange = [name for name in ours if name.upper() not in (*settings, *OPTION_VARIABLES, *_SINGLE, *DEPLOY_VARIABLES)]
+    unknown = sorted(ours[name] for name in strange if not is_service_link(name))
+    _refuse_strange({name: environment[name] for name in unknown}, settings)
     found = {name.lower(): environment[ours[name]] for name in ours if name.upper() in settings}
     for name, value in found.items():
         if not is_text(value):  # no server and no other process can be told it
-            raise ConfigError(f"{_PREFIX}{name.upper()}: {value!a} is not text in UTF-8")
+            raise ConfigError(f"{PREFIX}{name.upper()}: {value!a} is not text in UTF-8")
     return found
+
+
+def _refuse_strange(names: Mapping[str, str], settings: Sequence[str]) -> None:
+    """Raise ConfigError for the first that is nearly a variable of evalq's; warn, once, of those that are like none."""
+    if not names:
+        return
+    options = _evaluators_options()  # they are imported for this alone
+    for name in (name for name in names if name.upper().removeprefix(PREFIX) not in options):
+        known = [*settings, *OPTION_VARIABLES, *_SINGLE, *options]
+        short = _UNIT.sub("", name.upper().removeprefix(PREFIX))
+        near = nearest(name.upper().removeprefix(PREFIX), known) or nearest(short, known)
+        if near := near or ("BROKER" if _SERVER.match(names[name]) else ""):  # EVALQ_REDIS=redis://...
+            raise ConfigError(f"{name}: no such setting; is it {PREFIX}{near}?")
+        if name not in _warned_of:
+            _warned_of.add(name)
+            alike = nearest(short, known, 0.0)
+            log.warning("%s: evalq reads no such variable; the nearest is %s%s", name, PREFIX, alike)
+
+
+def _evaluators_options() -> set[str]:
+    found: set[str] = set()
+    for name in registry.names():
+        try:
+            evaluator = registry.get(name)
+        except EvalqError:  # who asks for it is told why
+            continue
+        own = [*evaluator.command.options, *(each for extra in evaluator.command.commands for each in extra.options)]
+        found |= {option.name.upper() for option in own}
+        found |= {evaluator.calls.option.upper()} if evaluator.calls else set()
+    return found
+
+
+def _warn_of_project(file: Path) -> None:
+    """Say that settings in a project's file are not read, with the names that they are like."""
+    import tomllib  # not for a command in another folder
+
+    try:
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        table = tomllib.loads(text).get("tool", {}).get("evalq") if "evalq" in text else None
+    except (OSError, ValueError):  # it is another program's file, which says so itself
+        return
+    if not isinstance(table, dict) or str(file) in _warned_of:
+        return
+    _warned_of.add(str(file))
+    fields = list(Settings.model_fields)
+    shown = [key if key in fields else f"{key} (is it {nearest(key, fields, 0.0)}?)" for key in map(str, table)]
+    log.warning(
+        "%s: [tool.evalq] is not read (%s): a checkout must not choose servers or targets; put the settings into a "
+        "YAML file and name it with --settings or EVALQ_SETTINGS",
+        file, ", ".join(shown) or "it is empty",
+    )  # fmt: skip
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = _NEAR) -> str:
+    """The one of ``known`` that ``name`` is most like, by at least ``cutoff`` of 1; empty where there is none."""
+    from difflib import get_close_matches  # not for a command without strange names
+
+    return next(iter(get_close_matches(name, list(known), 1, cutoff)), "")

@@ -63,13 +63,71 @@ def test_roots_are_written_like_path(monkeypatch: pytest.MonkeyPatch, value: str
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("BROKR", "BROKER"), ("LEASE_SECOND", "LEASE_SECONDS"), ("ROOTTS", "ROOTS")]
+    ("name", "meant"),
+    [
+        *(("BROKR", "BROKER"), ("LEASE_SECOND", "LEASE_SECONDS"), ("ROOTTS", "ROOTS"), ("BORKER", "BROKER")),
+        *(("BROKER_URL", "BROKER"), ("LEDGER_URI", "LEDGER"), ("BRKOER_URL", "BROKER"), ("SETTINGS_FILE", "SETTINGS")),
+        *(("MAX_CALS", "MAX_CALLS"), ("BASELIN", "BASELINE"), ("JUGE", "JUDGE"), ("TARGTE", "TARGET")),
+    ],
 )
 def test_a_misspelt_variable_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
     """It would be ignored, and its writer think otherwise; the near name is told."""
     monkeypatch.setenv(f"EVALQ_{name}", "x")
     with pytest.raises(ConfigError, match=f"EVALQ_{name}: no such setting; is it EVALQ_{meant}"):
         load_settings()
+
+
+def test_a_server_by_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer means the fleet; the job would run on the laptop."""
+    monkeypatch.setenv("EVALQ_REDIS", "redis://fleet:6379/0")
+    with pytest.raises(ConfigError, match="EVALQ_REDIS: no such setting; is it EVALQ_BROKER"):
+        load_settings()
+
+
+def test_a_variable_like_none_is_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be a wrapper's own; a typo further off is seen all the same."""
+    monkeypatch.setenv("EVALQ_RELEASE_OF_TODAY", "x")
+    load_settings()
+    load_settings()
+    assert [line for line in caplog.messages if "EVALQ_RELEASE_OF_TODAY: evalq reads no such variable" in line]
+    assert len(caplog.messages) == 1
+
+
+def test_an_unknown_key_of_a_file_names_the_nearest(tmp_path: Path) -> None:
+    """In a file every unknown key is an error."""
+    (tmp_path / "s.yaml").write_text("borker: redis://h/0\n")
+    with pytest.raises(ConfigError, match=r"borker: no such setting; is it broker\?"):
+        load_settings(tmp_path / "s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [('[tool.evalq]\nborker = "x"\n', "borker (is it broker?)"), ('[tool.evalq]\nbroker = "x"\n', "(broker)")],
+)
+def test_settings_in_a_project_are_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, table: str, said: str
+) -> None:
+    """evalq reads none from there: a checkout must not choose servers. Its writer is told, with the nearest names."""
+    (tmp_path / "pyproject.toml").write_text(table)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("evalq.workers.settings._warned_of", set())
+    assert load_settings(broker="").broker == ""
+    (line,) = caplog.messages
+    assert "[tool.evalq] is not read" in line
+    assert said in line
+
+
+@pytest.mark.parametrize("text", ["", "[tool.other]\nevalq = 1\n", "evalq = [", "[tool]\nevalq = 3\n"])
+def test_other_projects_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    """No table of evalq's, or no TOML at all: nothing is said."""
+    (tmp_path / "pyproject.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    load_settings()
+    assert caplog.messages == []
 
 
 def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
