@@ -16,7 +16,7 @@ import msgspec
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.model.canonical import canonical_json, digest
+from evalq.evalcore.model.canonical import Json, canonical_json, digest
 
 __all__ = [
     "SCREEN",
@@ -29,6 +29,7 @@ __all__ = [
     "confirming",
     "growing",
     "looks_at",
+    "spent_digest",
 ]
 
 
@@ -50,6 +51,8 @@ class Errors(NamedTuple):
 
 SINGLE = Errors()
 """The errors of a single look, which is not counted."""
+_DUE = 20
+"""From this look on NO-GO needs p below .00006: twice the fall that the first look sees, at 100 cases x 5."""
 SCREEN = 0.05
 """How surprising answers have to be for both sides to be asked afresh."""
 
@@ -87,22 +90,45 @@ class Look(msgspec.Struct, frozen=True):
     def told(self) -> str:
         """The look in a sentence, with the errors that it may spend."""
         errors = self.errors
-        again = f"; answers number {self.draw} of this candidate, GO at {errors.go:.3g}" if self.draw > 1 else ""
-        return f"look {self.number} at this baseline and policy: NO-GO at {errors.no_go:.3g}{again}"
+        which = "First comparison" if self.number == 1 else f"Comparison {self.number:,}"
+        again = (
+            f" These are answers number {self.draw:,} of this candidate: GO errs in at most {100 * errors.go:.2g} %."
+            if self.draw > 1
+            else ""
+        )
+        due = (
+            " Falls have to be larger with each comparison: approve a new baseline to see smaller ones again."
+            if self.number >= _DUE
+            else ""
+        )
+        return (
+            f"{which} with this baseline: without a real change it is NO-GO in at most {100 * errors.no_go:.2g} % of "
+            f"such comparisons, and SUSPECT in as many.{again}{due}"
+        )
 
 
 def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
-    """The digest by which looks are counted: of what the approved runs found, and all that the policy demands.
+    """The digest by which looks are counted: of what the approved runs found, and all of a policy that can decide.
 
-    Defaults are left out, so that a count outlives a version of evalq that knows a key more.
+    Reasons, dates, and gates that are not critical are no part of it. Defaults are left out, so that a count outlives a
+    version of evalq that knows a key more.
     """
+    demands = policy.model_dump(mode="json", exclude_defaults=True, exclude={"labels_days"})
+    # The default tier is left out: what says another one is shown, and decides nothing.
+    demands["gates"] = [each for each in demands["gates"] if "tier" not in each]
+    if "quarantine" in demands:
+        demands["quarantine"] = [{key: each.get(key, "") for key in ("case", "run")} for each in demands["quarantine"]]
+    return digest(canonical_json({"policy": demands, "baseline": _found(approved)}))
+
+
+def spent_digest(approved: Iterable[RunCases]) -> str:
+    """The place where the looks of all policies at these approved runs are counted."""
+    return f"baselines/{digest(canonical_json(_found(approved)))}"
+
+
+def _found(approved: Iterable[RunCases]) -> list[Json]:
     # By what they found, not by their ids: approving the same run again must not begin the count anew.
-    runs = sorted([run.called, run.target, run.specification, run.report] for run in approved)
-    return digest(
-        canonical_json(
-            {"policy": policy.model_dump(mode="json", exclude_defaults=True), "baseline": [list(run) for run in runs]}
-        )
-    )
+    return [list(each) for each in sorted([run.called, run.target, run.specification, run.report] for run in approved)]
 
 
 def answers_digest(candidates: Iterable[RunCases]) -> str:

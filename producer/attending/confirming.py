@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Asking", "check_sides", "confirm_runs"]
 
 _NO_LIMIT = 1 << 62
+_ORDER: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE")
 
 
 class Asking(NamedTuple):
@@ -60,10 +61,11 @@ class _Sides(NamedTuple):
 def confirm_runs(
     policy: Policy, candidates: Sequence[RunCases], baseline: str, servers: Servers, asking: Asking, candidate: str = ""
 ) -> Decision:
-    """What `gate_runs` decides, where a NO-GO that may be chance needs fresh answers of both sides.
+    """What `gate_runs` decides, where a NO-GO or SUSPECT that may be chance needs fresh answers of both sides.
 
-    A surprise that they do not confirm is INCONCLUSIVE. Asked again, the same answers of the same candidate are
-    confirmed by the same runs. Raises UsageError where a side cannot be asked, and what sweeps raise.
+    Those alone decide then, GO included, on all that the policy demands of the cases of the runs that were asked
+    afresh. Asked again, the same answers of the same candidate are confirmed by the same runs. Raises UsageError where
+    a side cannot be asked, and what sweeps raise.
     """
     found = matched(policy, candidates, baseline, servers)
     if not found.partners or not found.approved:
@@ -76,11 +78,11 @@ def confirm_runs(
     suspects = surprising(screened)
     if suspects and docket.stopped():
         # It was stopped for good: fresh answers would be paid for, and change nothing.
-        screened = _judged(screened, suspects, {})
+        screened = _still_suspect(screened, suspects)
     elif suspects:
         number = docket.look(" confirm").number
         fresh = _asked_afresh(found, suspects, sides, asking, docket.key)
-        screened = _confirmed(screened, suspects, fresh, number)
+        screened = _confirmed(screened, fresh, confirming(number)._replace(go=look.errors.go), number)
     note = f"screened at {SCREEN:g}, GO at {look.errors.go:.3g}"
     decision = msgspec.structs.replace(screened, look=look, notes=(note, *screened.notes))
     return docket.settled(decision, baseline, collapses(decision))
@@ -118,11 +120,16 @@ def _asked_afresh(
     """The demands that were not kept, and fresh answers of both sides to decide them by."""
     from evalq.producer.runs.backend import shared_backend
 
-    names = {check.metric for check in suspects}
-    gates = tuple(gate for gate in found.policy.gates if gate.metric in names)
     known = [(run.called, run.evaluator) for run in found.candidates]
-    meant = {at for gate in gates if (at := run_meant(gate.run, known)) is not None}
-    meant |= {at for at, run in enumerate(found.candidates) if f"{run.called}.quarantine" in names}
+    meant = {at for at, run in enumerate(found.candidates) if any(_is_about(check, run) for check in suspects)}
+    # What no case tells, such as a cost, is decided by the run that is judged: fresh answers compare cases.
+    gates = tuple(
+        gate
+        for gate in found.policy.gates
+        if (at := run_meant(gate.run, known)) in meant
+        and at is not None
+        and gate.measure_in(found.candidates[at].cases.measures) is not None
+    )
     candidates, partners = [], {}
     with shared_backend(asking.backend, [Path.cwd()], reporter=asking.reporter, calls=True) as backend:
         for at in sorted(meant):
@@ -133,6 +140,11 @@ def _asked_afresh(
     # What is missing is told by how it was screened; of fresh answers it only keeps them from being certain.
     policy = found.policy.model_copy(update={"gates": gates, "collapse": "allowed", "missing": _NO_LIMIT})
     return MatchedRuns(policy, candidates, partners, found.baseline, pasts=found.pasts)
+
+
+def _is_about(check: Check, run: RunCases) -> bool:
+    """Whether a check is about ``run``: by what a policy may call it."""
+    return any(check.metric == name or check.metric.startswith(f"{name}.") for name in (run.called, run.evaluator))
 
 
 def _blocks(sides: _Sides, key: str, asking: Asking) -> tuple[RunCases, RunCases]:
@@ -163,38 +175,59 @@ def _check_answered(run: RunCases, target: str, folder: RunFolder) -> None:
 
 def _pooled(first: RunCases, second: RunCases) -> RunCases:
     return msgspec.structs.replace(
-        first, run=f"{first.run} and {second.run}", cases=pooled(first.cases, second.cases), usage=None, results={}
+        first,
+        run=f"{first.run} and {second.run}",
+        cases=pooled(first.cases, second.cases),
+        usage=None,
+        results={},
+        inputs=[],
     )
 
 
-def _confirmed(screened: Decision, suspects: Sequence[Check], fresh: MatchedRuns, number: int) -> Decision:
-    """What was screened, with what fresh answers say of each suspect."""
-    errors = confirming(number)
+def _confirmed(screened: Decision, fresh: MatchedRuns, errors: Errors, number: int) -> Decision:
+    """What fresh answers decide, beside what was screened of runs that were not asked afresh, and of collapse."""
     found = fresh.decide(errors)
-    stops = {(check.metric, check.demand): check.decided for check in surprising(found)}
-    again: dict[tuple[str, str], Check] = {}
-    for check in found.checks:
-        place = (check.metric, check.demand)
-        decided: Decided = stops.get(place, "INCONCLUSIVE")
-        again[place] = msgspec.structs.replace(check, decided=decided, reason=f"{check.reason}, asked afresh")
-    judged = _judged(screened, suspects, again)
+    places = {(check.metric, check.demand) for check in found.checks}
+    about = [check for check in screened.checks if any(_is_about(check, run) for run in fresh.candidates)]
+    again = [
+        msgspec.structs.replace(check, reason=f"{check.reason}, asked afresh{_before(check, screened)}")
+        for check in found.checks
+    ]
+    # Labels are not asked afresh, and what is missing was told by the first answers. A surprise among these is no more
+    # than the reason for asking.
+    kept = [
+        check
+        for check in screened.checks
+        if (check.metric, check.demand) not in places
+        and not (check in about and check.decided in ("NO-GO", "SUSPECT") and check.p_worse is not None)
+    ]
+    checks = (*again, *kept)
+    words = {check.decided for check in checks if check.tier == "critical"}
+    decided = next((each for each in _ORDER if each in words), "GO")
     asked = ", ".join(run.run for run in (*fresh.partners.values(), *fresh.candidates))
     note = f"confirmation {number} on this baseline: NO-GO at {errors.no_go:.3g}, by {asked}"
-    return msgspec.structs.replace(judged, notes=(note, *judged.notes))
+    return msgspec.structs.replace(
+        screened, decided=decided, checks=checks, notes=(note, *found.notes, *screened.notes), paired=found.paired
+    )
 
 
-def _judged(screened: Decision, suspects: Sequence[Check], again: Mapping[tuple[str, str], Check]) -> Decision:
-    """What was screened, with each suspect as it was judged ``again``; one that was not stays a suspect."""
-    checks = []
-    for check in screened.checks:
-        if check in suspects:
-            suspect = msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=f"suspect: {check.reason}")
-            judged = again.get((check.metric, check.demand), suspect)
-            if judged.decided == "INCONCLUSIVE" and judged is not suspect:
-                judged = msgspec.structs.replace(judged, reason=f"{judged.reason}; {suspect.reason}")
-            checks.append(judged)
-        else:
-            checks.append(check)
+def _before(check: Check, screened: Decision) -> str:
+    """What the first answers said, where they are why these were asked."""
+    for each in screened.checks:
+        if (each.metric, each.demand) == (check.metric, check.demand) and each.decided in ("NO-GO", "SUSPECT"):
+            return f"; suspect: {each.reason}"
+    return ""
+
+
+def _still_suspect(screened: Decision, suspects: Sequence[Check]) -> Decision:
+    """What was screened of a candidate that stays stopped: nothing of it is confirmed, and nobody pays for that."""
+    checks = tuple(
+        msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=f"suspect: {check.reason}")
+        if check in suspects
+        else check
+        for check in screened.checks
+    )
     words = {check.decided for check in checks if check.tier == "critical"}
-    decided: Decided = "NO-GO" if "NO-GO" in words else "SUSPECT" if "SUSPECT" in words else "INCONCLUSIVE"
-    return msgspec.structs.replace(screened, decided=decided, checks=tuple(checks))
+    return msgspec.structs.replace(
+        screened, decided=next((each for each in _ORDER if each in words), "INCONCLUSIVE"), checks=checks
+    )

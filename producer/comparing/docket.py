@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.compare.decision import Check, Decided, Decision, surprising
-from evalq.evalcore.compare.looks import Look, answers_digest, baseline_digest, candidate_digest, looks_at
+from evalq.evalcore.compare.looks import (
+    Look,
+    answers_digest,
+    baseline_digest,
+    candidate_digest,
+    looks_at,
+    spent_digest,
+)
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
@@ -41,6 +48,9 @@ class Docket:
     ) -> None:
         self._looks = looks_of(servers)
         self._place = baseline_digest(policy, partners.values())
+        # What was spent on a baseline stays spent where a policy changes what can decide (GATE, What a look counts
+        # against): numbers are shared by all policies, and whose answers were seen is known by each.
+        self._spent = spent_digest(partners.values())
         self._answers = answers_digest(candidates)
         self._candidate = _digest(candidate) if candidate else candidate_digest(candidates)
         # Further answers of an extended run are paid for as looks, though nobody may have gated the first ones.
@@ -48,17 +58,24 @@ class Docket:
 
     def look(self, kind: str = "") -> Look:
         """The look by these answers, among those of a ``kind`` of their own; raises what counting raises."""
-        return self._looks.take(self._place + kind, self._candidate, self._answers).at_least(self._least)
+        return self._look(self._looks.take, kind)
 
     def decided(self, decide: Callable[[Look], Decision], kind: str = "") -> tuple[Decision, Look]:
         """What ``decide`` makes of the look by these answers, which is counted once there is a decision.
 
         What cannot be decided, for a metric that the results do not have say, spends nothing.
         """
-        expected = self._looks.peek(self._place + kind, self._candidate, self._answers).at_least(self._least)
+        expected = self._look(self._looks.peek, kind)
         decision, look = decide(expected), self.look(kind)
         # Another machine may have taken that number meanwhile.
         return decision if look == expected else decide(look), look
+
+    def _look(self, of: Callable[[str, str, str], Look], kind: str) -> Look:
+        own = of(self._place + kind, self._candidate, self._answers)
+        # Looking again at a candidate that was stopped decides nothing, and spends nothing.
+        spend = self._looks.peek if own.stands else of
+        number = spend(self._spent + kind, f"{self._place} {self._candidate}", self._answers).number
+        return msgspec.structs.replace(own, number=number).at_least(self._least)
 
     @property
     def key(self) -> str:

@@ -100,7 +100,7 @@ class _FileLooks:
         """What is counted so far, and written back at the end. Raises StorageError."""
         path = self._folder / f"{baseline}.json"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             if not (ignored := self._folder / ".gitignore").exists():
                 write_atomic(ignored, b"*\n")
             with open_appending(self._folder / "lock") as lock:

@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.looks import Look, baseline_digest
+from evalq.evalcore.compare.looks import Look, spent_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
 from evalq.evalcore.compare.policy import Gate, Policy
@@ -83,7 +83,7 @@ def outlook(
         # Each run once, as for a gate: the digest by which looks are counted has to be the same.
         meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
         # Planning looks at nothing: it counts no look, and tells of the next one.
-        alpha = Look(looks_of(servers).count(baseline_digest(policy, meant.values())) + 1).errors.no_go
+        alpha = Look(looks_of(servers).count(spent_digest(meant.values())) + 1).errors.no_go
     found: list[Power] = []
     proofs: list[Proof] = []
     notes: list[str] = []
