@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.decision import Check, Decided, Decision
+from evalq.evalcore.compare.decision import Check, Decided, Decision, FailingCase, named_cases
 from evalq.evalcore.compare.intersection import paired
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.repeats import rows_of
@@ -80,7 +80,13 @@ def as_recorded(
         checks=(*own, *beside),
         notes=(told, *notes, *statistical.notes),
         exit_with=_NOTHING_IN_BOTH if not both else None,
+        failing=_named_anew(statistical.failing, own),
     )
+
+
+def _named_anew(failing: Sequence[FailingCase], checks: Sequence[Check]) -> tuple[FailingCase, ...]:
+    found = [msgspec.structs.replace(each, named=each.case in named_cases(checks, each.run)) for each in failing]
+    return tuple(sorted(found, key=lambda each: not each.named))
 
 
 def _held(run: RunCases, partner: RunCases) -> _Held:

@@ -30,9 +30,11 @@ __all__ = [
     "Check",
     "Decided",
     "Decision",
+    "FailingCase",
     "PairedCases",
     "Quarantined",
     "hold_back",
+    "named_cases",
     "overall",
     "surprising",
     "undecided",
@@ -99,6 +101,21 @@ class Quarantined(msgspec.Struct, frozen=True):
     fell: bool = False
 
 
+class FailingCase(msgspec.Struct, frozen=True):
+    """A case of which not every answer passed: ``passed`` of ``answers``, and ``before`` the same of the baseline.
+
+    ``before`` is None where the baseline has no answer of an equal case. ``named``: a critical check that is NO-GO or
+    SUSPECT names it; of the others nobody knows more than that chance may have done it.
+    """
+
+    run: str
+    case: str
+    passed: int
+    answers: int
+    before: tuple[int, int] | None = None
+    named: bool = False
+
+
 class PairedCases(msgspec.Struct, frozen=True):
     """The cases of a run and its baseline: how many are ``equal``, and which decide nothing.
 
@@ -133,7 +150,8 @@ class Decision(msgspec.Struct, frozen=True):
 
     ``look`` is which one it was at an approved baseline, None without one. ``exit_with`` is the exit code where it is
     not that of ``decided``: 3 for a run that is not complete, 5 for recorded runs that have no case in common.
-    ``paired`` counts the cases of each run and its baseline that are equal.
+    ``paired`` counts the cases of each run and its baseline that are equal. ``failing`` are the cases that did not pass
+    every time, those that a check names first, at most 1,000 of a run.
     """
 
     decided: Decided
@@ -145,6 +163,7 @@ class Decision(msgspec.Struct, frozen=True):
     look: Look | None = None
     exit_with: int | None = None
     paired: tuple[PairedCases, ...] = ()
+    failing: tuple[FailingCase, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -158,6 +177,17 @@ def surprising(decision: Decision, *verdicts: Decided) -> list[Check]:
     """
     wanted = verdicts or ("NO-GO", "SUSPECT")
     return [each for each in decision.checks if each.tier == "critical" and each.decided in wanted and not each.certain]
+
+
+def named_cases(checks: Sequence[Check], *names: str) -> set[str]:
+    """The cases that critical checks of a run, which is called by any of ``names``, name as NO-GO or SUSPECT."""
+    return {
+        case
+        for check in checks
+        if check.tier == "critical" and check.decided in ("NO-GO", "SUSPECT")
+        if any(check.metric == name or check.metric.startswith(f"{name}.") for name in names)
+        for case in check.cases
+    }
 
 
 def hold_back(check: Check, reason: str) -> Check:

@@ -8,7 +8,16 @@ import msgspec
 
 from evalq.evalcore.compare.collapse_checks import collapse_checks
 from evalq.evalcore.compare.comparison import Measured, change_in, measured
-from evalq.evalcore.compare.decision import Check, Decision, Quarantined, hold_back, overall, undecided
+from evalq.evalcore.compare.decision import (
+    Check,
+    Decision,
+    FailingCase,
+    Quarantined,
+    hold_back,
+    named_cases,
+    overall,
+    undecided,
+)
 from evalq.evalcore.compare.demands import compared, held, level_in, margin_of
 from evalq.evalcore.compare.intersection import Paired, paired_all, specification_checks
 from evalq.evalcore.compare.looks import SINGLE, Errors
@@ -17,20 +26,22 @@ from evalq.evalcore.compare.numbers import number_checks, reported
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.quarantine import CaseHistory, aside_in, fallen, flaky_cases, past_of, quarantined
-from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases
+from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, rows_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.shared_answers import same_answers, shared
 from evalq.evalcore.compare.stopped_cases import asked_alike
 from evalq.evalcore.compare.trust_in_judges import nothing_decides, on_trust
 from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
 from evalq.evalcore.compare.worse_cases import case_veto, named_measures, unnameable
-from evalq.evalcore.contract.measures import Measure, size
+from evalq.evalcore.contract.measures import Measure, pass_measure, size
 from evalq.evalcore.errors import UsageError
 
 __all__ = ["decide", "run_meant"]
 
 _INCOMPLETE = 3
 """The exit code for answers that the machinery lost, as of the run itself."""
+_MOST_FAILING = 1_000
+"""Of a run: a file that shows more of them is read by nobody."""
 _PASSES = "pass_rate"
 """By what a case in quarantine falls."""
 _TOLD = 5e-5
@@ -102,7 +113,25 @@ def decide(
         held_back,
         exit_with=_INCOMPLETE if decided == "INCONCLUSIVE" and any(map(incomplete, candidates)) else None,
         paired=counts,
+        failing=tuple(each for run in candidates for each in _failing(run, partners.get(run.called), counted)),
     )
+
+
+def _failing(run: RunCases, partner: RunCases | None, checks: Sequence[Check]) -> list[FailingCase]:
+    """The cases of a run that did not pass every time, base beside candidate; those first that a check names."""
+    measure = pass_measure(run.cases.measures)
+    if measure is None:
+        return []
+    before: dict[str, tuple[int, int]] = {}
+    if partner is not None and measure.name in partner.cases.columns:
+        before = {row.case: (row.passed, row.answers) for row in rows_of(partner.cases, measure) if row.answers}
+    named = named_cases(checks, run.called, run.evaluator)
+    found = [
+        FailingCase(run.called, row.case, row.passed, row.answers, before.get(row.case), row.case in named)
+        for row in rows_of(run.cases, measure)
+        if row.passed < row.answers or not row.answers
+    ]
+    return sorted(found, key=lambda each: not each.named)[:_MOST_FAILING]
 
 
 def _vetoes(

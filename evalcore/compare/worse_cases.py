@@ -18,7 +18,7 @@ from evalq.evalcore.contract.measures import Measure
 __all__ = ["NO_CASE_WORSE", "Fall", "case_veto", "falls", "fisher", "named_measures", "unnameable", "worse_cases"]
 
 NO_CASE_WORSE = "no case falls beyond chance"
-_SHOWN = 20
+_MOST = 1_000
 _TOLD = 5
 
 
@@ -119,7 +119,7 @@ def case_veto(
     found = falls(pairs, turned=measure.better == "lower", without=without)
     if not found:
         return None
-    named = [fall for fall in found if fall.p <= alpha][:_SHOWN]
+    named = [fall for fall in found if fall.p <= alpha][:_MOST]
     count = sum(fall.p <= alpha for fall in found)
     told = "; ".join(fall.sentence for fall in named[:_TOLD]) + ("; ..." if count > _TOLD else "")
     return Check(

@@ -126,8 +126,8 @@ def _asked_afresh(
     gates = tuple(
         gate
         for gate in found.policy.gates
-        if (at := run_meant(gate.run, known)) in meant
-        and at is not None
+        if (at := run_meant(gate.run, known)) is not None
+        and at in meant
         and gate.measure_in(found.candidates[at].cases.measures) is not None
     )
     candidates, partners = [], {}

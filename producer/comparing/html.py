@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from evalq.evalcore.compare.comparison import Comparison, Flip
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.run import RunCases
-from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, standing_of
+from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, headline, standing_of
 from evalq.producer.page.markup import Html, element, joined
 
 __all__ = ["comparison_html", "decision_html"]
@@ -28,7 +28,7 @@ def comparison_html(base: RunCases, cand: RunCases, found: Sequence[Comparison])
 def decision_html(decision: Decision) -> str:
     """The decision, a row for each check, and the notes."""
     against = f" against {decision.baseline}" if decision.baseline else ""
-    title = element("h4", f"{decision.decided}: {', '.join(decision.candidates)}{against}")
+    title = element("h4", f"{decision.decided}: {', '.join(decision.candidates)}{against}{headline(decision)}")
     rows = [(check.decided, check.metric, check.demand, check.reason, check.tier) for check in decision.checks]
     table = _table(("", "number", "has to be", "why", "tier"), rows)
     notes = element("ul", *[element("li", note) for note in decision.notes]) if decision.notes else None

@@ -16,6 +16,7 @@ __all__ = [
     "comparison_notes",
     "comparison_text",
     "decision_text",
+    "headline",
     "standing_of",
     "surprise",
 ]
@@ -42,7 +43,11 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison])
 def decision_text(decision: Decision) -> str:
     """The decision, and a row for each check."""
     against = f" against {escape(decision.baseline)}" if decision.baseline else ""
-    lines = [f"# {decision.decided}: {escape(', '.join(decision.candidates))}{against}", ""]
+    title = f"# {decision.decided}: {escape(', '.join(decision.candidates))}{against}{escape(headline(decision))}"
+    lines = [title, ""]
+    for check in decision.checks:
+        if check.veto:
+            lines += [f"{check.decided}, {escape(check.metric)}: {escape(check.reason)}", ""]
     lines += ["| | number | has to be | why | |", "| --- | --- | --- | --- | --- |"]
     lines += [_row(check) for check in decision.checks]
     for check in decision.checks:
@@ -56,6 +61,17 @@ def decision_text(decision: Decision) -> str:
     if decision.notes:
         lines += ["", *(f"- {escape(note)}" for note in decision.notes)]
     return visible("\n".join(lines) + "\n")
+
+
+def headline(decision: Decision) -> str:
+    """On which cases it was decided, for a title: both counts of each run; empty without a baseline."""
+    several = len(decision.paired) > 1
+    parts = [
+        f"{f'{each.run}: ' if several else ''}{each.equal:,} equal cases of the baseline's {each.base:,} and the "
+        f"candidate's {each.cand:,}"
+        for each in decision.paired
+    ]
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def standing_of(entry: Quarantined) -> str:

@@ -181,18 +181,20 @@ def run_suite(
     allowed: str = "",
     reasons: Mapping[str, Sequence[str]] | None = None,
     aside: Mapping[str, str] | None = None,
+    before: Mapping[str, str] | None = None,
 ) -> Suite:
     """The cases of ``run``: one fails when any of its answers does, and is an error when none came.
 
     With ``allowed``, which says why, neither blocks: both are skipped then, as is a case in ``aside``, for the reason
-    there. ``reasons`` of a case are why its answers failed. Scores neither pass nor fail, so a case of an evaluator
-    that has them alone passes when it was answered. What the run's numbers leave out is skipped, a testcase a kind.
+    there. ``before`` says how a case went in the baseline. ``reasons`` of a case are why its answers failed. Scores
+    neither pass nor fail, so a case of an evaluator that has them alone passes when it was answered. What the run's
+    numbers leave out is skipped, a testcase a kind.
     """
     place = f"{run.called}@{run.target}" if run.target else run.called
     names = (place,) if run.suite == "default" else (run.suite, place)
     excused = aside or {}
     cases = [
-        case if case.state == "passed" else _told(case, excused.get(case.name, allowed), reasons or {})
+        case if case.state == "passed" else _told(_beside(case, before), excused.get(case.name, allowed), reasons or {})
         for case in _cases(run)
     ]
     # As skipped testcases, which every viewer counts and shows; a property nobody sees.
@@ -201,6 +203,11 @@ def run_suite(
         for each in run.left_out
     ]
     return Suite(" ".join(names), class_of("evalq", *names), cases, _facts(run))
+
+
+def _beside(case: Testcase, before: Mapping[str, str] | None) -> Testcase:
+    there = (before or {}).get(case.name, "")
+    return case._replace(message=f"{case.message}; {there}") if there else case
 
 
 def failing_cases(run: RunCases) -> list[Testcase]:

@@ -13,16 +13,27 @@ __all__ = ["write_junit"]
 _STATES: dict[str, State] = {"broken": "failure", "suspect": "failure", "open": "failure", "error": "error"}
 
 
+_NOT_NAMED = "not beyond chance: nothing that decides names this case"
+
+
 def write_junit(outcome: Outcome, name: str) -> bytes:
     """The file. Where the outcome lets the run pass, nothing in it is a failure: what did not hold is skipped."""
     allowed = f"{outcome.word}: it blocks nothing" if outcome.passes else ""
     own = Suite(f"evalq {outcome.what}", class_of("evalq", outcome.what), list(_testcases(outcome)))
-    suites = [run_suite(run, allowed=allowed, aside=_aside(outcome, run)) for run in outcome.runs]
+    suites = [
+        run_suite(run, allowed=allowed, aside=_aside(outcome, run), before=outcome.before(run)) for run in outcome.runs
+    ]
     return junit(f"evalq {outcome.what}", [own, *suites])
 
 
 def _aside(outcome: Outcome, run: RunCases) -> dict[str, str]:
-    return {case: reason for (called, case), reason in outcome.aside.items() if called == run.called}
+    """The cases that fail nothing: those in quarantine, and those that nothing which blocks names."""
+    named = outcome.named(run)
+    # Without a baseline nothing says what chance does to a case: each is shown as it went.
+    excused = (
+        {case: _NOT_NAMED for case in run.cases.ids if case not in named} if run.called in outcome.compared else {}
+    )
+    return excused | {case: reason for (called, case), reason in outcome.aside.items() if called == run.called}
 
 
 def _testcases(outcome: Outcome) -> Iterator[Testcase]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from evalq.evalcore.compare.comparison import Comparison, Estimate, Verdict
-from evalq.evalcore.compare.decision import Check, Decided, Decision, Quarantined
+from evalq.evalcore.compare.decision import Check, Decided, Decision, FailingCase, Quarantined
 from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import EvalqError
@@ -48,7 +48,8 @@ class Outcome(NamedTuple):
 
     ``runs`` are those whose cases are shown, ``text`` is all of it as Markdown and ``document`` as JSON. ``allowed``:
     what is open may pass. ``aside`` are cases in quarantine, each (its run, its name), with the reason. ``matrix`` is
-    what the runs of a suite's matrices came to side by side, as Markdown.
+    what the runs of a suite's matrices came to side by side, as Markdown. ``failing`` has what is known of cases that
+    did not pass every time, and ``compared`` are the runs that have a baseline, by what they are called.
     """
 
     what: str
@@ -61,6 +62,26 @@ class Outcome(NamedTuple):
     allowed: bool = False
     aside: Mapping[tuple[str, str], str] = {}
     matrix: str = ""
+    failing: tuple[FailingCase, ...] = ()
+    compared: frozenset[str] = frozenset()
+
+    def named(self, run: RunCases) -> set[str]:
+        """The cases of ``run`` that something which blocks names: all others may have failed by chance."""
+        return {
+            case
+            for point in self.points
+            if point.blocks and point.standing in ("broken", "suspect")
+            if any(point.name.startswith((f"{name}.", f"{name}: ")) for name in (run.called, run.evaluator))
+            for case in point.cases
+        }
+
+    def before(self, run: RunCases) -> dict[str, str]:
+        """{case of ``run`` that did not pass every time: how it went in the baseline}."""
+        return {
+            each.case: f"{each.before[0]:,} of {each.before[1]:,} in the baseline"
+            for each in self.failing
+            if each.run == run.called and each.before is not None
+        }
 
     @property
     def passes(self) -> bool:
@@ -114,6 +135,8 @@ def of_decision(
         allowed=allowed,
         aside=aside,
         matrix=shown,
+        failing=decision.failing,
+        compared=frozenset(each.run for each in decision.paired),
     )
 
 
@@ -139,7 +162,17 @@ def of_comparisons(compared: Sequence[ComparedRuns]) -> Outcome:
         {"base": pair.base.run, "cand": pair.cand.run, "measures": msgspec.to_builtins(pair.found)} for pair in compared
     ]
     runs = tuple(pair.cand for pair in compared)
-    return Outcome("compare", word, _VERDICTS[word], points, runs, text, {"comparisons": document}, allowed=True)
+    return Outcome(
+        "compare",
+        word,
+        _VERDICTS[word],
+        points,
+        runs,
+        text,
+        {"comparisons": document},
+        allowed=True,
+        compared=frozenset(run.called for run in runs),
+    )
 
 
 def _measured(pair: ComparedRuns, found: Comparison) -> Point:

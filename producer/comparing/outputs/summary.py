@@ -58,17 +58,29 @@ def _fitted(outcome: Outcome, head: str, most: int, rows: int) -> bytes:
 
 def _text(outcome: Outcome, rows: int) -> str:
     whole = [text.rstrip("\n") for text in (outcome.text, outcome.matrix) if text]
-    parts = [*whole, *(part for run in outcome.runs for part in _failed(run, rows))]
+    parts = [*whole, *(part for run in outcome.runs for part in _failed(outcome, run, rows))]
     text = visible("\n\n".join(parts)).encode(errors="replace").decode()
     return _NOTE.sub(lambda found: f"{found[0]}\N{ZERO WIDTH SPACE}", text)
 
 
-def _failed(run: RunCases, most: int) -> Iterator[str]:
-    failed = failing_cases(run)
+def _failed(outcome: Outcome, run: RunCases, most: int) -> Iterator[str]:
+    """The cases that did not pass every time, base beside candidate; those first that something which blocks names."""
+    named, before = outcome.named(run), outcome.before(run)
+    failed = sorted(failing_cases(run), key=lambda case: case.name not in named)
     if not failed:
         return
-    shown = [(case.name[:_CELL], case.message) for case in failed[:most]]
-    yield f"## {len(failed):,} of {len(run.cases.ids):,} cases of {escape(run.called)} did not pass every time"
-    yield table(("case", "answers"), [*shown]).rstrip("\n")
+    every = f"{len(run.cases.ids):,} cases of {escape(run.called)}"
+    title = f"## {len(failed):,} of {every} did not pass every time"
+    if run.called not in outcome.compared:
+        yield title
+        yield table(("case", "answers"), [(case.name[:_CELL], case.message) for case in failed[:most]]).rstrip("\n")
+    else:
+        count = sum(case.name in named for case in failed)
+        yield f"{title}; {f'{count:,}' if count else 'none'} of them beyond chance"
+        shown = [
+            (case.name[:_CELL], case.message, before.get(case.name, ""), "named" if case.name in named else "")
+            for case in failed[:most]
+        ]
+        yield table(("case", "answers", "baseline", "by the gate"), [*shown]).rstrip("\n")
     if len(failed) > most:
         yield f"{len(failed) - most:,} of them are left out; the run folder has all (cases.json, report.html)."

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from evalq.evalcore.compare.comparison import Verdict, compare
-from evalq.evalcore.compare.decision import Decided
+from evalq.evalcore.compare.comparison import Verdict, change_in, compare
+from evalq.evalcore.compare.decision import Decided, Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.looks import SCREEN, Errors
+from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.modes import stopping_rule
 from tests.unit.compare.made import PASS, passes, run_of, scores
 
@@ -197,3 +200,87 @@ def test_numbers_are_equal_up_to_the_last_digits_of_a_float() -> None:
     ]
     found = decide(Policy(gates=tuple(gate for gate, _ in gates)), [cand], {})
     assert [check.decided for check in found.checks] == [decided for _, decided in gates]
+
+
+def gated(base: CaseSummary, cand: CaseSummary, **policy: object) -> Decision:
+    """A candidate against a baseline, by a fall of 5 points of its pass rate at most, and what else is demanded."""
+    gates = policy.pop("gates", [{"metric": "vs.pass_rate", "max_drop": 0.05}])
+    return decide(Policy.model_validate({"gates": gates, **policy}), [run_of(cand)], {"vs": run_of(base)})
+
+
+def test_a_fall_that_may_be_within_the_margin_is_suspect() -> None:
+    """200 cases, 18 lost and 6 won: worse beyond chance, and nobody knows whether by 10 points."""
+    base = passes([(1, 1)] * 18 + [(0, 1)] * 6 + [(1, 1)] * 176)
+    cand = passes([(0, 1)] * 18 + [(1, 1)] * 6 + [(1, 1)] * 176)
+    decision = gated(base, cand, gates=[{"metric": "vs.pass_rate", "max_drop": 0.1}])
+    (check,) = decision.checks
+    assert [check.low, check.high] == pytest.approx([-0.109, -0.010], abs=5e-4)
+    assert (decision.decided, check.decided, decision.exit_code) == ("SUSPECT", "SUSPECT", 4)
+    assert check.p_worse is not None
+    assert check.p_margin is not None
+    assert check.p_worse <= 0.025 < check.p_margin
+    blocked = gated(base, cand, gates=[{"metric": "vs.pass_rate", "max_drop": 0.1}], on_worse="block")
+    assert (blocked.decided, blocked.exit_code) == ("NO-GO", 1)
+
+
+@pytest.mark.parametrize("failed", [3, 7, 50])
+def test_the_p_value_of_the_margin_is_where_the_interval_ends_at_it(failed: int) -> None:
+    """Duality: at that error its upper end is the margin."""
+    pairs = pairs_of(passes([(20, 20)] * 20), passes([(20 - failed % 20, 20)] * 20), PASS)
+    change, _ = change_in(pairs, PASS)
+    p = change.p_margin(0.05)
+    if 1e-9 < p < 0.49:
+        assert change.interval(p)[1] == pytest.approx(-0.05, abs=1e-6)
+    assert change.p_margin(0.01) <= p <= change.p_margin(0.2)
+
+
+def test_one_case_that_broke_among_a_hundred_is_suspect_and_named_first() -> None:
+    """100 cases x 10 with one at 10/10 to 0/10: the mean is GO, and the case is named before all else."""
+    base = passes([(10, 10)] * 100)
+    cand = passes([(10, 10)] * 57 + [(0, 10)] + [(10, 10)] * 42)
+    decision = gated(base, cand)
+    assert decision.decided == "SUSPECT"
+    veto, drop = decision.checks
+    assert (veto.veto, veto.cases, veto.decided, drop.decided) == (True, ("c000057",), "SUSPECT", "GO")
+    assert "c000057 (10 of 10 to 0 of 10)" in veto.reason
+    assert decision.failing[0].named
+    assert gated(base, cand, worse_cases="allowed").decided == "GO"
+    assert gated(base, cand, on_worse="block").decided == "NO-GO"
+    allowed = gated(base, passes([(10, 10)] * 100))
+    assert (allowed.decided, [check.veto for check in allowed.checks]) == ("GO", [False])
+
+
+def test_few_cases_hold_back_go_alone() -> None:
+    """9 cases x 20 from 180/180 to 0/180, and as many that pass all: NO-GO, and not GO, with a minimum of 10."""
+    well, broken = passes([(20, 20)] * 9), passes([(0, 20)] * 9)
+    assert gated(well, broken).decided == "NO-GO"
+    assert gated(well, broken, minimum_repeats=50).decided == "NO-GO"
+    held = gated(well, well)
+    assert held.decided == "INCONCLUSIVE"
+    assert "the policy wants 10" in held.checks[0].reason
+    assert gated(well, well, minimum_pairs=9).decided == "GO"
+
+
+def test_no_case_can_be_named_by_one_answer_a_side() -> None:
+    """Which holds no GO back, and is said."""
+    base = passes([(1, 1)] * 200)
+    decision = gated(base, base)
+    assert decision.decided == "GO"
+    assert any("no case could be named" in note for note in decision.notes)
+
+
+def test_the_smallest_falls_are_said() -> None:
+    """SUSPECT from d on, NO-GO from about m + d (GATE 7)."""
+    base = passes([(10, 10)] * 100)
+    (note,) = (each for each in gated(base, base).notes if "sees a fall" in each)
+    found = compare(base, base, PASS, 0.05).observed
+    assert found is not None
+    assert f"from {100 * found.detectable:.1f} points on (SUSPECT)" in note
+    assert f"about {100 * (0.05 + found.detectable):.1f} points on (NO-GO)" in note
+
+
+def test_a_margin_of_nothing_is_refused_with_a_sentence() -> None:
+    """No number of answers excludes every fall."""
+    for name in ("max_drop", "max_relative_drop", "max_rise", "max_relative_rise"):
+        with pytest.raises(ValidationError, match="can never be excluded"):
+            Policy.model_validate({"gates": [{"metric": "vs.pass_rate", name: 0}]})

@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from evalq.evalcore.compare.decision import Check, Decision, Quarantined
+from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
@@ -26,6 +28,7 @@ from evalq.producer.comparing.html import decision_html
 from evalq.producer.comparing.outputs import check_decision_output, errors_written, withdrawn, write_decision
 from evalq.producer.suites.summary import MatrixRow, MeasureMean
 from tests.deploy.programs import CHECKERS, program
+from tests.unit.compare import made as summaries
 from tests.unit.comparing.conftest import BAD, GOOD, Command
 
 FILES = ("junit.xml", "summary.md", "comment.md", "annotations.txt", "badge.json", "badge.svg", "gate.json")
@@ -309,3 +312,25 @@ def test_a_run_writes_its_cases_too(here: Path, command: Command) -> None:
     root = validated(here / "cases.xml")
     found = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
     assert found == {"t0": ["failure"], "t1": [], "t2": []}
+
+
+def test_only_what_the_gate_names_fails_base_beside_candidate(tmp_path: Path) -> None:
+    """Every case that did not pass each time was a failure, whatever the baseline did."""
+    policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "max_drop": 0.05}]})
+    base = summaries.run_of(summaries.passes([(10, 10)] * 98 + [(5, 10)] * 2))
+    for fell, word, heading in ((0, "SUSPECT", "1 of them"), (9, "INCONCLUSIVE", "none of them")):
+        cand = summaries.run_of(summaries.passes([(fell, 10)] + [(10, 10)] * 97 + [(6, 10), (4, 10)]))
+        decision = decide(policy, [cand], {"vs": base})
+        assert decision.decided in (word, "GO")
+        files = {name: data.decode() for name, data in written(tmp_path, decision, [cand]).items()}
+        root = ElementTree.fromstring(files["junit.xml"])  # noqa: S314 - of our own
+        failed = {case.get("name") for case in root.iter("testcase") if case.find("failure") is not None}
+        assert ("c000000" in failed) == (fell == 0)
+        assert not failed & {"c000098", "c000099"}
+        assert "6 of 10 answers passed; 5 of 10 in the baseline" in files["junit.xml"]
+        assert f"3 of 100 cases of vs did not pass every time; {heading} beyond chance" in files["comment.md"]
+        if fell == 0:
+            assert 'type="SUSPECT"' in files["junit.xml"]
+            assert "c000000 (10 of 10 to 0 of 10)" in files["comment.md"].splitlines()[3]
+            assert '"message":"SUSPECT"' in files["badge.json"].replace(" ", "")
+            assert files["annotations.txt"].startswith("::error title=evalq gate%3A SUSPECT")

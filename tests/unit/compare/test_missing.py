@@ -1,0 +1,99 @@
+"""Answers that a candidate lacks: by cause, and NO-GO only beyond chance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.missing import unusable_in
+from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.run import RunCases, Usage
+from tests.unit.compare.made import passes, run_of
+
+
+def live(lost: int, unusable: int = 0, cases: int = 100) -> RunCases:
+    """A live run of so many cases x 2, that pass all, of which some answers are missing."""
+    missing = [1] * (lost + unusable) + [0] * (cases - lost - unusable)
+    run = run_of(passes([(2 - lacking, 2 - lacking) for lacking in missing], missing))
+    run.cases.unusable = dict.fromkeys(run.cases.ids[lost : lost + unusable], 1)
+    return msgspec.structs.replace(run, target="agent", usage=Usage(outputs=2 * cases))
+
+
+def gated(base: RunCases, cand: RunCases, missing: int = 0, max_drop: float = 0.1) -> Decision:
+    gates = (Gate(metric="vs.pass_rate", max_drop=max_drop),)
+    return decide(Policy(gates=gates, missing=missing), [cand], {"vs": base})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "allowed", "wanted"),
+    [
+        (0, 3, 0, "INCONCLUSIVE"),  # three pages of a proxy: too few to blame anybody
+        (3, 4, 0, "INCONCLUSIVE"),
+        (3, 3, 0, "GO"),
+        (0, 3, 3, "GO"),
+        (0, 40, 0, "NO-GO"),
+        (0, 40, 40, "INCONCLUSIVE"),  # allowed, and what they were decides nothing any more
+    ],
+)
+def test_lost_answers_block_only_beyond_chance(before: int, now: int, allowed: int, wanted: str) -> None:
+    """Summed over all cases: 4 against 3 is one more, in whichever cases they were."""
+    base, cand = live(before), live(now)
+    decision = gated(base, cand, allowed)
+    assert decision.decided == wanted
+    if wanted == "INCONCLUSIVE" and not allowed:
+        (check,) = (each for each in decision.checks if "missing" in each.demand)
+        assert check.value == now
+        assert f"lost {now} of 200 answers ({before} of 200 in the baseline)" in check.reason
+
+
+def test_what_the_agent_made_unusable_is_counted_as_the_worst() -> None:
+    """A few change nothing; many are a difference by themselves; none is the server's fault."""
+    few, many = gated(live(0), live(0, 2), max_drop=0.2), gated(live(0), live(0, 40))
+    assert few.decided == "GO"
+    assert many.decided == "NO-GO"
+    assert "gave no usable answer for 40 of 200" in next(c.reason for c in many.checks if "missing" in c.demand)
+
+
+def test_a_run_that_is_not_complete_ends_with_the_code_of_an_incomplete_one() -> None:
+    """Where the decision is open; what is decided is decided."""
+    cand = live(3)
+    cand.records = {"dead": 3}
+    assert gated(live(0), cand).exit_code == 3
+    assert gated(live(0), live(3)).exit_code == 4
+
+
+def test_absent_cases_of_recorded_outputs_are_nobody_else_s_doing() -> None:
+    """90 of 100 against none: NO-GO; 2 of 100: as the demands have it at the worst."""
+    base = run_of(passes([(10, 10)] * 100))
+    assert gated(base, run_of(passes([(10, 10)] * 10))).decided == "NO-GO"
+    two = gated(base, run_of(passes([(10, 10)] * 98)))
+    assert not [check for check in two.checks if "missing" in check.demand and "server" in check.reason]
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=2, max_size=30))
+def test_a_run_that_lacks_what_its_baseline_lacks_is_never_blamed(rows: list[tuple[int, int]]) -> None:
+    """The same counts on both sides, by any cause."""
+    cases = passes([(n, n) for n, _ in rows], [m for _, m in rows])
+    decision = gated(run_of(cases), run_of(cases))
+    assert not [check for check in decision.checks if "missing" in check.demand]
+
+
+def test_the_cause_is_that_of_the_last_attempt(tmp_path: Path) -> None:
+    """A server's error that was answered at last is none, and an answer that nobody can use is the agent's."""
+    lines = [
+        {"case": "a", "error": "not JSON", "attempts": [{"kind": "server"}, {"kind": "bad_output"}]},
+        {"case": "a", "error": "refused", "attempts": [{"kind": "refused"}]},
+        {"case": "b", "error": "gone", "attempts": [{"kind": "bad_output"}, {"kind": "timeout"}]},
+        {"case": "b", "output": 1, "attempts": [{"kind": "bad_output"}, {"kind": ""}]},
+        {"case": "c", "error": "never asked", "attempts": []},
+    ]
+    outputs = tmp_path / "outputs.jsonl"
+    outputs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert unusable_in(outputs) == {"a": 2}

@@ -1,0 +1,148 @@
+"""No evidence is never GO: over all demands that a policy can make, of runs that show nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalq.evalcore.compare.decision import LEAST, Check, Decision, overall
+from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.run import RunCases, Usage
+from evalq.evalcore.compare.summary import CaseSummary, Column, Summing
+from evalq.evalcore.contract.measures import Sighting
+from tests.unit.compare.made import PASS, passes, run_of
+
+RESULTS = {"speed": 0.5, "count": 3, "verdict": "holds", "flag": True}
+BOUNDS = {"min": 0.0, "max": 1.0, "max_drop": 1.5, "max_relative_drop": 1.0}
+
+_MEASURED = st.dictionaries(st.sampled_from(sorted(BOUNDS)), st.none(), min_size=1).map(
+    lambda names: {"metric": "vs.pass_rate", **{name: BOUNDS[name] for name in names}}
+)
+_BY_CASE = st.sampled_from(
+    [
+        {"min_passes": 1, "of": 1_000},
+        {"min_passes": 1, "of": 2},
+        {"pass_at_k": {"k": 1, "min": 0.01}},
+        {"pass_hat_k": {"k": 1, "min": 0.01}},
+    ]
+).map(lambda demand: {"metric": "vs.pass_rate", "per_case": demand})
+_EXACT = st.sampled_from(
+    [
+        {"metric": "vs.pass_rate", "equals": 1},
+        {"metric": "vs.verdict", "equals": "holds"},
+        {"metric": "vs.flag", "equals": True},
+        {"metric": "vs.count", "equals": 3},
+    ]
+)
+_GATES = st.lists(_MEASURED | _BY_CASE | _EXACT, min_size=1, max_size=4)
+_POLICIES = st.builds(
+    lambda gates, collapse, on_worse, named, pairs, missing: Policy.model_validate(
+        {
+            "gates": gates,
+            "collapse": collapse,
+            "on_worse": on_worse,
+            "worse_cases": named,
+            "minimum_pairs": pairs,
+            "missing": missing,
+        }
+    ),
+    _GATES,
+    st.sampled_from(["allowed", "none", "none-new"]),
+    st.sampled_from(["inconclusive", "block"]),
+    st.sampled_from(["none", "allowed"]),
+    st.integers(1, 10),
+    st.integers(0, 1_000),
+)
+
+
+def run(cases: CaseSummary) -> RunCases:
+    made = run_of(cases, RESULTS)
+    return msgspec.structs.replace(made, usage=Usage(outputs=sum(cases.columns[PASS.name].count)))
+
+
+def gated(policy: Policy, cand: RunCases, base: RunCases) -> Decision:
+    return decide(policy, [cand], {"vs": base})
+
+
+WELL = run(passes([(20, 20)] * 30))
+
+
+@settings(deadline=None)
+@given(_POLICIES, st.integers(0, 30), st.integers(0, 5), st.booleans())
+def test_a_run_without_any_answer_is_never_go(policy: Policy, cases: int, missing: int, itself: bool) -> None:
+    """No cases, all errors, all missing; beside a good baseline, and beside one that shows as little."""
+    empty = run(passes([(0, 0)] * cases, [missing] * cases))
+    assert gated(policy, empty, empty if itself else WELL).decided != "GO"
+
+
+@settings(deadline=None)
+@given(_POLICIES, st.booleans(), st.integers(0, 30), st.booleans())
+def test_one_answer_in_all_is_never_go(policy: Policy, passed: bool, empty: int, itself: bool) -> None:
+    """Whatever is demanded of it, and however many cases have none."""
+    one = run(passes([(int(passed), 1)] + [(0, 0)] * empty, [0] + [1] * empty))
+    assert gated(policy, one, one if itself else WELL).decided != "GO"
+
+
+@settings(deadline=None)
+@given(_POLICIES, st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=20), st.integers(1, 20))
+def test_every_answer_counted_twice_decides_as_once(
+    policy: Policy, answers: list[tuple[bool, int]], cases: int
+) -> None:
+    """The second sighting of a repeat is passed over, so that no answer proves twice what it proves."""
+    once, twice = Summing((PASS,)), Summing((PASS,))
+    for at, (passed, repeat) in enumerate(answers):
+        sighting = Sighting(f"c{at % cases:06d}", (float(passed),), repeat)
+        once.add(sighting, "a")
+        for _ in range(2):
+            twice.add(sighting, "a")
+    first, second = (gated(policy, run(summing.summary()), WELL) for summing in (once, twice))
+    assert first.decided == second.decided
+    assert [check.reason for check in first.checks] == [check.reason for check in second.checks]
+
+
+@settings(deadline=None)
+@given(_POLICIES, st.integers(1, 30), st.integers(1, 20))
+def test_equal_outputs_are_never_go_of_a_change(policy: Policy, cases: int, repeats: int) -> None:
+    """Copies of the baseline's files, whatever else is demanded."""
+    same = msgspec.structs.replace(run_of(passes([(repeats, repeats)] * cases), RESULTS), inputs=["a" * 64])
+    compares = any(gate.compares for gate in policy.gates)
+    decided = gated(policy, same, same).decided
+    assert decided != "GO" or not compares
+
+
+@pytest.mark.parametrize("cases", [20, 1])
+@pytest.mark.parametrize("collapse", ["none", "none-new"])
+def test_equal_texts_are_never_go_of_collapse(cases: int, collapse: str) -> None:
+    """All answers of all cases alike, or one answer a case."""
+    for repeats in (1, 10):
+        alike = run(passes([(repeats, repeats)] * cases))
+        alike.cases.labels = [{"a": repeats}] * cases
+        policy = Policy.model_validate(
+            {"gates": [{"metric": "vs.pass_rate", "min": 0.0}], "collapse": collapse, "minimum_pairs": 1}
+        )
+        assert gated(policy, alike, WELL).decided != "GO"
+
+
+@given(st.integers(-1, LEAST - 1), st.sampled_from(["critical", "supporting", "advisory"]))
+def test_a_demand_that_hands_in_no_evidence_cannot_be_go(evidence: int, tier: str) -> None:
+    """Whichever it is: the type sees to it, and a demand that forgets to count is INCONCLUSIVE."""
+    check = Check("a.b", "anything", tier, "GO", "", evidence=evidence)  # type: ignore[arg-type]  # one of the tiers
+    decided, (counted,) = overall([check])
+    assert counted.decided == "INCONCLUSIVE"
+    assert decided == ("INCONCLUSIVE" if tier == "critical" else "GO")
+
+
+def test_a_normal_go_is_go() -> None:
+    """All answers pass, of enough cases."""
+    gates = [{"metric": "vs.pass_rate", "max_drop": 0.05, "min": 0.9, "per_case": {"min_passes": 1, "of": 2}}]
+    assert gated(Policy.model_validate({"gates": gates}), WELL, WELL).decided == "GO"
+
+
+def test_columns_of_a_run_may_be_empty() -> None:
+    """A run without a case, as its evaluator wrote it down."""
+    nothing = run(CaseSummary([PASS], columns={PASS.name: Column()}))
+    policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "min": 0.0, "max_drop": 1.5}]})
+    assert gated(policy, nothing, nothing).decided == "INCONCLUSIVE"
