@@ -8,7 +8,7 @@ import zlib
 import httpx
 import msgspec
 
-__all__ = ["Body", "read_body"]
+__all__ = ["Body", "has_surplus", "read_body"]
 
 _GZIP = 16 + zlib.MAX_WBITS
 _PIECES_A_STEP = 256
@@ -16,6 +16,10 @@ _PIECES_A_STEP = 256
 # Smaller pieces than this on average are a way to keep this process busy, not a reply.
 _BYTES_A_PIECE = 64
 _FREE_PIECES = 10_000
+
+
+_LAYERS = ("_stream", "_httpcore_stream", "_connection")
+"""Attributes by which the streams of httpx and httpcore lead to the connection."""
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -59,3 +63,23 @@ async def read_body(response: httpx.Response, most: int) -> Body:
     if unpack is not None and sent and not unpack.eof:
         return Body(bytes(data), "the reply's gzip is cut off")
     return Body(bytes(data))
+
+
+def has_surplus(response: httpx.Response) -> bool:
+    """Whether something came behind a reply that was read to its end, or nobody can say so.
+
+    It would be read as the answer to the next request on that connection: no client may use it again.
+    """
+    if "transfer-encoding" in response.headers and "content-length" in response.headers:
+        return True  # two ends of one body: the server and whoever stands before it may see different ones
+    stream = response.extensions.get("network_stream")
+    if stream is None or stream.get_extra_info("is_readable"):
+        return True
+    # httpcore starts the next cycle with what h11 has read and not used, and has no public way to ask for it.
+    found: object = response.stream
+    while found is not None:
+        state = getattr(found, "_h11_state", None)
+        if state is not None:
+            return bool(state.trailing_data[0])
+        found = next((getattr(found, name) for name in _LAYERS if hasattr(found, name)), None)
+    return True

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
@@ -19,7 +20,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.extract import MAX_DEPTH
 from evalq.evalcore.records.objects import deeper_than
 from evalq.workers.targets.answers import Failure, FailureKind
-from evalq.workers.targets.body import read_body
+from evalq.workers.targets.body import has_surplus, read_body
 from evalq.workers.targets.headers import rate_limits, retry_after
 from evalq.workers.targets.off_loop import off_loop
 
@@ -81,21 +82,31 @@ class Web:
         self._trust = ssl_context() if url.lower().startswith("https:") else False
         self._local = _is_loopback(urlsplit(url).hostname or "")
         self._idle: list[httpx.AsyncClient] = []
-        self._clients: list[httpx.AsyncClient] = []
+        self._clients: set[httpx.AsyncClient] = set()
+        self._unclean: set[httpx.AsyncClient] = set()
 
     async def close(self) -> None:
         """Let go of all connections."""
-        for client in self._clients:
+        for client in [*self._clients]:
             await client.aclose()
 
-    @contextlib.contextmanager
-    def _client(self) -> Iterator[httpx.AsyncClient]:
-        """A client that no other call uses: the one used last, whose connection is the likeliest to be alive."""
-        client = self._idle.pop() if self._idle else self._made()
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
+        """A client that no other call uses: the one used last, whose connection is the likeliest to be alive.
+
+        One whose connection did not end with the whole reply goes: what is left there would answer the next call.
+        """
+        client, clean = self._idle.pop() if self._idle else self._made(), False
         try:
             yield client
+            clean = client not in self._unclean
         finally:
-            self._idle.append(client)
+            self._unclean.discard(client)
+            if clean:
+                self._idle.append(client)
+            else:
+                self._clients.discard(client)
+                await asyncio.shield(client.aclose())
 
     def _made(self) -> httpx.AsyncClient:
         client = httpx.AsyncClient(
@@ -107,7 +118,7 @@ class Web:
             follow_redirects=False,  # it would carry the key elsewhere
             trust_env=not self._local,  # a proxy of the environment is for other machines
         )
-        self._clients.append(client)
+        self._clients.add(client)
         return client
 
     async def post(self, body: Any) -> Reply | Failure:
@@ -115,9 +126,10 @@ class Web:
         began = time.monotonic()
         content = msgspec.json.encode(body)
         try:
-            with self._client() as client:
-                async with client.stream("POST", self._url, content=content) as response:
-                    body = await read_body(response, self._max_bytes)
+            async with self._client() as client, client.stream("POST", self._url, content=content) as response:
+                body = await read_body(response, self._max_bytes)
+                if body.fault or has_surplus(response):
+                    self._unclean.add(client)
         except httpx.TimeoutException:
             return Failure(kind="timeout", reason="no answer in time", down=True)
         except httpx.ConnectError as error:
