@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _LISTED = 50
-_WORDS = {"none": "no counterpart", "later": "no counterpart yet", "differs": "differs"}
+_WORDS = {"none": "no counterpart", "later": "no counterpart yet", "differs": "differs", "key": "key"}
 
 
 def _import(

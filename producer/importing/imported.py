@@ -24,8 +24,9 @@ _MOST_CASES = 256 << 20
 """Characters of all cases together: `evalq checks` reads no longer file."""
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
-Kind = Literal["none", "later", "differs"]
-"""``none``: it has no counterpart; ``later``: not yet, as judges; ``differs``: its counterpart means something else."""
+Kind = Literal["none", "later", "differs", "key"]
+"""``none``: it has no counterpart; ``later``: not yet, as judges; ``differs``: its counterpart means something else;
+``key``: a variable of the environment that a target sends to a host."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ class Imported:
         self._repeats[source, case] = repeat + 1
         lines.append({"case": case, "repeat": repeat, **output})
 
-    def counts(self, kinds: Iterable[Kind] = ("none", "later", "differs")) -> dict[Kind, int]:
+    def counts(self, kinds: Iterable[Kind] = ("none", "later", "differs", "key")) -> dict[Kind, int]:
         """How many notes there are of each kind."""
         return {kind: sum(note.kind == kind for note in self.notes) for kind in kinds}
 

@@ -14,6 +14,7 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given, read_up_to
 from evalq.evalcore.records.documents import DocumentFault, KeyLines, read_document
+from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.importing.imported import cut
 
 __all__ = [
@@ -67,7 +68,7 @@ def below(folder: Path, name: str, *, anywhere: bool) -> Path:
         path = (folder / name).resolve()
     except (ValueError, OSError, RuntimeError):  # a zero byte, half a surrogate pair, links that lead round
         raise Outside(f"{cut(name)!r} is no name of a file") from None
-    if not anywhere and not path.is_relative_to(folder.resolve()):
+    if not anywhere and not allows(Writer.IMPORT, Thing.PATH, path, (folder,)):
         raise Outside(f"{cut(name)} is outside {folder}: give --anywhere to read it")
     return path
 
@@ -82,6 +83,9 @@ def globbed(folder: Path, pattern: str, *, anywhere: bool) -> list[Path]:
         raise Outside(f"{cut(pattern)!r} is no pattern of files: {error}") from None
     if not found:
         raise Outside(f"no file is called like {cut(pattern)}")
+    outside = [path for path in found if not (anywhere or allows(Writer.IMPORT, Thing.PATH, path, (folder,)))]
+    if outside:
+        raise Outside(f"{cut(outside[0])} leads out of {folder}: give --anywhere to read it")
     return found
 
 

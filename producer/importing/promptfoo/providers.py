@@ -1,4 +1,8 @@
-"""promptfoo's providers as targets, where one of evalq's kinds makes the same calls. No key is ever copied."""
+"""promptfoo's providers as targets, where one of evalq's kinds makes the same calls.
+
+No key is ever copied. Each target has the address and the key's variable that the configuration gives it, and a note
+says which variable goes to which host. What cannot be read as an address is no target: it never becomes another one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from urllib.parse import urlsplit
 from evalq.producer.importing.imported import Imported
 from evalq.producer.importing.promptfoo.texts import slug
 
-__all__ = ["add_target", "provider_name"]
+__all__ = ["add_target", "harmless_name", "provider_name"]
 
 _LOCAL = {
     "ollama": "http://127.0.0.1:11434/v1",
@@ -18,6 +22,9 @@ _LOCAL = {
     "llamafile": "http://127.0.0.1:8080/v1",
 }
 _REQUEST = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
+_TEMPLATE = re.compile(r"\{\{|\{%|\{#|\$\{")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(:\d{1,5})?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ENVIRONMENT = re.compile(r"^(?:Bearer\s+)?\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}$")
 _PATH = re.compile(r"^json((?:\.[A-Za-z_][\w]*|\[\d+\]|\[['\"][^'\"]+['\"]\])*)$")
 _PROGRAMS = ("exec:", "file://", "python:", "golang:", "ruby:", "package:", "mcp:", "browser", "webhook:")
@@ -39,17 +46,31 @@ def provider_name(provider: Any) -> tuple[str, str, Mapping[str, Any]]:
     return "", "", {}
 
 
+class _NoTarget(ValueError):
+    """A provider that no target can stand for; the message says why."""
+
+
 def add_target(imported: Imported, provider: Any, where: str) -> None:
     """Add the target that ``provider`` is, or note why there is none."""
-    name, label, config = provider_name(provider)
+    given, label, config = provider_name(provider)
+    name = harmless_name(given)
     _settings(imported, provider, where, name)
-    target = _chat(imported, name, config, where) or _http(imported, name, config, where)
-    if target is None:
-        imported.note("none", where, name or "a provider", _reason(name))
+    try:
+        target = _chat(imported, given, config, where) or _http(imported, given, config, where)
+        if target is None:
+            raise _NoTarget(_reason(name))
+        _refuse_templates(target)
+    except _NoTarget as error:
+        imported.note("none", where, name or "a provider", str(error))
         return
+    if "api_key_env" in target:
+        host = urlsplit(target.get("base_url") or target["url"]).netloc
+        header = target.get("api_key_header", "Authorization")
+        why = f"sent to {host} in the header {header}, as the configuration says: use the file only if that is meant"
+        imported.note("key", where, f"{name}: the value of ${target['api_key_env']}", why)
     # What promptfoo checks is text.
     target["output"] = "text"
-    wanted = re.sub(r"[^A-Za-z0-9._-]+", "-", slug(label or name)).strip("-.")[:60] or "target"
+    wanted = re.sub(r"[^A-Za-z0-9._-]+", "-", slug(harmless_name(label) or name)).strip("-.")[:60] or "target"
     number = 2
     while wanted in imported.targets:
         wanted, number = f"{wanted.rsplit('--', 1)[0]}--{number}", number + 1
@@ -81,6 +102,58 @@ def _reason(name: str) -> str:
     return "evalq has no kind of target that speaks to it: write a target for it (see docs/reference/targets.md)"
 
 
+def harmless_name(name: str) -> str:
+    """A provider's name for notes: of a URL nothing that may be secret."""
+    if "://" not in name:
+        return name
+    scheme, _, rest = name.partition("://")
+    path = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host, slash, tail = path.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{tail}"
+
+
+def _refuse_templates(target: Any) -> None:
+    """Raise _NoTarget where a template is left: evalq would send it as it stands, or call another address by it."""
+    if isinstance(target, str):
+        if _TEMPLATE.search(target):
+            raise _NoTarget(f"it has a template that evalq does not fill in, {target[:60]!r}: write the target by hand")
+    elif isinstance(target, Mapping):
+        for key, value in target.items():
+            _refuse_templates(key)
+            _refuse_templates(value)
+    elif isinstance(target, list):
+        for value in target:
+            _refuse_templates(value)
+
+
+def _address(given: object, what: str) -> str:
+    """An address without a user, a password or a query. Raises _NoTarget for what is none."""
+    if not isinstance(given, str) or _TEMPLATE.search(given):
+        told = given if isinstance(given, str) else type(given).__name__
+        raise _NoTarget(f"its {what} is {told[:60]!r}, which only promptfoo can fill in: write the target by hand")
+    try:
+        parts = urlsplit(given.strip())
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise _NoTarget(
+            f"its {what} {harmless_name(given)[:60]!r} is no address with http:// or https://: write it by hand"
+        )
+    if not _HOST.fullmatch(parts.netloc.rpartition("@")[2]):
+        raise _NoTarget(f"its {what} has a host that evalq does not read: write the target by hand")
+    return given.strip()
+
+
+def _without_secrets(imported: Imported, given: str, where: str, name: str) -> str:
+    """``given`` without what may be secret in it, which is noted."""
+    parts = urlsplit(given)
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        left = "user, password, query and fragment of an address are not copied: name a variable for the key"
+        imported.note("none", where, f"{name}: a part of its address", left)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+
+
 def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     parts = name.split(":")
     service = parts[0]
@@ -93,17 +166,28 @@ def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
         return None
     if not model:
         return None
-    base = _base(service, config)
-    target: dict[str, Any] = {"kind": "openai", "base_url": base, "model": model}
+    shown = harmless_name(name)
+    base, is_default = _base(service, config)
+    target: dict[str, Any] = {
+        "kind": "openai",
+        "base_url": _without_secrets(imported, base, where, shown),
+        "model": model,
+    }
     key = config.get("apiKeyEnvar")
-    if isinstance(key, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+    if isinstance(key, str) and _VARIABLE.fullmatch(key):
         target["api_key_env"] = key
-    elif service == "openai":
+    elif key is not None:
+        why = "it is no name of a variable: set api_key_env by hand"
+        imported.note("none", where, f"{shown}: apiKeyEnvar", why)
+    elif service == "openai" and is_default:
         target["api_key_env"] = "OPENAI_API_KEY"
+    elif service == "openai":
+        why = "no variable is named for this address, where promptfoo sends $OPENAI_API_KEY: set api_key_env by hand"
+        imported.note("none", where, f"{shown}: its key", why)
     options = {option: config[option] for option in _REQUEST if option in config}
     if options:
         target["options"] = options
-    _leftovers(imported, config, {*_REQUEST, "apiBaseUrl", "apiHost", "apiKeyEnvar"}, where, name)
+    _leftovers(imported, config, {*_REQUEST, "apiBaseUrl", "apiHost", "apiKeyEnvar"}, where, shown)
     return target
 
 
@@ -120,30 +204,38 @@ _INTERFACES = (
 )
 
 
-def _base(service: str, config: Mapping[str, Any]) -> str:
-    base = config.get("apiBaseUrl")
-    if isinstance(base, str) and base.startswith(("http://", "https://")):
-        return base.rstrip("/")
-    host = config.get("apiHost")
-    if isinstance(host, str) and re.fullmatch(r"[\w.:-]+", host):
-        return f"https://{host}/v1"
-    return _LOCAL.get(service, "https://api.openai.com/v1")
+def _base(service: str, config: Mapping[str, Any]) -> tuple[str, bool]:
+    """The address, and whether it is the service's own, which stands only where none is given. Raises _NoTarget."""
+    if (base := config.get("apiBaseUrl")) not in (None, ""):
+        return _address(base, "apiBaseUrl"), False
+    if (host := config.get("apiHost")) not in (None, ""):
+        if not isinstance(host, str) or "/" in host:
+            raise _NoTarget("its apiHost is not the name of a host: write the target by hand")
+        return _address(f"https://{host}/v1", "apiHost"), False
+    return _LOCAL.get(service, "https://api.openai.com/v1"), True
 
 
 def _http(imported: Imported, name: str, config: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     url = config.get("url") if name in ("http", "https") else name
     body = config.get("body")
-    if not isinstance(url, str) or not _plain(url) or str(config.get("method", "POST")).upper() != "POST":
+    if name not in ("http", "https") and not name.startswith(("http://", "https://")):
         return None
+    shown = harmless_name(name)
+    url = _address(url, "url")
+    parts = urlsplit(url)
+    if parts.query or "@" in parts.netloc:
+        raise _NoTarget("its address has a user, a password or a query, which may be secret: write the target by hand")
+    if str(config.get("method", "POST")).upper() != "POST":
+        raise _NoTarget("evalq posts its calls, and it asks by another method")
     if not isinstance(body, dict | list):
-        return None
+        raise _NoTarget("its body is no JSON: write a target of kind http for it (see docs/reference/targets.md)")
     target: dict[str, Any] = {"kind": "http", "url": url, "body": _filled(body)}
     answer = config.get("transformResponse", config.get("responseParser"))
     found = _PATH.match(answer.strip()) if isinstance(answer, str) else None
     if found:
         target["answer"] = found[1].removeprefix(".")
     elif answer is not None:
-        imported.note("none", where, f"{name}: transformResponse", "only a path such as json.answer has a counterpart")
+        imported.note("none", where, f"{shown}: transformResponse", "only a path such as json.answer has a counterpart")
     headers = config.get("headers")
     for header, value in (headers if isinstance(headers, Mapping) else {}).items():
         variable = _ENVIRONMENT.match(str(value).strip())
@@ -152,20 +244,11 @@ def _http(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
             if str(header).lower() != "authorization":
                 target["api_key_header"] = str(header)
         elif str(header).lower() not in ("content-type", "accept"):
-            imported.note("none", where, f"{name}: header {header}", "it may hold a secret: write it by hand")
+            imported.note("none", where, f"{shown}: header {header}", "it may hold a secret: write it by hand")
     _leftovers(
-        imported, config, {"url", "body", "method", "headers", "transformResponse", "responseParser"}, where, name
+        imported, config, {"url", "body", "method", "headers", "transformResponse", "responseParser"}, where, shown
     )
     return target
-
-
-def _plain(url: str) -> bool:
-    """Whether it is a URL without what may be secret of it, and without a template."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and not parts.query and "@" not in parts.netloc and "{{" not in url
 
 
 def _filled(body: Any) -> Any:

@@ -13,7 +13,7 @@ from evalq.producer.importing.promptfoo.assertions import checks_of
 from evalq.producer.importing.promptfoo.config import tags_of, threshold_of
 from evalq.producer.importing.promptfoo.counterparts import Setting
 from evalq.producer.importing.promptfoo.prompts import filled
-from evalq.producer.importing.promptfoo.providers import add_target
+from evalq.producer.importing.promptfoo.providers import add_target, harmless_name
 from evalq.producer.importing.promptfoo.tests import load_file
 from evalq.producer.importing.promptfoo.texts import slug
 from evalq.producer.importing.reading import Document
@@ -61,7 +61,7 @@ class _Rows:
         identity = self._ids[key]
         if identity:
             provider = _part(row, "provider")
-            name = str(provider.get("label") or provider.get("id") or "outputs")
+            name = harmless_name(str(provider.get("label") or provider.get("id") or "outputs"))
             self._imported.add_output(name, identity, _answer(row))
 
     def _case(
