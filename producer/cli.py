@@ -26,6 +26,7 @@ from evalq.producer.monitor.began import beginning
 from evalq.producer.monitor.standard_error import unfailing
 from evalq.workers.names import PREFIX
 from evalq.workers.processes.environment import set_aside_celery
+from evalq.workers.processes.secrecy import take_over
 
 __all__ = ["main"]
 
@@ -137,6 +138,7 @@ def cli() -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns its exit code (see evalq.evalcore.errors)."""
     signal.signal(signal.SIGTERM, _interrupt)
+    take_over()
     set_aside_celery()
     _have_streams()
     try:

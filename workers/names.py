@@ -65,6 +65,7 @@ OWN_VARIABLES: tuple[Named, ...] = (
     Named("EVALQ_<OPTION>", "each option of a command, where its help says so"),
     Named("EVALQ_SETTINGS", "the YAML file of settings"),
     Named("EVALQ_LOGLEVEL", "how much a worker's process for live calls logs; the worker sets it"),
+    Named("EVALQ_HANDED", "the pipe through which a command hands keys to a worker of its own; the command sets it"),
     Named("EVALQ_BASELINE", "pytest plug-in: the run to compare with"),
     Named("EVALQ_CANDIDATE", "pytest plug-in: what is judged, such as a commit"),
     Named("EVALQ_ONCE", "pytest plug-in: the key of a run that is done once"),
@@ -87,6 +88,7 @@ DEPLOY_VARIABLES: tuple[str, ...] = (
 """Variables that files in deploy/ read, after EVALQ_: the commands know them and read none of them."""
 
 FOREIGN_VARIABLES: tuple[Named, ...] = (
+    Named("XDG_STATE_HOME", "whose folder evalq/ notes the runs that this user began [~/.local/state]"),
     Named("OTEL_EXPORTER_OTLP_ENDPOINT", "where spans go; without it evalq records none"),
     Named("OTEL_SERVICE_NAME", "the name of evalq's spans [evalq]"),
     Named("OPENBLAS_NUM_THREADS", "set to 1 for a worker, unless given"),
@@ -125,6 +127,7 @@ FOLDERS: tuple[Named, ...] = (
     Named("evalq-runs/", "run folders, under the current folder, unless --out says where"),
     Named("evalq-baselines/", "files of baselines that are kept beside a suite"),
     Named("evalq-demo/", "what `evalq demo` makes"),
+    Named("$XDG_STATE_HOME/evalq/", "the runs that this user began, their files and targets file; mode 0700"),
     Named("$TMPDIR/evalq-*/", "scratch, private to a process, and removed when it ends"),
 )
 """Folders that evalq makes where nobody names one."""

@@ -6,14 +6,16 @@ of outputs.jsonl, from which everything after it is evaluated, now or in a repla
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import Annotated, Any
 
 import msgspec
 
 from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.left_out import LeftOut
 
-__all__ = ["WHEN_DECIDED", "Attempt", "Output", "Prompt", "StopNote"]
+__all__ = ["WHEN_DECIDED", "Attempt", "Output", "Prompt", "StopNote", "count_cuts"]
 
 WHEN_DECIDED = "when-decided"
 """The rule by which a case may end before all of its calls are made: as soon as its evaluator's `stopping` says so."""
@@ -41,7 +43,8 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One call: ``kind`` of its failure ("" when it was answered); what it took and cost.
 
-    ``reason`` is why it failed, and what of its reply was not believed.
+    ``reason`` is why it failed, and what of its reply was not believed or was cut out. ``cut``: how often something
+    that may be secret, such as a key, was replaced by ``***`` in it.
     """
 
     kind: str = ""
@@ -51,6 +54,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     prompt_tokens: _Count | None = None
     completion_tokens: _Count | None = None
     cost: _Real | None = None
+    cut: _Count = 0
 
 
 class StopNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,6 +140,30 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a recorded output is not what evalq writes: {error}") from error
+
+
+class _Cuts(msgspec.Struct):
+    """Of a line of recorded outputs what was cut out of its attempts."""
+
+    attempts: tuple[_Cut, ...] = ()
+    case: str = ""
+
+
+class _Cut(msgspec.Struct):
+    cut: _Count = 0
+
+
+def count_cuts(line: bytes, number: int, left_out: LeftOut) -> None:
+    """Count in ``left_out`` what may be secret and was cut out of the reply in a ``line`` of this number: a check of
+    such an answer sees ``***`` there.
+    """
+    if b'"cut"' not in line:
+        return
+    with contextlib.suppress(msgspec.DecodeError):  # a line that evalq did not write
+        found = msgspec.json.decode(line, type=_Cuts)
+        why = "it may be a key of the machine that called"
+        count = sum(attempt.cut for attempt in found.attempts)
+        left_out.add("secret in an answer", why, number, found.case, count=count, instead="***")
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):

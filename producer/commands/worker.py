@@ -38,9 +38,10 @@ def _worker(
     if chosen.calls and not chosen.targets:
         raise ConfigError("--calls needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
     if chosen.calls:
-        from evalq.workers.targets import load_targets
+        from evalq.workers.processes.secrecy import seal
+        from evalq.workers.targets import key_names, load_targets
 
-        load_targets(chosen.targets)
+        seal(key_names(load_targets(chosen.targets)))
     if not chosen.processes:
         if not chosen.calls:
             raise ConfigError("a worker with --concurrency 0 has nothing to do without --calls N")

@@ -22,6 +22,7 @@ from typing import IO
 
 from evalq.evalcore.errors import ConfigError, WorkersLost
 from evalq.evalcore.views.markdown import visible
+from evalq.workers.processes.secrecy import hand_over, without_secrets
 
 __all__ = ["RESTART_PAUSES", "Child", "Children", "Keeper", "tell"]
 
@@ -56,10 +57,19 @@ class Child:
     """A process under a guard, in a process group of its own (Ctrl-C is the command's to answer)."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: dict[str, str] | None) -> None:
-        """``folder`` is made for it, and removed with it. Raises OSError where no process or thread can be started."""
+        """``folder`` is made for it, and removed with it; without an ``environment`` it has this one's, but no keys.
+
+        Raises OSError where no process or thread can be started.
+        """
         folder.mkdir(mode=0o700, exist_ok=True)
         self.last: deque[str] = deque(maxlen=_LAST_LINES)
         self._folder = folder
+        # The guard's own environment can be read for as long as it lives, by every program of a target.
+        self._held: int | None = None
+        if environment is None:
+            environment = without_secrets(os.environ)
+        else:
+            environment, self._held = hand_over(environment, folder)
         self._guard = subprocess.Popen(  # noqa: S603 - a fixed script, with this project's own commands as its arguments
             ["/bin/sh", "-c", _GUARD, "evalq-guard", str(folder), *command],
             stdin=subprocess.PIPE,
@@ -87,6 +97,9 @@ class Child:
         with contextlib.suppress(OSError):  # only where the guard could not
             os.killpg(self._guard.pid, signal.SIGKILL)
         self._guard.wait()
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
         # Also where the guard was killed before it could.
         shutil.rmtree(self._folder, ignore_errors=True)
         if self._listener.ident is not None:

@@ -133,11 +133,14 @@ def _started(
     settings, count = backend.settings, backend.workers
     here = calls and bool(settings.calls or not settings.broker)
     if here and not settings.targets:
-        raise ConfigError("calling from here needs a targets file: --targets FILE (or --broker URL of a fleet)")
+        where = "--targets FILE (or --broker URL of a fleet)"
+        raise ConfigError(f"calling from here needs a targets file, which no run folder names: {where}")
     if here:
-        from evalq.workers.targets import load_targets
+        from evalq.workers.processes.secrecy import seal
+        from evalq.workers.targets import key_names, load_targets
 
         targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
+        seal(key_names(targets))
         default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
     settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
     children = backend.children or Children(reporter.restarted)

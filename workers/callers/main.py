@@ -27,11 +27,12 @@ from evalq.workers.ledger.scripts import keep_texts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.processes.environment import set_aside_celery
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
+from evalq.workers.processes.secrecy import seal
 from evalq.workers.ready import HealthFile, say_ready
 from evalq.workers.servers.complaint import Complaint, until_reached
 from evalq.workers.servers.connections import connect
 from evalq.workers.settings import TIMINGS, Settings, Timings
-from evalq.workers.targets import load_targets
+from evalq.workers.targets import key_names, load_targets
 
 __all__ = ["main", "run_calls"]
 
@@ -61,9 +62,11 @@ def run_calls(
     wanted = (lambda: time.monotonic() < deadline) if parent is None else (lambda: os.getppid() == parent)
     if not until_reached(settings, log, wanted) and parent is not None:
         return 0
+    targets = load_targets(settings.targets)
+    seal(key_names(targets))  # before any target's program starts
     process = _Process(settings, timings)
     if parent is None and not quiet:
-        say_ready(settings, process.name, tuple(sorted(load_targets(settings.targets))))
+        say_ready(settings, process.name, tuple(sorted(targets)))
     asyncio.run(process.serve(parent))
     return 0
 

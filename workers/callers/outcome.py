@@ -64,6 +64,7 @@ def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
         prompt_tokens=prompt,
         completion_tokens=completion,
         cost=cost_of(price, prompt, completion),
+        cut=result.cut,
     )
 
 

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from evalq.workers.processes.rlimits import bound_memory, die_with_parent
+from evalq.workers.processes.secrecy import seal
 
 __all__ = ["CallReply", "CallRequest"]
 
@@ -206,6 +207,7 @@ def main(path: str, folder: str, most_bytes: str, threads: str, megabytes: str) 
     os.chdir(folder)
     with contextlib.suppress(OSError):  # where memory runs out, this process is to go, not the one that calls
         Path("/proc/self/oom_score_adj").write_text("1000")
+    seal()
     bound_memory(int(megabytes) << 20)
     try:
         function = _found(path, folder)

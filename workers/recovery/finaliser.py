@@ -42,6 +42,7 @@ from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes import identity
 from evalq.workers.processes.child import child
 from evalq.workers.processes.own_code import changed
+from evalq.workers.processes.secrecy import without_secrets
 from evalq.workers.processes.signals import signal_name
 from evalq.workers.recovery.finished_cases import FinishedCases
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -202,6 +203,7 @@ class Finalisers:
             self._said = tempfile.TemporaryFile(prefix="evalq-")  # noqa: SIM115 - read when the process has ended
             self._process = subprocess.Popen(  # noqa: S603 - this program's own module
                 child("evalq.workers.recovery.finaliser", run),
+                env=without_secrets(os.environ),
                 stdin=subprocess.PIPE,
                 stdout=self._said,
                 stderr=self._said,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalq.workers.targets.answers import KINDS, Answer, Call, Failure, FailureKind
     from evalq.workers.targets.caller import Caller, Tries, attempt, call_paced, limits_of
-    from evalq.workers.targets.config import load_targets
+    from evalq.workers.targets.config import key_names, load_targets
     from evalq.workers.targets.target import NamedTarget, Target
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Tries",
     "attempt",
     "call_paced",
+    "key_names",
     "limits_of",
     "load_targets",
 ]
@@ -36,7 +37,7 @@ __all__ = [
 _PLACES = {
     **dict.fromkeys(("KINDS", "Answer", "Call", "Failure", "FailureKind"), "answers"),
     **dict.fromkeys(("Caller", "Tries", "attempt", "call_paced", "limits_of"), "caller"),
-    "load_targets": "config",
+    **dict.fromkeys(("key_names", "load_targets"), "config"),
     **dict.fromkeys(("NamedTarget", "Target"), "target"),
 }
 """{name: the module here that it is defined in}."""

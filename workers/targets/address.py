@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, Field
 
-__all__ = ["HeaderName", "Headers", "Url", "secrets_of", "shown"]
+__all__ = ["HeaderName", "Headers", "Url", "is_secret", "secrets_of", "shown"]
 
 
 def _with_host(url: str) -> str:
@@ -32,12 +33,37 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{host}{port}{parts.path}"
 
 
+_SECRET_NAME = re.compile(
+    r"authori[sz]ation|authenticat|cookie|secret|passw|credential|session|signature|api[-_]?key|token$|"
+    r"(^|[-_.])(auth|token|key|sig|code|pwd|pass|private|bearer|jwt)($|[-_.])",
+    re.IGNORECASE,
+)
+"""Names of headers and of a URL's parameters that hold a secret; values of others are as harmless as a version."""
+_SECRET_VALUE = re.compile(
+    r"secret|^(sk|pk|rk|ghp|gho|github_pat|xox[abp]|hf|glpat)[-_][A-Za-z0-9]|^(AKIA|AIza|eyJ)[A-Za-z0-9]", re.ASCII
+)
+"""Values that say themselves that they are one, whatever the header's name."""
+_SCHEME = re.compile(r"^(bearer|basic|token|apikey|key|digest|negotiate)\s+", re.IGNORECASE)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a header, or a parameter of a URL, of this name holds a secret."""
+    return bool(_SECRET_NAME.search(name))
+
+
 def secrets_of(url: str, headers: Mapping[str, str]) -> Iterator[str]:
-    """Values of headers, and what a URL has beside its path, as it stands there and as it is sent and read."""
+    """Values of headers and of a URL's parameters that are named as secrets are, and its password: as they stand
+    there, and as they are sent and read.
+    """
     parts = urlsplit(url)
-    yield from headers.values()
-    yield from (value for _, value in parse_qsl(parts.query))
-    yield from (pair.partition("=")[2] for pair in parts.query.split("&"))
+    for name, value in headers.items():
+        if is_secret(name) or _SECRET_VALUE.search(value):
+            yield from (value, _SCHEME.sub("", value))
+            # A cookie is several: a server may repeat one of them.
+            yield from (each.partition("=")[2].strip() for each in value.split(";") if "cookie" in name.lower())
+    yield from (value for name, value in parse_qsl(parts.query) if is_secret(name))
+    pairs = (pair.partition("=") for pair in parts.query.split("&"))
+    yield from (value for name, _, value in pairs if is_secret(name))
     user, password = parts.username or "", parts.password or ""
     if user or password:
         # A name without a password is a key: that is how some services are given theirs.

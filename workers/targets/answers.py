@@ -76,7 +76,7 @@ class RateLimits(msgspec.Struct, frozen=True):
 class _Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What a target may say beside its answer: token counts are None where it does not give them.
 
-    ``note`` says what of the reply was not believed.
+    ``note`` says what of the reply was not believed, ``cut`` how often a secret was cut out of it.
     """
 
     prompt_tokens: int | None = None
@@ -84,6 +84,7 @@ class _Reply(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None = None
     limits: RateLimits = RateLimits()
     note: str = ""
+    cut: int = 0
 
     @property
     def tokens(self) -> int | None:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.extract import NoJson, extract
 from evalq.workers.processes.environment import inherited
+from evalq.workers.processes.secrecy import is_secret
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from evalq.workers.targets.answers import Answer, Call, Failure
@@ -23,6 +24,8 @@ from evalq.workers.targets.off_loop import off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
+
+R = TypeVar("R", Answer, Failure)
 
 _unpaired = re.compile("[\ud800-\udfff]")
 _percent = re.compile("%[0-9A-F]{2}")
@@ -42,7 +45,7 @@ class Caller:
         self.named = named
         self._seconds = None if named.target.times_itself else named.target.timeout_seconds
         key = _key(named, environment)
-        self._secrets = _secrets(named.target, key)
+        self._secrets = _secrets(named, key, environment)
         try:
             self._way = named.target.way(named.folder, key, environment)
         except ConfigError as error:
@@ -90,30 +93,41 @@ class Caller:
         return self._scrubbed(result)
 
     def _scrubbed(self, result: Answer | Failure) -> Answer | Failure:
-        """Without the target's secrets, which a server may send back."""
+        """Without the target's secrets, which a server may send back; what is cut out is counted, and said."""
+        text, cut = self._scrub(result.text)
         if isinstance(result, Failure):
-            text, reason = (self._scrub_end(self._scrub(part)) for part in (result.text, result.reason))
-            return msgspec.structs.replace(result, text=text, reason=reason)
-        # Decoded again from the scrubbed text: the output that was decoded before still holds the secret.
-        text = self._scrub(result.text)
-        if text == result.text:
+            reason, more = self._scrub(result.reason)
+            text, reason = self._scrub_end(text), self._scrub_end(reason)
+            return msgspec.structs.replace(_cut(result, cut + more), text=text, reason=reason)
+        if not cut:
             return result
-        return _contracted(msgspec.structs.replace(result, text=text)) if result.output is not None else (
-            msgspec.structs.replace(result, text=text)
-        )  # fmt: skip
+        # Decoded again from the scrubbed text: the output that was decoded before still holds the secret.
+        scrubbed = msgspec.structs.replace(_cut(result, cut), text=text)
+        return _contracted(scrubbed) if result.output is not None else scrubbed
 
-    def _scrub(self, text: str) -> str:
+    def _scrub(self, text: str) -> tuple[str, int]:
+        """``text`` without secrets, and how many there were."""
+        count = 0
         for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+            if found := text.count(secret):
+                text, count = text.replace(secret, "***"), count + found
+        return text, count
 
     def _scrub_end(self, text: str) -> str:
-        """What was cut may end in the first part of a secret."""
+        """What was cut off may end in the first part of a secret."""
         for secret in self._secrets:
             for length in range(len(secret) - 1, _SECRET_AT_LEAST - 1, -1):
                 if text.endswith(secret[:length]):
                     return text[:-length] + "***"
         return text
+
+
+def _cut(result: R, count: int) -> R:
+    """``result`` with a note of what is cut out of it."""
+    if not count:
+        return result
+    told = f"{count} secret(s) of this machine cut out of the reply (***)"
+    return msgspec.structs.replace(result, cut=count, note="; ".join(filter(None, (result.note, told))))
 
 
 def limits_of(named: NamedTarget) -> Limits:
@@ -208,13 +222,18 @@ def _contracted(answer: Answer) -> Answer | Failure:
         return Failure(kind="bad_output", reason=f"{error}{cut}", **told)
 
 
-_SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "finish_reason", "limits", "note")
+_SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "finish_reason", "limits", "note", "cut")
 
 
-def _secrets(target: Target, key: str | None) -> list[str]:
-    """Texts that must not come back, the longest first: the key, header values, the URL's password and query values."""
+def _secrets(named: NamedTarget, key: str | None, environment: Mapping[str, str]) -> list[str]:
+    """Texts that must not come back, the longest first: the keys of its file and what its program is granted that may
+    be secret, headers that are named so, the URL's password and keys.
+    """
+    granted = filter(is_secret, named.target.granted())
+    # Of all targets of the file: an agent may have been given, or have found, another one's.
+    others = (environment.get(name, "").strip() for name in (*named.keys, *granted))
     # The longest first: one that contains a shorter one would otherwise be replaced in part only.
-    found = [key or "", *target.secrets()]
+    found = [key or "", *others, *named.target.secrets()]
     told = {form for text in found if len(text) >= _SECRET_AT_LEAST for form in _written(text)}
     return sorted(told, key=len, reverse=True)
 

@@ -17,7 +17,7 @@ from evalq.workers.targets.kinds import MODELS
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name
 
-__all__ = ["choose", "load_targets", "with_choices"]
+__all__ = ["choose", "key_names", "load_targets", "with_choices"]
 
 
 def load_targets(path: str | Path) -> dict[str, NamedTarget]:
@@ -30,7 +30,15 @@ def load_targets(path: str | Path) -> dict[str, NamedTarget]:
     if not isinstance(entries, dict) or not entries:
         raise ConfigError(f"{path}: targets: must be a mapping of names to targets")
     folder = Path(path).resolve().parent
-    return {name: NamedTarget(name, _target(name, entry, path, folder), folder) for name, entry in entries.items()}
+    made = {name: _target(name, entry, path, folder) for name, entry in entries.items()}
+    others = tuple(dict.fromkeys(key for target in made.values() if (key := target.api_key_env)))
+    return {name: NamedTarget(name, target, folder, keys=others) for name, target in made.items()}
+
+
+def key_names(targets: Mapping[str, NamedTarget]) -> set[str]:
+    """The variables of the environment that the targets of a file name: keys, and what programs are granted."""
+    granted = (name for named in targets.values() for name in named.target.granted())
+    return {*granted, *(key for named in targets.values() for key in named.keys)}
 
 
 def _target(name: object, entry: object, path: str | Path, folder: Path) -> Target:
@@ -75,7 +83,7 @@ def choose(targets: Mapping[str, NamedTarget], name: str) -> NamedTarget | None:
         return known
     values = chosen_values(base, known.target.choices, chosen)
     varied = with_choices(known.target, values, f"target {base}")
-    return NamedTarget(named(base, chosen), varied, known.folder, known, chosen)
+    return NamedTarget(named(base, chosen), varied, known.folder, known, chosen, known.keys)
 
 
 def _refuse_files(target: Target, where: str, folder: Path) -> None:

@@ -130,6 +130,10 @@ class Target(Params):
         """Texts of its entry that must not come back in an answer."""
         yield from ()
 
+    def granted(self) -> tuple[str, ...]:
+        """The variables of the environment that its program is given besides its key."""
+        return ()
+
     def files(self) -> Mapping[str, str | None]:
         """{key: path} of its files, which lie beside or below the targets file; {agent} stands for any agent."""
         return {}
@@ -203,6 +207,8 @@ class NamedTarget(msgspec.Struct, frozen=True):
     folder: Path
     of: NamedTarget | None = None
     chosen: dict[str, str] = {}
+    keys: tuple[str, ...] = ()
+    """The variables of all keys that its file names: none of them is to stand in an answer."""
 
     @property
     def pool(self) -> str:

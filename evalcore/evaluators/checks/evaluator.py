@@ -39,6 +39,7 @@ from evalq.evalcore.evaluators.checks.sample import write_sample
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.section import checks_section
 from evalq.evalcore.evaluators.checks.state import ChecksState, Gatherer
+from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.tally import LISTED, Faults, Tally
 
@@ -149,6 +150,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         for number, data in batch.lines():
             test = judge.test(data)
             gatherer.add(number, test)
+            count_cuts(data, number, tally.left_out)
             lines.append(record_line(batch.where(number), test, apart=apart))
             if test.status == "error":
                 tally.errors += 1

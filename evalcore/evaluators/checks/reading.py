@@ -20,6 +20,7 @@ from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 from evalq.evalcore.records.objects import RecordFault, read_object
+from evalq.evalcore.trust import Thing, Writer, allows
 
 __all__ = ["CASE_KEYS", "ENDINGS", "WrittenCase", "columns_of", "lines_of_table", "open_table", "read_cases"]
 
@@ -132,10 +133,7 @@ def _inside(folder: Path, name: Any) -> bool:
     """Whether ``name`` is a file below ``folder``, links followed."""
     if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
         return False
-    try:
-        return (folder / name).resolve().is_relative_to(folder.resolve())
-    except (ValueError, OSError, RuntimeError):  # a zero byte, links that lead round
-        return False
+    return allows(Writer.CASES_FILE, Thing.PATH, folder / name, (folder,))
 
 
 def _included(

@@ -36,6 +36,7 @@ from evalq.evalcore.evaluators.vs.sample import write_sample
 from evalq.evalcore.evaluators.vs.score import judge_for
 from evalq.evalcore.evaluators.vs.section import vs_section
 from evalq.evalcore.evaluators.vs.state import Gatherer, VsState
+from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.tally import LISTED, Faults, Tally
 
@@ -105,6 +106,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         for number, data in batch.lines():
             test = judge.test(data)
             gatherer.add(number, test)
+            count_cuts(data, number, tally.left_out)
             lines.append(record_line(batch.where(number), test))
             if test.status == "ERROR":
                 tally.errors += 1

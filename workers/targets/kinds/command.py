@@ -25,6 +25,10 @@ class CommandTarget(ParameterTarget):
     )
     max_megabytes: int = Field(default=2048, ge=16, description="Most address space it may take")
 
+    def granted(self) -> tuple[str, ...]:
+        """Those in ``env``."""
+        return self.env
+
     def place(self) -> str:
         """The program."""
         return self.argv[0]
