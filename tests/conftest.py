@@ -63,6 +63,7 @@ def _leave_nothing(config: pytest.Config) -> None:
     made = Path(tempfile.mkdtemp(prefix="evalq-tests-"))
     made.chmod(0o1777)  # some tests are other users
     os.environ["TMPDIR"] = tempfile.tempdir = str(made)
+    os.environ["XDG_STATE_HOME"] = str(made / "state")  # what runs are begun here is no business of the user's own
     config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
 
 

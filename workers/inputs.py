@@ -10,6 +10,7 @@ from evalq.evalcore.model.manifest import Chunk, PlannedInput
 from evalq.evalcore.model.packing import unpack
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.trust import Thing, Writer, allows
 
 __all__ = ["CHANGED", "UNREADABLE", "find", "read", "unpacked"]
 
@@ -50,7 +51,7 @@ def _inside(root: Path, relative: str) -> Path | None:
     try:
         real_root = root.resolve()
         path = (real_root / relative).resolve()
-        return path if path.is_relative_to(real_root) and path.is_file() else None
+        return path if allows(Writer.LEDGER, Thing.PATH, path, (real_root,)) and path.is_file() else None
     except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL in it, or links in a ring
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +19,7 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.attending.suites import Against, check_gate
 from evalq.producer.suites.listing import listed_cases
 from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
+from evalq.workers.settings import load_settings
 
 __all__ = ["CaseTest", "SuiteFile", "SuiteTest"]
 
@@ -33,7 +35,7 @@ class SuiteFile(pytest.File):
         # Under pytest-xdist each process collects; the run of the tests that they share names the runs, too.
         worker = getattr(self.config, "workerinput", {})
         try:
-            self.suite = load_suite(self.path)
+            self.suite = load_suite(self.path, load_settings(os.environ.get("EVALQ_SETTINGS") or None).roots)
             self.runs = SuiteRuns(self.config, self.path, self.suite, worker.get("testrunuid", ""))
             if self.suite.policy is not None:
                 check_gate(self.suite, Against(self.runs.baseline), detach=False)

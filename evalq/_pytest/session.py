@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from evalq._pytest.runs import SuiteRuns
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.suites.suite_file import load_suite
+from evalq.workers.settings import load_settings
 
 __all__ = ["begin", "begin_for_workers", "end", "put_last", "told_at_end"]
 
@@ -43,7 +45,9 @@ def begin_for_workers(config: pytest.Config, paths: Iterable[Path], session: str
         if path in begun:
             continue
         try:
-            runs = SuiteRuns(config, path, load_suite(path), session)
+            runs = SuiteRuns(
+                config, path, load_suite(path, load_settings(os.environ.get("EVALQ_SETTINGS") or None).roots), session
+            )
         except EvalqError:
             continue
         _enqueue(config, path, runs)

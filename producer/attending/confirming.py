@@ -90,9 +90,12 @@ def confirm_runs(
 
 def _sides(run: RunCases, partner: RunCases | None, asking: Asking) -> _Sides:
     """Raises UsageError where either cannot be asked."""
+    from evalq.producer.runs.holding import refuse_named
     from evalq.producer.sweeps.sweep import Sweep
 
     folder = asking.folders.get(run.run)
+    if folder is not None:
+        refuse_named(folder, asking.backend)
     sweep = Sweep.asked_in(folder) if folder is not None else None
     if sweep is None:
         raise UsageError(

@@ -66,7 +66,7 @@ def _run(
     allow_inconclusive: bool,
 ) -> int:
     with withdrawn("gate", () if invocation.start.dry_run else outputs):
-        suite = _asked(config, outputs, no_gate=no_gate)
+        suite = _asked(config, outputs, invocation.where.load().roots, no_gate=no_gate)
     if invocation.start.dry_run:
         return _listed(suite, invocation.output.fmt)
     if suite.policy is None and from_environment("baseline"):
@@ -133,9 +133,9 @@ def _listed(suite: Suite, fmt: str) -> int:
     return 0
 
 
-def _asked(config: str, outputs: tuple[Path, ...], *, no_gate: bool) -> Suite:
+def _asked(config: str, outputs: tuple[Path, ...], roots: tuple[Path, ...], *, no_gate: bool) -> Suite:
     """The suite file, with what the command line adds to it and takes away; what cannot be written is refused now."""
-    suite = load_suite(config)
+    suite = load_suite(config, roots)
     if no_gate:
         suite.policy, suite.outputs = None, []
     suite.outputs.extend(outputs)

@@ -28,9 +28,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     they are read and ``roots`` the folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead
     records} while dead records are tried again, ``progress`` the ledger's counters at the last look, ``follows`` the
     log of a run that follows one, ``driver`` the token of whoever drove it from this folder last, ``server`` the
-    options that name the server it was driven on then (empty: none that outlives a command), ``targets`` the targets
-    file of a sweep whose calls were made by its own command (its path alone: what is in it stays there). ``lineage``:
-    whose outputs it has, where it took any; ``origin`` the run that it asks again, to more repeats or another target.
+    options that name the server it was driven on then (empty: none that outlives a command).
+    ``lineage``: whose outputs it has, where it took any; ``origin`` the run that it asks again, to more repeats or
+    another target. No program, server, key or targets file is chosen by what stands here (`evalcore.trust`).
     """
 
     run: str
@@ -47,7 +47,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     roots: list[str] = []
     target: str = ""
     driver: str = ""
-    targets: str = ""
     server: str = ""
     follows: str = ""
     retry: dict[str, int] | None = None

@@ -29,6 +29,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.names import RUNS
+from evalq.producer.folder.own_runs import named_paths, remember, roots_of, typed
 from evalq.producer.folder.replan import Replanned, drop_answers
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id, once_run_id
@@ -78,7 +79,8 @@ class Job:
     @property
     def roots(self) -> list[Path]:
         """Folders a worker needs to be allowed to read, for the planned paths to be found."""
-        return [Path(root) for root in self.folder.info().roots]
+        own = (str(root_of(source)) for source in self.sources)
+        return [Path(root) for root in dict.fromkeys((*roots_of(self.folder), *own))]
 
     @classmethod
     @unprinted()
@@ -100,13 +102,18 @@ class Job:
             return cls._filled(folder, folder.info().run, evaluator, params, sources, request, asked)
         # With a key, the same request finds the same run: its id is made of all that could make it another.
         run = _once_id(evaluator, params, sources, asked) or new_run_id(evaluator.name)
-        return begun(
-            asked,
-            evaluator.name,
-            run,
-            lambda made: cls._filled(made, run, evaluator, params, sources, request, asked),
-            again=all(source.path != "-" for source in sources),
-        )
+        try:
+            return begun(
+                asked,
+                evaluator.name,
+                run,
+                lambda made: cls._filled(made, run, evaluator, params, sources, request, asked),
+                again=all(source.path != "-" for source in sources),
+            )
+        except RunExistsError:
+            files = [file for source in map(absolute, sources) for file in (source.path, *source.files)]
+            typed((*named_paths(evaluator.name, request), *files, *(str(root_of(source)) for source in sources)))
+            raise
 
     @classmethod
     def _filled(
@@ -141,6 +148,7 @@ class Job:
                 roots=list(dict.fromkeys(str(root_of(source)) for source in sources)),
                 request=msgspec.to_builtins(request),
             )
+            remember(folder, named_paths(evaluator.name, request))
             if begun:  # the manifest ends the calls of a sweep: until it is there, these are what is resumed
                 manifest.start(header)
                 folder.note(state="open")

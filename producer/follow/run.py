@@ -20,6 +20,7 @@ from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.records.inputs import PACKED
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.names import RECORDS, RUNS
+from evalq.producer.folder.own_runs import named_paths, remember
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.folder.staging import remove_halves
@@ -193,6 +194,7 @@ def begin(
                 request=msgspec.to_builtins(request),
                 **facts,
             )
+            remember(folder, named_paths(evaluator.name, request))
     except FolderTaken:
         raise UsageError(f"{path}: another evalq process is following this log") from None
     return folder, params, request

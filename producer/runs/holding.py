@@ -17,10 +17,11 @@ from evalq.evalcore.errors import (
 from evalq.evalcore.model.life import RunState, may_follow
 from evalq.evalcore.shortage import lacking
 from evalq.producer.driving.interrupts import Interrupts
+from evalq.producer.folder.own_runs import refuse_paths
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.backend import Backend
 
-__all__ = ["driving", "halted", "left", "refuse_over", "unwritten"]
+__all__ = ["driving", "halted", "left", "refuse_named", "refuse_over", "unwritten"]
 
 
 @contextlib.contextmanager
@@ -35,6 +36,7 @@ def driving(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
         with interrupts.counted(), folder.driving() as mine:
             if not mine:
                 raise Driven(str(folder.path), folder.driver() or "another process")
+            refuse_named(folder, backend)
             yield interrupts
     except OSError as error:
         raise unwritten(error, folder, f"resume with: {backend.resume(folder)}") from error
@@ -42,6 +44,12 @@ def driving(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
         if lack := lacking(error):
             raise InfrastructureError(f"{lack}, then resume with: {backend.resume(folder)}") from error
         raise
+
+
+def refuse_named(folder: RunFolder, backend: Backend) -> None:
+    """Raise UsageError where the run in ``folder`` names a file that a run folder may not choose on this machine."""
+    if folder.begun:
+        refuse_paths(folder, backend.settings.roots)
 
 
 def unwritten(error: OSError, folder: RunFolder, then: str) -> StorageError:

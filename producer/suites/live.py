@@ -8,6 +8,7 @@ from typing import Any
 from evalq.evalcore.contract.evaluator import Calls
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.files import open_input
+from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.folder.names import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.faults import At, beside
@@ -55,7 +56,7 @@ def _text(at: At, name: str, given: str | FileKey) -> str:
     folder, place = Path(at.path).resolve().parent, ("prompt", name, "file")
     try:
         file = (folder / given.file).resolve()
-        if not file.is_relative_to(folder):
+        if not allows(Writer.SUITE, Thing.PATH, file, (folder,)):
             raise at.wrong(place, "must be a file in the suite file's folder, or below it")
         with open_input(file) as stream:
             return stream.read().decode().removesuffix("\n")

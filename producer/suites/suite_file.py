@@ -32,7 +32,8 @@ prompts and inputs (`evalq.producer.suites.matrix`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import glob
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.trust import Thing, Writer, allows
+from evalq.producer.folder.own_runs import named_paths
 from evalq.producer.suites.faults import At, Key, beside, checked, place_of, wrong
 from evalq.producer.suites.live import live_options
 from evalq.producer.suites.matrix import Fault, combinations
@@ -87,12 +90,19 @@ class Suite(msgspec.Struct):
 
 
 @unprinted()
-def load_suite(path: str | Path) -> Suite:
-    """What a suite file says. Raises ConfigError with file, line and key path for anything not as above."""
+def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> Suite:
+    """What a suite file says. Raises ConfigError with file, line and key path for anything not as above.
+
+    A suite may be anybody's, as in a pull request: it names files in its own folder, in the current one and under
+    ``roots``, which is the machine's setting, and no others.
+    """
     data = load_mapping(path)
     suite = checked(SuiteKeys, data, path)
     numbered = [(number, each) for number, run in enumerate(data["runs"]) for each in _runs(path, number, run)]
     planned = [run for _, run in numbered]
+    allowed = (Path(path).parent, Path.cwd(), *roots)
+    for number, run in numbered:
+        _refuse_outside(path, ("runs", number), _named(run), allowed)
     # A policy calls a run without a name by its evaluator, so no other may have that for its name.
     taken = {run.evaluator.name for run in planned if not run.name}
     bases: dict[str, int] = {}
@@ -104,7 +114,25 @@ def load_suite(path: str | Path) -> Suite:
         taken |= {run.name, *(() if run.base else (name,))}
     name = suite.suite if "suite" in data else Path(path).stem
     outputs = [Path(path).parent / output for output in suite.outputs]
+    _refuse_outside(path, ("outputs",), map(str, outputs), allowed)
+    if isinstance(suite.policy, str):
+        _refuse_outside(path, ("policy",), [beside(Path(path).parent, suite.policy)], allowed)
     return Suite(name, planned, _policy(path, suite, numbered), suite.baseline, outputs)
+
+
+def _named(run: PlannedRun) -> Iterator[str]:
+    """The files that a run of a suite names; of a pattern those that it stands for."""
+    cache, reuse = (run.live.cache, run.live.reuse) if run.live is not None else ("", ())
+    for name in (*named_paths(run.evaluator.name, run.request, cache, reuse), *map(str, run.outputs)):
+        found = glob.glob(name, recursive=True) if glob.has_magic(name) else []
+        yield from found or [name]
+
+
+def _refuse_outside(path: str | Path, key: Key, named: Iterable[str], allowed: Sequence[Path]) -> None:
+    for each in named:
+        if not allows(Writer.SUITE, Thing.PATH, each, allowed):
+            reason = f"{each} is in neither the suite's folder nor the current one: allow its folder: EVALQ_ROOTS=DIR"
+            raise wrong(path, [(key, reason)])
 
 
 def _policy(path: str | Path, suite: SuiteKeys, numbered: Sequence[tuple[int, PlannedRun]]) -> Policy | None:

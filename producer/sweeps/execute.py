@@ -12,16 +12,20 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import Cancelled, ConfigError, EvalqError, UsageError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.canonical import Json, digest
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.names import ASKED, HEAD, OUTPUTS, PROMPTS
+from evalq.producer.folder.own_runs import note_targets, targets_of
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend, resumable, shared_backend
 from evalq.producer.runs.execute import carry_out_here
-from evalq.producer.runs.holding import driving, halted, left, refuse_over
+from evalq.producer.runs.holding import driving, halted, left, refuse_named, refuse_over
+from evalq.producer.sweeps.head import read_head
+from evalq.producer.sweeps.identity import prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweeps.preparing import read_prompts
 from evalq.producer.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -141,16 +145,34 @@ def _further(sweep: Sweep) -> list[FurtherSweep]:
 
 
 def _note_targets(backend: Backend, folder: RunFolder) -> None:
-    """Note the targets file, so that a resume need not name it again; a fleet has a file of its own."""
+    """Note the targets file in the user's own state, so that a resume need not name it; a fleet has one of its own."""
     asked = backend.asked
     if asked.targets and not asked.broker:
-        folder.note(targets=str(Path(asked.targets).absolute()))
+        note_targets(folder, _question(folder), asked.targets)
+
+
+def _question(folder: RunFolder) -> str:
+    """The digest of what the sweep in ``folder`` asks; empty for none, and where its prompts are not those it names."""
+    head = next((read_head(folder.path, name) for name in (HEAD, ASKED) if (folder.path / name).is_file()), None)
+    if head is None:
+        return ""
+    prompts = folder.path / PROMPTS
+    if prompts.is_file() and prompts_digest(read_prompts(prompts))[1] != head.header.asked.get("prompts", ""):
+        return ""
+    return digest(msgspec.json.encode(head.header, order="sorted"))
 
 
 def with_targets(backend: Backend, folder: RunFolder) -> Backend:
-    """``backend`` with the targets file of the command that called last, where none is named now, nor a fleet."""
-    known, settings = folder.info().targets, backend.settings
-    if not known or settings.targets or settings.broker or backend.inline:
+    """``backend`` with the targets file that this user named for the run last, where none is named now, nor a fleet.
+
+    Raises UsageError where the folder names files that it may not choose, and where the targets file has changed.
+    """
+    refuse_named(folder, backend)
+    settings = backend.settings
+    if settings.targets or settings.broker or backend.inline:
+        return backend
+    known = targets_of(folder, _question(folder))
+    if not known:
         return backend
     return msgspec.structs.replace(backend, settings=settings.model_copy(update={"targets": known}))
 

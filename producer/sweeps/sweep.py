@@ -25,9 +25,10 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import RecordedOutputs
-from evalq.producer.folder.job import Job, RunOptions, begun, planned
+from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begun, planned
 from evalq.producer.folder.last_driver import LastDriver
 from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED
+from evalq.producer.folder.own_runs import named_paths, remember, typed
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.gathering import gather
 from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
@@ -102,9 +103,14 @@ class Sweep:
                 origin=origin or None,
                 request=msgspec.to_builtins(request),
             )
+            remember(folder, named_paths(evaluator.name, request, live.cache, live.reuse))
             return folder
 
-        made = cls(begun(asked, evaluator.name, header.run, fill), head, new=True)
+        try:
+            made = cls(begun(asked, evaluator.name, header.run, fill), head, new=True)
+        except RunExistsError:
+            typed(named_paths(evaluator.name, request, live.cache, live.reuse))
+            raise
         made.stage = stage
         return made
 

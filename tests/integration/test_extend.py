@@ -52,11 +52,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory, service: tuple[Agent, str]) 
 
 @pytest.fixture
 def here(tmp_path: Path, swept: Path, service: tuple[Agent, str]) -> Asked:
-    """A copy of it."""
+    """A copy of it; which targets file its user named is known by the run's id, and not from the folder."""
     shutil.copytree(swept, tmp_path / "here")
-    # A sweep remembers its targets file by its path.
-    run = tmp_path / "here" / "a" / "run.json"
-    run.write_text(run.read_text().replace(str(swept), str(tmp_path / "here")))
     return Asked(tmp_path / "here", *service, len(service[0].log))
 
 
@@ -135,12 +132,12 @@ def test_a_killed_extension_goes_on_where_it_was(here: Asked) -> None:
 def test_other_settings_are_refused_before_anything_is_called(here: Asked) -> None:
     """Their answers are of another agent. Nothing is left behind; another target is asked all of it."""
     _targets(here.folder, here.url, options={"temperature": 1})
-    for more in ((), ("--dry-run",)):
+    for more in (("--targets", "targets.yaml"), ("--targets", "targets.yaml", "--dry-run")):
         done = evalq("extend", "a", "--repeat", "5", "--out", "b", *more, cwd=here.folder)
         assert (done.returncode, "other settings" in done.stderr) == (2, True), done.stderr
     assert not (here.folder / "b").exists()
     assert here.paid == 0
-    _done(here.folder, "extend", "a", "--target", "other", "--out", "c")
+    _done(here.folder, "extend", "a", "--target", "other", "--out", "c", "--targets", "targets.yaml")
     assert here.paid == 12
     assert (info(here.folder / "c")["target"], info(here.folder / "c")["origin"]) == (
         "other",

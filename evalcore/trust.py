@@ -1,0 +1,123 @@
+"""Who may choose what evalq runs, calls, sends and reads: one table, and one function that every caller asks.
+
+The user of the machine chooses, on the command line and in the machine's settings. Nobody else does: a folder, a file
+or a message may come from anybody, and names at most files in its own folder. `SECURITY.md` prints the table.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from evalq.evalcore.errors import UsageError
+
+__all__ = ["TABLE", "WRITERS", "Reach", "Row", "Thing", "Writer", "allows", "refuse"]
+
+
+class Writer(enum.Enum):
+    """Whose words they are."""
+
+    COMMAND_LINE = "command line"
+    SETTINGS = "settings"
+    RUN_FOLDER = "run folder"
+    SUITE = "suite"
+    CASES_FILE = "cases file"
+    IMPORT = "import"
+    LEDGER = "ledger"
+    MESSAGE = "message"
+    ANSWER = "answer"
+    JUDGE_REPLY = "judge reply"
+
+
+class Thing(enum.Enum):
+    """What is chosen: a program or function to run, a server to call, a key to send, a file, a variable to read."""
+
+    PROGRAM = "program"
+    HOST = "host"
+    KEY = "key"
+    PATH = "path"
+    VARIABLE = "environment variable"
+
+
+class Reach(enum.Enum):
+    """What a writer may choose of a thing."""
+
+    ANY = "any"
+    WITHIN = "within"
+    NONE = "none"
+
+
+class Row(NamedTuple):
+    """What one writer may choose of each thing, and ``within`` which folders its paths are."""
+
+    program: Reach
+    host: Reach
+    key: Reach
+    path: Reach
+    variable: Reach
+    within: str = ""
+
+    def reach(self, thing: Thing) -> Reach:
+        """What it may choose of ``thing``."""
+        reach: Reach = getattr(self, thing.name.lower())
+        return reach
+
+
+_USER = Row(Reach.ANY, Reach.ANY, Reach.ANY, Reach.ANY, Reach.ANY)
+_NOBODY = Row(Reach.NONE, Reach.NONE, Reach.NONE, Reach.NONE, Reach.NONE)
+TABLE: Mapping[Writer, Row] = {
+    Writer.COMMAND_LINE: _USER,
+    Writer.SETTINGS: _USER,
+    Writer.RUN_FOLDER: _NOBODY._replace(
+        path=Reach.WITHIN,
+        within="its own folder, the current one, what was named when the run began here, `roots`",
+    ),
+    Writer.SUITE: _NOBODY._replace(path=Reach.WITHIN, within="the suite's folder, the current one, `roots`"),
+    Writer.CASES_FILE: _NOBODY._replace(path=Reach.WITHIN, within="the cases file's folder"),
+    Writer.IMPORT: _NOBODY._replace(path=Reach.WITHIN, within="the source's folder, all with `--anywhere`"),
+    Writer.LEDGER: _NOBODY._replace(path=Reach.WITHIN, within="the worker's `roots`"),
+    Writer.MESSAGE: _NOBODY,
+    Writer.ANSWER: _NOBODY,
+    Writer.JUDGE_REPLY: _NOBODY,
+}
+
+WRITERS: Mapping[Writer, str] = {
+    Writer.COMMAND_LINE: "what is typed on the machine, or given to the Python API there",
+    Writer.SETTINGS: "the machine's EVALQ_* variables, its settings file, and the targets file that either names",
+    Writer.RUN_FOLDER: "writer of a run folder: run.json, sweep.json and all else in it, also as a CI artifact",
+    Writer.SUITE: "writer of a suite file, as in a pull request",
+    Writer.CASES_FILE: "writer of a cases file, a golden set, or other inputs",
+    Writer.IMPORT: "writer of what `evalq import` reads; a proposed target is called when its user names that file",
+    Writer.LEDGER: "anyone who may write the ledger",
+    Writer.MESSAGE: "anyone who may put messages into a queue",
+    Writer.ANSWER: "the agent under test, and its server",
+    Writer.JUDGE_REPLY: "the judge, and its server",
+}
+
+
+def allows(
+    writer: Writer, thing: Thing, value: str | os.PathLike[str] = "", within: Iterable[str | os.PathLike[str]] = ()
+) -> bool:
+    """Whether ``writer`` may choose ``value`` for ``thing``; a path has to lead into one of the folders ``within``.
+
+    Links are followed: what counts is the file that would be opened.
+    """
+    reach = TABLE[writer].reach(thing)
+    if reach is not Reach.WITHIN:
+        return reach is Reach.ANY
+    try:
+        real = Path(os.path.realpath(value))
+        return any(real.is_relative_to(os.path.realpath(folder)) for folder in within)
+    except (ValueError, OSError):  # a zero byte, a name that is too long
+        return False
+
+
+def refuse(
+    writer: Writer, thing: Thing, value: str, where: str, then: str, within: Iterable[str | os.PathLike[str]] = ()
+) -> None:
+    """Raise UsageError where ``writer`` may not choose ``value``: ``where`` it stands, and what to do ``then``."""
+    if not allows(writer, thing, value, within):
+        raise UsageError(f"{where}: a {writer.value} does not choose the {thing.value} {value}; {then}")
