@@ -13,10 +13,10 @@ import msgspec
 from evalq.evalcore.compare.comparison import change_in, p_values
 from evalq.evalcore.compare.decision import Decided
 from evalq.evalcore.compare.demands import margin_of
-from evalq.evalcore.compare.intervals import ALPHA, level_of
-from evalq.evalcore.compare.looks import Errors
+from evalq.evalcore.compare.intervals import level_of
+from evalq.evalcore.compare.looks import SINGLE, Errors, Look
 from evalq.evalcore.compare.pairs import Pairs, Side
-from evalq.evalcore.compare.policy import CaseDemand, Gate, Tier
+from evalq.evalcore.compare.policy import CHANGES, CaseDemand, Gate, Tier
 from evalq.evalcore.compare.repeats import CasePasses, by_case
 from evalq.evalcore.contract.measures import Measure
 
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-__all__ = ["DROPS", "Plan", "Power", "powers"]
+__all__ = ["DECISIONS", "Plan", "Power", "dropped", "powers", "renewal"]
 
-DROPS = (0.05, 0.1, 0.2)
+DECISIONS: tuple[Decided, ...] = ("GO", "SUSPECT", "INCONCLUSIVE", "NO-GO")
+_DROPS = (0.0, 0.05, 0.1, 0.2)
 """Shares of the scale by which the mean over cases may have fallen, a little in every case."""
+_MARGINS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
+"""The same where a fall is allowed, in so many times what is allowed."""
 _VARIETY = 2.0
 """Cases differ in their pass rates as Beta with so many pseudo-counts does: what a baseline's answers are added to."""
 _WANTED = 0.8
@@ -38,6 +41,8 @@ _ANSWERS = 100_000
 _LEAST, _MOST = 100, 500
 _TYPICAL = 20
 
+_WORN = 1.5
+_MOST_LOOKS = 1_000
 Decide = Callable[[Pairs], Decided]
 
 
@@ -54,69 +59,121 @@ class Plan(msgspec.Struct, frozen=True):
     rate: float = 0.8
 
 
+class Chance(msgspec.Struct, frozen=True):
+    """How often a demand is decided how, if the mean over cases fell by ``drop``, a share of the scale.
+
+    ``repeats`` give 80 % for the decision ``wanted``: GO without a change, NO-GO beyond what is allowed. None where no
+    number does, or none is wanted.
+    """
+
+    drop: float
+    shares: dict[Decided, float]
+    wanted: Decided | None = None
+    repeats: int | None = None
+
+
 class Power(msgspec.Struct, frozen=True):
     """What one demand of a gate can tell.
 
-    ``detectable`` is the smallest change seen with a power of 80 %, as a share of the scale. ``go`` is the chance of GO
-    if nothing changed, ``no_go`` that of NO-GO by how far the mean fell, a little in every case. ``repeats`` is how
-    many would give 80 % for each of these ("GO", "0.05", ...): None where no number does.
+    A fall is SUSPECT in four of five gates from ``suspect_from`` on, and NO-GO from ``no_go_from`` on: shares of the
+    scale, None for a demand that compares nothing.
     """
 
     metric: str
     demand: str
     tier: Tier
-    detectable: float | None
-    go: float
-    no_go: dict[str, float]
-    repeats: dict[str, int | None]
+    suspect_from: float | None
+    no_go_from: float | None
+    chances: list[Chance]
 
 
-def powers(gate: Gate, measure: Measure, plan: Plan, alpha: float = ALPHA, seed: int = 1) -> Iterator[Power]:
+def powers(gate: Gate, measure: Measure, plan: Plan, errors: Errors = SINGLE, seed: int = 1) -> Iterator[Power]:
     """The power of each demand of ``gate`` that is decided by chance; the same for the same ``seed``.
 
     Raises ValueError for scores without a baseline of two repeats, whose spread within a case nobody knows.
     """
     if measure.kind == "score" and (plan.base is None or plan.base.answers.min() < 2):
         raise ValueError("how scores vary within a case is told by a baseline with two repeats or more of each")
-    for demand, decide in _demands(gate, measure, alpha):
+    for demand, margin, decide in _demands(gate, measure, plan, errors):
         simulated = _Simulation(plan, measure, decide, seed)
-        no_go = {f"{drop:g}": simulated.share("NO-GO", plan.repeats, drop) for drop in DROPS}
-        go = simulated.share("GO", plan.repeats, 0.0)
-        repeats: dict[str, int | None] = {"GO": simulated.repeats("GO", 0.0, go)}
-        repeats |= {name: simulated.repeats("NO-GO", float(name), share) for name, share in no_go.items()}
-        detectable = simulated.detectable() if gate.compares and demand.startswith("falls") else None
-        yield Power(gate.metric, demand, gate.tier, detectable, go, no_go, repeats)
+        drops = _DROPS if margin is None else [times * margin / measure.width for times in _MARGINS]
+        allowed = 0.0 if margin is None else margin / measure.width
+        chances = [_chance(simulated, plan.repeats, drop, allowed) for drop in drops if drop < 1.0]
+        least = None if margin is None else simulated.detectable(errors.no_go)
+        beyond = None if least is None else min(1.0, allowed + least)
+        yield Power(gate.metric, demand, gate.tier, least, beyond, chances)
 
 
-def _demands(gate: Gate, measure: Measure, alpha: float) -> Iterator[tuple[str, Decide]]:
+def renewal(measure: Measure, plan: Plan, seed: int = 1) -> int | None:
+    """From which look at a baseline on the smallest fall that is seen is `_WORN` times that of the first look.
+
+    None where no look within `_MOST_LOOKS` is that blunt.
+    """
+    simulated = _Simulation(plan, measure, lambda _: "INCONCLUSIVE", seed)
+    sharp = simulated.detectable(Look(1).errors.no_go)
+    # It sees less with each look, so that the first one is found by halving.
+    low, high = 1, _MOST_LOOKS
+    if simulated.detectable(Look(high).errors.no_go) < _WORN * sharp:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        blunt = simulated.detectable(Look(middle).errors.no_go) >= _WORN * sharp
+        low, high = (low, middle) if blunt else (middle, high)
+    return high
+
+
+def _chance(simulated: _Simulation, repeats: int, drop: float, allowed: float) -> Chance:
+    shares = simulated.shares(repeats, drop)
+    wanted: Decided | None = "GO" if not drop else "NO-GO" if drop > allowed else None
+    enough = simulated.repeats(wanted, drop, shares[wanted]) if wanted else None
+    return Chance(drop, shares, wanted, enough)
+
+
+def _demands(gate: Gate, measure: Measure, plan: Plan, errors: Errors) -> Iterator[tuple[str, float | None, Decide]]:
+    """Each demand in words, the fall that it allows in the measure's unit, and how it is decided."""
     for bound, least in ((gate.min, True), (gate.max, False)):
         if bound is not None:
-            yield f"at {'least' if least else 'most'} {bound:.4g}", partial(_bound, measure, bound, alpha, least)
-    for name in ("max_drop", "max_relative_drop"):
+            yield f"at {'least' if least else 'most'} {bound:.4g}", None, partial(_bound, measure, bound, errors, least)
+    mean = plan.rate if plan.base is None else float(plan.base.mean.mean())
+    for name in CHANGES:
         if getattr(gate, name) is not None:
-            of = " of the baseline" if name == "max_relative_drop" else ""
-            yield f"falls by at most {getattr(gate, name):.4g}{of}", partial(_drop, gate, name, measure, alpha)
+            of = " of the baseline" if "relative" in name else ""
+            words = "falls" if measure.better == "higher" else "gets worse"
+            demand = f"{words} by at most {getattr(gate, name):.4g}{of}"
+            yield demand, margin_of(gate, name, mean), partial(_drop, gate, name, measure, errors)
     if gate.per_case is not None and measure.kind == "pass":
-        for demand in gate.per_case.demands:
-            yield demand.demand, partial(_each, demand, measure, alpha)
+        for each in gate.per_case.demands:
+            yield each.demand, None, partial(_each, each, measure, errors.no_go)
 
 
-def _bound(measure: Measure, bound: float, alpha: float, least: bool, pairs: Pairs) -> Decided:
+def _bound(measure: Measure, bound: float, errors: Errors, least: bool, pairs: Pairs) -> Decided:
     # As a gate decides: the p-value is the error at which an interval begins to hold the bound.
     level = level_of(pairs.cand, measure.low, measure.width)
-    if level.keeps(bound, least=least):
+    if level.keeps(bound, errors.go, least=least):
         return "GO"
-    low, high = level.interval(alpha)
+    low, high = level.interval(errors.no_go)
     return "NO-GO" if (high < bound if least else low > bound) else "INCONCLUSIVE"
 
 
-def _drop(gate: Gate, name: str, measure: Measure, alpha: float, pairs: Pairs) -> Decided:
-    # As a gate decides, without what an estimate has besides: this is asked some thousand times.
+def _drop(gate: Gate, name: str, measure: Measure, errors: Errors, pairs: Pairs) -> Decided:
+    return dropped(pairs, measure, margin_of(gate, name, float(pairs.base.mean.mean())), errors)
+
+
+def dropped(
+    pairs: Pairs, measure: Measure, margin: float, errors: Errors = SINGLE, p_worse: float | None = None
+) -> Decided:
+    """As a gate decides a fall of ``margin`` at most, without what an estimate has besides: for many thousand draws.
+
+    ``p_worse`` is that of these pairs, where it is known already.
+    """
     change, _ = change_in(pairs, measure)
-    margin = margin_of(gate, name, float(pairs.base.mean.mean()))
-    if change.interval()[0] > -margin:
+    if change.interval(errors.go)[0] > -margin:
         return "GO"
-    return "NO-GO" if p_values(pairs, measure, change)[0] <= alpha else "INCONCLUSIVE"
+    # The p-value of the margin is at most alpha where this interval lies below it.
+    if change.interval(errors.no_go)[1] < -margin:
+        return "NO-GO"
+    surprise = p_values(pairs, measure, change)[0] if p_worse is None else p_worse
+    return "SUSPECT" if surprise <= errors.no_go else "INCONCLUSIVE"
 
 
 def _each(demand: CaseDemand, measure: Measure, alpha: float, pairs: Pairs) -> Decided:
@@ -137,15 +194,16 @@ class _Simulation:
         self._decide = decide
         self._seed = seed
 
-    def share(self, wanted: Decided, repeats: int, drop: float, part: float = 1.0) -> float:
-        """How often ``wanted`` is decided where the mean fell by ``drop``; ``part`` of the draws will do."""
+    def shares(self, repeats: int, drop: float, part: float = 1.0) -> dict[Decided, float]:
+        """How often it is decided how, where the mean fell by ``drop``; ``part`` of the draws will do."""
         import numpy as np
 
         # A source for each question: an answer does not depend on which others were asked for before.
         rng = np.random.default_rng([self._seed, repeats, round(drop * 1e6)])
         # Bounded by the cases drawn in all, so that a plan of many cases does not take many times as long.
         draws = round(part * max(_LEAST, min(_MOST, _ANSWERS // self._plan.cases)))
-        return sum(self._decide(self._pairs(rng, repeats, drop)) == wanted for _ in range(draws)) / draws
+        found = [self._decide(self._pairs(rng, repeats, drop)) for _ in range(draws)]
+        return {each: found.count(each) / draws for each in DECISIONS}
 
     def repeats(self, wanted: Decided, drop: float, share: float) -> int | None:
         """About how many repeats give ``wanted`` in 80 %, from the ``share`` that the plan's own give."""
@@ -164,7 +222,7 @@ class _Simulation:
                 break
             at = following
             # Fewer draws will do: what is looked for is told as "about so many".
-            known[at] = self.share(wanted, at, drop, 0.4)
+            known[at] = self.shares(at, drop, 0.4)[wanted]
         return enough
 
     def _following(self, at: int, share: float, too_few: int, enough: int | None) -> int:
@@ -177,13 +235,13 @@ class _Simulation:
             return max(guess, too_few + max(1, too_few // 10))
         return guess if too_few < guess < enough else (too_few + enough) // 2
 
-    def detectable(self) -> float:
+    def detectable(self, alpha: float) -> float:
         """The smallest change seen with a power of 80 % by a typical candidate, as a share of the scale."""
         import numpy as np
 
         rng = np.random.default_rng([self._seed, 0])
         drawn = (self._pairs(rng, self._plan.repeats, 0.0) for _ in range(_TYPICAL))
-        found = [change_in(pairs, self._measure)[0].detectable() for pairs in drawn]
+        found = [change_in(pairs, self._measure)[0].detectable(alpha) for pairs in drawn]
         return float(np.median(found)) / self._measure.width
 
     def _pairs(self, rng: Generator, repeats: int, drop: float) -> Pairs:

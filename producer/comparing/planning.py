@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.compare.gate import run_meant
-from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.looks import Look, spent_digest
+from evalq.evalcore.compare.looks import Errors, Look, spent_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
-from evalq.evalcore.compare.planning import DROPS, Plan, Power, powers
+from evalq.evalcore.compare.planning import DECISIONS, Plan, Power, powers, renewal
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.repeats import enough_for
 from evalq.evalcore.compare.run import RunCases
@@ -56,13 +55,20 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """The power of each demand, ``proofs`` of those on single cases, and ``notes`` on what has none to tell."""
+    """The power of each demand, ``proofs`` of those on single cases, and ``notes`` on what has none to tell.
+
+    ``look`` is which one it will be at the approved baseline, whose NO-GO may err in ``alpha``. ``renew`` is the look
+    from which on the smallest fall that is seen is half as large again as at the first one, so that a new baseline is
+    due: None where no look is counted, or none that soon.
+    """
 
     baseline: str
     powers: list[Power]
     notes: list[str]
     alpha: float
     proofs: list[Proof] = []
+    look: int = 1
+    renew: int | None = None
 
 
 def outlook(
@@ -78,12 +84,13 @@ def outlook(
     many cases there are.
     """
     bases = base_of(baseline, servers) if baseline else []
-    alpha = ALPHA
+    look, renew = 1, None
     if baseline and is_approved(baseline, servers):
         # Each run once, as for a gate: the digest by which looks are counted has to be the same.
         meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
         # Planning looks at nothing: it counts no look, and tells of the next one.
-        alpha = Look(looks_of(servers).count(spent_digest(meant.values())) + 1).errors.no_go
+        look = looks_of(servers).count(spent_digest(meant.values())) + 1
+    errors: Errors = Look(look).errors
     found: list[Power] = []
     proofs: list[Proof] = []
     notes: list[str] = []
@@ -98,11 +105,13 @@ def outlook(
         plan = _plan(gate, measure, base, _meant(gate, candidates), asked)
         proofs += _proofs(gate, plan.cases)
         try:
-            found += powers(gate, measure, plan, alpha, asked.seed)
+            found += powers(gate, measure, plan, errors, asked.seed)
+            if gate.compares and bases:
+                renew = min(filter(None, (renew, renewal(measure, plan, asked.seed))), default=None)
         except ValueError as error:
             notes.append(f"{gate.metric}: {error}")
     notes += _warnings(policy, bases, asked)
-    return Outlook(baseline, found, notes, alpha, proofs)
+    return Outlook(baseline, found, notes, errors.no_go, proofs, look, renew)
 
 
 def _proofs(gate: Gate, cases: int) -> Iterator[Proof]:
@@ -150,7 +159,7 @@ def _warnings(policy: Policy, bases: Iterable[RunCases], asked: RunPlan) -> Iter
     if 0 < asked.repeats < policy.minimum_repeats:
         yield (
             f"{asked.repeats} answer(s) a case are planned, and the policy wants {policy.minimum_repeats}: what counts "
-            "cases will be INCONCLUSIVE whatever comes"
+            "cases will not be GO whatever comes"
         )
     if policy.quarantine:
         yield f"{len(policy.quarantine)} case(s) in quarantine are simulated as all others are"
@@ -159,7 +168,7 @@ def _warnings(policy: Policy, bases: Iterable[RunCases], asked: RunPlan) -> Iter
         if cases < policy.minimum_pairs:
             yield (
                 f"{base.evaluator}: the baseline has {cases} case(s), and the policy decides on {policy.minimum_pairs} "
-                "at least: its drops will be INCONCLUSIVE whatever comes"
+                "at least: it will not be GO whatever comes"
             )
         if base.cases.measures and asked.repeats:
             typical = _typical(_side(base, base.cases.measures[0]))
@@ -171,27 +180,11 @@ def _warnings(policy: Policy, bases: Iterable[RunCases], asked: RunPlan) -> Iter
 
 
 def outlook_text(found: Outlook) -> str:
-    """A row for each demand."""
+    """The chances of each demand, and what the plan needs to know besides."""
     against = f" against {escape(found.baseline)}" if found.baseline else ""
     lines = [f"# What this gate can tell{against}", ""]
-    heads = ("number", "has to be", "sees", "GO if unchanged", *(f"NO-GO at -{100 * drop:g} points" for drop in DROPS))
-    rows: list[tuple[object, ...]] = [
-        (
-            power.metric,
-            power.demand,
-            "" if power.detectable is None else f"{100 * power.detectable:.1f} points",
-            f"{100 * power.go:.0f} %",
-            *(f"{100 * share:.0f} %" for share in power.no_go.values()),
-        )
-        for power in found.powers
-    ]
-    lines += [table(heads, rows), "Repeats that would give 80 % of each:", ""]
-    heads = ("number", "has to be", "GO if unchanged", *(f"NO-GO at -{100 * drop:g} points" for drop in DROPS))
-    rows = [
-        (power.metric, power.demand, *("none" if n is None else f"about {n:,}" for n in power.repeats.values()))
-        for power in found.powers
-    ]
-    lines += [table(heads, rows)]
+    for power in found.powers:
+        lines += _of_demand(power)
     for proof in found.proofs[:1]:
         lines += [f"Answers a case that prove it of all {proof.cases:,} cases in 80 %, if every case passes", ""]
         heads = (
@@ -205,8 +198,43 @@ def outlook_text(found: Outlook) -> str:
         ]
         lines += [table(heads, rows)]
     notes = [
-        "“sees”: the smallest change seen in four of five comparisons. Drops are spread over all cases.",
-        f"NO-GO is decided at an error of {found.alpha:.3g}.",
+        "Falls are spread over all cases. Cases that the veto of single cases names are not simulated.",
+        f"NO-GO and SUSPECT are decided at an error of {found.alpha:.3g} each.",
+        *_of_looks(found),
         *found.notes,
     ]
     return "\n".join([*lines, *(f"- {escape(note)}" for note in notes)]) + "\n"
+
+
+def _of_demand(power: Power) -> list[str]:
+    heads = ("if the mean fell by", *DECISIONS, "repeats for 80 %")
+    rows: list[tuple[object, ...]] = [
+        (
+            f"{100 * each.drop:.3g} points" if each.drop else "nothing",
+            *(f"{100 * each.shares[decided]:.0f} %" for decided in DECISIONS),
+            "" if each.wanted is None else f"{each.wanted}: {'none' if each.repeats is None else _about(each.repeats)}",
+        )
+        for each in power.chances
+    ]
+    lines = [f"{escape(power.metric)} {escape(power.demand)}", "", table(heads, rows)]
+    if power.suspect_from is not None and power.no_go_from is not None:
+        suspect, no_go = 100 * power.suspect_from, 100 * power.no_go_from
+        seen = f"a fall is SUSPECT from about {suspect:.1f} points on, and NO-GO from about {no_go:.1f} points on"
+        lines += [f"In four of five gates {seen}.", ""]
+    return lines
+
+
+def _about(repeats: int) -> str:
+    return f"about {repeats:,}"
+
+
+def _of_looks(found: Outlook) -> Iterator[str]:
+    if not found.baseline:
+        return
+    yield f"This is look {found.look} at the baseline. Each look errs less than the one before, and so sees less."
+    if found.renew is None:
+        return
+    if found.look >= found.renew:
+        yield "A new baseline is due: falls have to be half as large again as at the first look to be seen."
+    else:
+        yield f"A new baseline is due at look {found.renew:,}: falls have to be half as large again then to be seen."

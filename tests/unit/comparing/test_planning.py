@@ -24,8 +24,12 @@ def test_a_plan_without_any_run(policy: str, capsys: pytest.CaptureFixture[str])
     assert main(["gate", "--policy", policy, "--dry-run", "--cases", "40", "--repeat", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     (power,) = found["powers"]
-    assert 0.5 < power["go"] <= 1
-    assert power["no_go"]["0.2"] > power["no_go"]["0.05"]
+    chances = {round(each["drop"], 9): each["shares"] for each in power["chances"]}
+    assert list(chances) == [0.0, 0.1, 0.2, 0.4, 0.6, 0.8]
+    assert all(sum(each.values()) == pytest.approx(1) and len(each) == 4 for each in chances.values())
+    assert 0.5 < chances[0.0]["GO"] <= 1
+    assert chances[0.6]["NO-GO"] > chances[0.2]["NO-GO"]
+    assert power["no_go_from"] == pytest.approx(0.2 + power["suspect_from"])
     assert any("verification.transcripts is no measure of single cases" in note for note in found["notes"])
 
 
@@ -40,12 +44,14 @@ def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureF
     assert "What this gate can tell against main" in text
     assert "the baseline has 5 case(s), and the policy decides on 10 at least" in text
     assert "4 answer(s) a case; four times the candidate's 2" in text
-    assert "NO-GO is decided at an error of 0.0125" in text
+    assert "NO-GO and SUSPECT are decided at an error of 0.0125 each" in text
+    assert "This is look 1 at the baseline" in text
+    assert "A new baseline is due at look " in text
     assert sorted(Path().rglob("*")) == before
     Path("one.yaml").write_text("gates: [{metric: verification.pass_rate, max_drop: 0.05}]")
     assert main(["gate", "base", "--policy", "one.yaml", "--baseline", "main"]) == 4
     assert main(["gate", "--policy", "one.yaml", "--baseline", "main", "--dry-run", "--repeat", "2"]) == 0
-    assert "NO-GO is decided at an error of 0.00417" in capsys.readouterr().out, "the second look's"
+    assert "NO-GO and SUSPECT are decided at an error of 0.00417 each" in capsys.readouterr().out, "the second look's"
 
 
 @pytest.mark.parametrize("name", ["decision.foo", ".", "policy.yaml"])
