@@ -198,7 +198,7 @@ def _power(size: tuple[int, int, float, float], seed: int) -> str:
     return f"| {cases} x {repeats} | {rate:g} | {margin:g} | " + " | ".join(shown) + " |"
 
 
-_DRAWS = 300
+_DRAWS = 200
 
 
 def _page(

@@ -36,7 +36,7 @@ def test_the_commands_print_what_the_page_shows(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EVALQ_BROKER", raising=False)
     for policy, command, printed in _shown():
-        if "GO if unchanged" not in printed:  # then what is simulated is not shown
+        if "if the mean fell by" not in printed:  # then what is simulated is not shown
             monkeypatch.setattr("evalq.evalcore.compare.planning._MOST", 1)
             monkeypatch.setattr("evalq.evalcore.compare.planning._LEAST", 1)
             monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)
