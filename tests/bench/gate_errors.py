@@ -143,8 +143,8 @@ def simulated(cell: Cell, seed: list[int], pairs: int) -> Found:
         named += bool(checks[1].cases)
         if cell.shape == "none":
             alarms += _differs(drawn)
-    counts = [decided.count(each) for each in ("NO-GO", "SUSPECT", "GO")]  # type: ignore[arg-type]  # three of them
-    return Found(cell, pairs, alarms, *counts, named)
+    stops, suspects, passes = (sum(found == each for found in decided) for each in ("NO-GO", "SUSPECT", "GO"))
+    return Found(cell, pairs, alarms, stops, suspects, passes, named)
 
 
 def _differs(pairs: Pairs) -> bool:
@@ -188,8 +188,8 @@ def _power(size: tuple[int, int, float, float], seed: int) -> str:
         decided, before = [], 0
         for _ in range(_DRAWS):
             rates = rng.beta(4 * rate, 4 * (1 - rate), cases)
-            sides = (_side(rng, str(repeats), each) for each in (rates, fallen(rates, times * margin)))
-            pairs = Pairs([str(n) for n in range(cases)], *sides, [], [], 0)
+            base, cand = (_side(rng, str(repeats), each) for each in (rates, fallen(rates, times * margin)))
+            pairs = Pairs([str(n) for n in range(cases)], base, cand, [], [], 0)
             checks = checks_of(pairs, margin)
             decided.append(overall(checks)[0])
             before += checks[0].decided != "GO" and (checks[0].p_worse or 0.0) <= ALPHA

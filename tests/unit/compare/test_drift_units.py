@@ -62,10 +62,8 @@ def test_p_values_hold_for_cases_as_draws_and_not_for_their_answers() -> None:
         passed = rng.binomial(10, rates)
         old, new = _side(passed[:30], 10), _side(passed[30:], 10)
         by_case.append(of_draws(binned(old, PASS), binned(new, PASS)).p())
-        sides = [
-            Side(each.answers.sum()[None], each.total.sum()[None], each.squares.sum()[None]) for each in (old, new)
-        ]
-        by_answer.append(of_cases(Pairs(["all"], *sides, [], [], 0), PASS).p())
+        first, second = (Side(*(column.sum()[None] for column in each)) for each in (old, new))
+        by_answer.append(of_cases(Pairs(["all"], first, second, [], [], 0), PASS).p())
     for u in (0.01, 0.05, 0.2):
         assert np.mean(np.array(by_case) <= u) <= u + 4 * (u / 1500) ** 0.5
     assert np.mean(np.array(by_answer) <= 0.01) > 0.1
@@ -74,7 +72,7 @@ def test_p_values_hold_for_cases_as_draws_and_not_for_their_answers() -> None:
 @pytest.mark.parametrize("means", [(1, 1, 1, 0.5, 0, 0.25), (1, 1, 1, 1, 1, 0), (0.1, 0.33, 0.35, 0.62, 0.9, 0.97)])
 @pytest.mark.parametrize("new", [1, 2, 3])
 def test_p_values_of_draws_are_near_those_of_every_division(means: tuple[float, ...], new: int) -> None:
-    """By enumeration of which cases are the new run's: of as few as six, draws with replacement are off by 1.6 times."""
+    """By enumeration of which cases are the new run's: of only six, draws with replacement are off by 1.6 times."""
     found = []
     for chosen in combinations(range(len(means)), new):
         sides = [

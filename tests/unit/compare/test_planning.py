@@ -34,6 +34,10 @@ def _shares(power: Power, drop: float, *decided: Decided) -> float:
     return sum(found.shares[each] for each in decided)
 
 
+def _stated(no_go: float, go: float) -> tuple[tuple[Decided, float], ...]:
+    return ("NO-GO", no_go), ("GO", go)
+
+
 @pytest.mark.parametrize(
     ("cases", "repeats", "margin", "table"),
     some(
@@ -52,7 +56,7 @@ def test_the_four_chances_are_as_the_rules_state(
     monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)  # the repeats for 80 % are looked at below
     (found,) = powers(Gate(metric="vs.pass_rate", max_drop=margin), PASS, Plan(cases, repeats))
     for times, (no_go, go) in zip((0.5, 1, 2, 3, 4), table, strict=True):
-        for decided, wanted in (("NO-GO", no_go), ("GO", go)):
+        for decided, wanted in _stated(no_go, go):
             error = 0.01 + 4 * (max(0.01, wanted * (1 - wanted)) / 400) ** 0.5
             assert _shares(found, times * margin, decided) == pytest.approx(wanted, abs=error)
 
