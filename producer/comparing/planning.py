@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.compare.gate import run_meant
-from evalq.evalcore.compare.looks import Errors, Look, spent_digest
+from evalq.evalcore.compare.looks import SINGLE, Look, spent_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.planning import DECISIONS, Plan, Power, powers, renewal
 from evalq.evalcore.compare.policy import Gate, Policy
@@ -57,7 +57,7 @@ class Proof(msgspec.Struct, frozen=True):
 class Outlook(msgspec.Struct, frozen=True):
     """The power of each demand, ``proofs`` of those on single cases, and ``notes`` on what has none to tell.
 
-    ``look`` is which one it will be at the approved baseline, whose NO-GO may err in ``alpha``. ``renew`` is the look
+    ``look`` is which one it will be at the approved baseline, 0 where none is counted; NO-GO may err in ``alpha``. ``renew`` is the look
     from which on the smallest fall that is seen is half as large again as at the first one, so that a new baseline is
     due: None where no look is counted, or none that soon.
     """
@@ -67,7 +67,7 @@ class Outlook(msgspec.Struct, frozen=True):
     notes: list[str]
     alpha: float
     proofs: list[Proof] = []
-    look: int = 1
+    look: int = 0
     renew: int | None = None
 
 
@@ -84,13 +84,13 @@ def outlook(
     many cases there are.
     """
     bases = base_of(baseline, servers) if baseline else []
-    look, renew = 1, None
+    look, renew, errors = 0, None, SINGLE
     if baseline and is_approved(baseline, servers):
         # Each run once, as for a gate: the digest by which looks are counted has to be the same.
         meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
         # Planning looks at nothing: it counts no look, and tells of the next one.
         look = looks_of(servers).count(spent_digest(meant.values())) + 1
-    errors: Errors = Look(look).errors
+        errors = Look(look).errors
     found: list[Power] = []
     proofs: list[Proof] = []
     notes: list[str] = []
@@ -106,7 +106,7 @@ def outlook(
         proofs += _proofs(gate, plan.cases)
         try:
             found += powers(gate, measure, plan, errors, asked.seed)
-            if gate.compares and bases:
+            if gate.compares and look:
                 renew = min(filter(None, (renew, renewal(measure, plan, asked.seed))), default=None)
         except ValueError as error:
             notes.append(f"{gate.metric}: {error}")
@@ -192,7 +192,7 @@ def outlook_text(found: Outlook) -> str:
             "has to be",
             *("always" if rate == "1" else f"{100 * float(rate):g} %" for rate in proof.answers),
         )
-        rows = [
+        rows: list[tuple[object, ...]] = [
             (each.metric, each.demand, *("none" if n is None else f"about {n:,}" for n in each.answers.values()))
             for each in found.proofs
         ]
@@ -219,7 +219,9 @@ def _of_demand(power: Power) -> list[str]:
     lines = [f"{escape(power.metric)} {escape(power.demand)}", "", table(heads, rows)]
     if power.suspect_from is not None and power.no_go_from is not None:
         suspect, no_go = 100 * power.suspect_from, 100 * power.no_go_from
-        seen = f"a fall is SUSPECT from about {suspect:.1f} points on, and NO-GO from about {no_go:.1f} points on"
+        seen = (
+            f"a fall is SUSPECT or NO-GO from about {suspect:.1f} points on, and NO-GO from about {no_go:.1f} points on"
+        )
         lines += [f"In four of five gates {seen}.", ""]
     return lines
 
@@ -229,7 +231,7 @@ def _about(repeats: int) -> str:
 
 
 def _of_looks(found: Outlook) -> Iterator[str]:
-    if not found.baseline:
+    if not found.look:
         return
     yield f"This is look {found.look} at the baseline. Each look errs less than the one before, and so sees less."
     if found.renew is None:
