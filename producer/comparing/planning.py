@@ -57,9 +57,9 @@ class Proof(msgspec.Struct, frozen=True):
 class Outlook(msgspec.Struct, frozen=True):
     """The power of each demand, ``proofs`` of those on single cases, and ``notes`` on what has none to tell.
 
-    ``look`` is which one it will be at the approved baseline, 0 where none is counted; NO-GO may err in ``alpha``. ``renew`` is the look
-    from which on the smallest fall that is seen is half as large again as at the first one, so that a new baseline is
-    due: None where no look is counted, or none that soon.
+    ``look`` is which one it will be at the approved baseline, 0 where none is counted; NO-GO may err in ``alpha``.
+    ``renew`` is the look from which on the smallest fall that is seen is half as large again as at the first one, so
+    that a new baseline is due: None where no look is counted, or none that soon.
     """
 
     baseline: str
@@ -84,7 +84,8 @@ def outlook(
     many cases there are.
     """
     bases = base_of(baseline, servers) if baseline else []
-    look, renew, errors = 0, None, SINGLE
+    look, errors = 0, SINGLE
+    renew: int | None = None
     if baseline and is_approved(baseline, servers):
         # Each run once, as for a gate: the digest by which looks are counted has to be the same.
         meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
