@@ -19,6 +19,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 
 __all__ = [
+    "DUE",
     "SCREEN",
     "SINGLE",
     "Errors",
@@ -51,7 +52,7 @@ class Errors(NamedTuple):
 
 SINGLE = Errors()
 """The errors of a single look, which is not counted."""
-_DUE = 20
+DUE = 20
 """From this look on NO-GO needs p below .00006: twice the fall that the first look sees, at 100 cases x 5."""
 SCREEN = 0.05
 """How surprising answers have to be for both sides to be asked afresh."""
@@ -98,7 +99,7 @@ class Look(msgspec.Struct, frozen=True):
         )
         due = (
             " Falls have to be larger with each comparison: approve a new baseline to see smaller ones again."
-            if self.number >= _DUE
+            if self.number >= DUE
             else ""
         )
         return (

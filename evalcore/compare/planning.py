@@ -14,7 +14,7 @@ from evalq.evalcore.compare.comparison import change_in, p_values
 from evalq.evalcore.compare.decision import Decided
 from evalq.evalcore.compare.demands import margin_of
 from evalq.evalcore.compare.intervals import level_of
-from evalq.evalcore.compare.looks import SINGLE, Errors, Look
+from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.policy import CHANGES, CaseDemand, Gate, Tier
 from evalq.evalcore.compare.repeats import CasePasses, by_case
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-__all__ = ["DECISIONS", "Plan", "Power", "dropped", "powers", "renewal"]
+__all__ = ["DECISIONS", "Plan", "Power", "dropped", "powers"]
 
 DECISIONS: tuple[Decided, ...] = ("GO", "SUSPECT", "INCONCLUSIVE", "NO-GO")
 _DROPS = (0.0, 0.05, 0.1, 0.2)
@@ -41,8 +41,6 @@ _ANSWERS = 100_000
 _LEAST, _MOST = 100, 500
 _TYPICAL = 20
 
-_WORN = 1.5
-_MOST_LOOKS = 1_000
 Decide = Callable[[Pairs], Decided]
 
 
@@ -102,24 +100,6 @@ def powers(gate: Gate, measure: Measure, plan: Plan, errors: Errors = SINGLE, se
         least = None if margin is None else simulated.detectable(errors.no_go)
         beyond = None if least is None else min(1.0, allowed + least)
         yield Power(gate.metric, demand, gate.tier, least, beyond, chances)
-
-
-def renewal(measure: Measure, plan: Plan, seed: int = 1) -> int | None:
-    """From which look at a baseline on the smallest fall that is seen is `_WORN` times that of the first look.
-
-    None where no look within `_MOST_LOOKS` is that blunt.
-    """
-    simulated = _Simulation(plan, measure, lambda _: "INCONCLUSIVE", seed)
-    sharp = simulated.detectable(Look(1).errors.no_go)
-    # It sees less with each look, so that the first one is found by halving.
-    low, high = 1, _MOST_LOOKS
-    if simulated.detectable(Look(high).errors.no_go) < _WORN * sharp:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        blunt = simulated.detectable(Look(middle).errors.no_go) >= _WORN * sharp
-        low, high = (low, middle) if blunt else (middle, high)
-    return high
 
 
 def _chance(simulated: _Simulation, repeats: int, drop: float, allowed: float) -> Chance:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.compare.gate import run_meant
-from evalq.evalcore.compare.looks import SINGLE, Look, spent_digest
+from evalq.evalcore.compare.looks import DUE, SINGLE, Look, spent_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
-from evalq.evalcore.compare.planning import DECISIONS, Plan, Power, powers, renewal
+from evalq.evalcore.compare.planning import DECISIONS, Plan, Power, powers
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.repeats import enough_for
 from evalq.evalcore.compare.run import RunCases
@@ -58,8 +58,6 @@ class Outlook(msgspec.Struct, frozen=True):
     """The power of each demand, ``proofs`` of those on single cases, and ``notes`` on what has none to tell.
 
     ``look`` is which one it will be at the approved baseline, 0 where none is counted; NO-GO may err in ``alpha``.
-    ``renew`` is the look from which on the smallest fall that is seen is half as large again as at the first one, so
-    that a new baseline is due: None where no look is counted, or none that soon.
     """
 
     baseline: str
@@ -68,7 +66,6 @@ class Outlook(msgspec.Struct, frozen=True):
     alpha: float
     proofs: list[Proof] = []
     look: int = 0
-    renew: int | None = None
 
 
 def outlook(
@@ -85,7 +82,6 @@ def outlook(
     """
     bases = base_of(baseline, servers) if baseline else []
     look, errors = 0, SINGLE
-    renew: int | None = None
     if baseline and is_approved(baseline, servers):
         # Each run once, as for a gate: the digest by which looks are counted has to be the same.
         meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
@@ -107,12 +103,10 @@ def outlook(
         proofs += _proofs(gate, plan.cases)
         try:
             found += powers(gate, measure, plan, errors, asked.seed)
-            if gate.compares and look:
-                renew = min(filter(None, (renew, renewal(measure, plan, asked.seed))), default=None)
         except ValueError as error:
             notes.append(f"{gate.metric}: {error}")
     notes += _warnings(policy, bases, asked)
-    return Outlook(baseline, found, notes, errors.no_go, proofs, look, renew)
+    return Outlook(baseline, found, notes, errors.no_go, proofs, look)
 
 
 def _proofs(gate: Gate, cases: int) -> Iterator[Proof]:
@@ -232,12 +226,7 @@ def _about(repeats: int) -> str:
 
 
 def _of_looks(found: Outlook) -> Iterator[str]:
-    if not found.look:
-        return
-    yield f"This is look {found.look} at the baseline. Each look errs less than the one before, and so sees less."
-    if found.renew is None:
-        return
-    if found.look >= found.renew:
-        yield "A new baseline is due: falls have to be half as large again as at the first look to be seen."
-    else:
-        yield f"A new baseline is due at look {found.renew:,}: falls have to be half as large again then to be seen."
+    if found.look:
+        yield Look(found.look).told()
+        if found.look < DUE:
+            yield f"Each comparison with a baseline sees less than the one before. A new baseline is due at number {DUE}."

@@ -45,8 +45,8 @@ def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureF
     assert "the baseline has 5 case(s), and the policy decides on 10 at least" in text
     assert "4 answer(s) a case; four times the candidate's 2" in text
     assert "NO-GO and SUSPECT are decided at an error of 0.0125 each" in text
-    assert "This is look 1 at the baseline" in text
-    assert "A new baseline is due at look " in text
+    assert "First comparison with this baseline" in text
+    assert "A new baseline is due at number 20" in text
     assert sorted(Path().rglob("*")) == before
     Path("one.yaml").write_text("gates: [{metric: verification.pass_rate, max_drop: 0.05}]")
     assert main(["gate", "base", "--policy", "one.yaml", "--baseline", "main"]) == 4
