@@ -229,4 +229,4 @@ def _of_looks(found: Outlook) -> Iterator[str]:
     if found.look:
         yield Look(found.look).told()
         if found.look < DUE:
-            yield f"Each comparison with a baseline sees less than the one before. A new baseline is due at number {DUE}."
+            yield f"Each comparison sees less than the one before. A new baseline is due at number {DUE}."
