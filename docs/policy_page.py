@@ -36,6 +36,7 @@ collapse: none-new
 specification: same
 judges: labelled
 minimum_labels: 20
+labels: random
 judge_error: 0.2
 labels_days: 90
 worse_cases: none
@@ -93,6 +94,12 @@ _KEYS: dict[str, dict[str, Key]] = {
         "minimum_labels": Key(
             "labels",
             "so many of each check that a judge decides, of candidate and baseline, where the judge is the same",
+        ),
+        "labels": Key(
+            "-",
+            "how the labelled answers were drawn: `random`, or `by_verdict` (some of what the judge passed and some of "
+            "what it failed, weighted by how often it does either); labels that do not look so are no evidence",
+            "hypergeometric test by verdict, and a permutation test of cases within verdicts",
         ),
         "judge_error": Key("share", "a judge decides only where each of its error rates is surely less than this"),
         "labels_days": Key("days", "older labels get a warning"),

@@ -15,6 +15,7 @@ from evalq.evalcore.compare.numbers import agreed, same, why_no_change, written
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import CHANGES, Gate
 from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.compare.trust_in_judges import Corrected
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 
@@ -92,8 +93,12 @@ def _within(level: Level, bound: float, errors: Errors, *, least: bool) -> Decid
     return "NO-GO" if (level.p_below(bound) if least else level.p_above(bound)) <= errors.no_go else "INCONCLUSIVE"
 
 
+Change = Measured | Corrected
+"""A change as it was measured, or as people would see it."""
+
+
 def compared(
-    gate: Gate, measure: Measure, observed: Measured | None, worst: Measured | None, errors: Errors
+    gate: Gate, measure: Measure, observed: Change | None, worst: Change | None, errors: Errors
 ) -> Iterator[Check]:
     """How far it may fall behind the baseline, or rise above it where less of it is better.
 
@@ -121,7 +126,8 @@ def compared(
             _dropped(observed, margins[0], errors.no_go),
             f"changed by {signed(seen.delta)}, {_between(errors)} {signed(seen.low)} and "
             f"{signed(seen.high)} ({_number(seen.base)} to {_number(seen.cand)}, {seen.cases} cases"
-            + (f"; {measure.reading})" if measure.reading else ")"),
+            + (f"; {measure.reading})" if measure.reading else ")")
+            + _as_judged(observed),
             seen.delta,
             seen.low,
             seen.high,
@@ -132,6 +138,15 @@ def compared(
         yield agreed(check, _dropped(worst, margins[1], errors.no_go))
 
 
+def _as_judged(found: Change) -> str:
+    if not isinstance(found, Corrected):
+        return ""
+    raw = found.raw.estimate
+    return (
+        f"; that is as people would see it, by their labels; as judged between {signed(raw.low)} and {signed(raw.high)}"
+    )
+
+
 def margin_of(gate: Gate, name: str, base: float) -> float:
     """How far a number may fall behind ``base`` by the bound called ``name``, in the measure's unit."""
     given = float(getattr(gate, name))
@@ -139,7 +154,7 @@ def margin_of(gate: Gate, name: str, base: float) -> float:
     return given * abs(base) if "relative" in name else given
 
 
-def _dropped(found: Measured, margin: float, alpha: float) -> Decided:
+def _dropped(found: Change, margin: float, alpha: float) -> Decided:
     # GATE 6: GO first, so that a fall that is sure, and smaller than allowed, stops nothing.
     if found.estimate.low > -margin:
         return "GO"

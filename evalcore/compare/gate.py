@@ -30,7 +30,7 @@ from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, rows_o
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.shared_answers import same_answers, shared
 from evalq.evalcore.compare.stopped_cases import asked_alike
-from evalq.evalcore.compare.trust_in_judges import nothing_decides, on_trust
+from evalq.evalcore.compare.trust_in_judges import corrected, nothing_decides, on_trust
 from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
 from evalq.evalcore.compare.worse_cases import case_veto, named_measures, unnameable
 from evalq.evalcore.contract.measures import Measure, pass_measure, size
@@ -225,7 +225,8 @@ def _of_gate(
         yield Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", reason)
     elif partner is not None and gate.compares:
         observed, worst = _estimates(partner, run, measure, errors.go)
-        for check in compared(gate, measure, observed, worst, errors):
+        seen = [corrected(each, gate.path, policy, run, partner, errors.go) for each in (observed, worst)]
+        for check in compared(gate, measure, seen[0], seen[1], errors):
             counted = enough_repeats(_enough(check, observed, policy), run.cases, measure, least)
             yield _unselected(counted, errors, run, partner)
 

@@ -206,8 +206,9 @@ class Policy(Params):
 
     What rests on the verdicts of judges is advisory as long as people have labelled fewer than ``minimum_labels`` of
     those of each such check, or the judge may err in more than ``judge_error`` of either verdict (``judges``
-    "labelled"), or always ("advisory"); with "decide" it counts as anything else. Labels older than ``labels_days``
-    days get a warning.
+    "labelled"), or always ("advisory"); with "decide" it counts as anything else. ``labels`` says whether labelled
+    answers were drawn at random, or so many by each verdict of the judge. Labels older than ``labels_days`` days get a
+    warning.
     """
 
     gates: tuple[Gate, ...] = Field(min_length=1)
@@ -219,6 +220,7 @@ class Policy(Params):
     quarantine: tuple[Quarantine, ...] = ()
     judges: Literal["labelled", "decide", "advisory"] = "labelled"
     minimum_labels: _Count = Field(default=20, ge=1)
+    labels: Literal["random", "by_verdict"] = "random"
     judge_error: Annotated[float, Field(gt=0, lt=1), BeforeValidator(_no_bool)] = 0.2
     labels_days: _Count = Field(default=90, ge=1)
     worse_cases: Literal["none", "allowed"] = "none"

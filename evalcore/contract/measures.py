@@ -113,13 +113,16 @@ def spread_of(name: str, quantiles: Mapping[str, float], better: Direction = "lo
 class Judged(msgspec.Struct, frozen=True):
     """What of a run's results rests on verdicts that may be wrong, such as those of models.
 
-    ``labels`` says how many verdicts of each such check people have labelled, and ``by`` is a digest of who judged, and
-    how. ``apart`` are the results, by the first key of their path, that rest on no such verdict.
+    ``labels`` has, for each such check, {case: (labels passed by judge and person, by the judge alone, by the person
+    alone, by none, answers that the judge passed, all of its answers)}; ``outputs`` the same of whole answers, as
+    judged and with all labels in place of the judges' verdicts. ``by`` is a digest of who judged, and how. ``apart``
+    are the results, by the first key of their path, that rest on no such verdict.
     """
 
-    labels: dict[str, int]
+    labels: dict[str, dict[str, tuple[int, int, int, int, int, int]]]
     by: str = ""
     apart: tuple[str, ...] = ()
+    outputs: dict[str, tuple[int, int, int, int, int, int]] = {}
 
     def rests(self, path: str) -> bool:
         """Whether what stands at ``path`` in the results rests on such verdicts."""

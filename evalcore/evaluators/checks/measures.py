@@ -98,9 +98,14 @@ def _judged(report: Mapping[str, Any]) -> Judged | None:
     results = report["results"]
     if "plain" not in results:
         return None
-    labels = {entry["check"]: entry["labels"] for entry in results["labels"]["checks"] if entry["decides"]}
+    told = results["labels"]
+    labels = {entry["check"]: _by_case(entry) for entry in told["checks"] if entry["decides"]}
     judges = [[each["judge"], each["configs"], each["prompts"]] for each in results.get("judges", ())]
-    return Judged(labels, digest(canonical_json(judges)), _APART)
+    return Judged(labels, digest(canonical_json(judges)), _APART, _by_case(told["outputs"] or {}))
+
+
+def _by_case(entry: Mapping[str, Any]) -> dict[str, tuple[int, int, int, int, int, int]]:
+    return {case: tuple(counts) for case, *counts in entry.get("by_case", ())}
 
 
 MEASURES = Measures(

@@ -14,7 +14,6 @@ from evalq.evalcore.model.canonical import canonical_json, digest
 
 __all__ = [
     "DEFAULT_KS",
-    "LEAST_LABELS",
     "NO_WEIGHT",
     "Case",
     "ChecksParams",
@@ -28,8 +27,6 @@ __all__ = [
 ]
 
 DEFAULT_KS = (1, 3, 5)
-LEAST_LABELS = 20
-"""From so many on a fallible check is no longer taken on trust: none of 20 wrong leaves 17 % of verdicts at most."""
 MOST_K = 1000
 _LEAST_SHARE = 1e-15
 """No demand is for nothing: below this, floats say 0, of which there is no logarithm."""
@@ -142,7 +139,7 @@ class ChecksParams(Params):
     ``tag`` selects cases (empty: all); outputs of others are skipped. ``pass_rate`` is what a case has to reach that
     has no threshold of its own (0: nothing). ``ks`` are the k of pass@k and pass^k that are told. ``diversity`` is that
     of cases without one of their own. ``labels`` are what people said, by case and by name of check; thresholds of
-    cases that fallible checks decide count where these have LEAST_LABELS, or with ``judges_decide``.
+    cases that fallible checks decide count where labels bear these out (`judge_trust`), or with ``judges_decide``.
     """
 
     cases: tuple[Case, ...] = ()

@@ -10,7 +10,7 @@ from evalq.evalcore.contract.stopping import stopping_section
 from evalq.evalcore.evaluators.checks.deciding import Demand, decide
 from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.section import diversity_section
-from evalq.evalcore.evaluators.checks.labelling.section import labels_by_check, labels_section, on_trust
+from evalq.evalcore.evaluators.checks.labelling.section import labels_section, on_trust, trusted_checks
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, thresholds_of
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseState, ChecksState
@@ -137,20 +137,30 @@ def _bounds(rates: Sequence[Rate]) -> dict[str, float | None]:
 def _over_cases(cases: Sequence[Counted], k: int, *, hat: bool) -> dict[str, Json]:
     """The mean of a case's estimate over those with k answers at least, and where it lies."""
     estimate = pass_hat_k if hat else pass_at_k
+    enough = [(case, counted) for case, counted in cases if counted.answers >= k]
     known = [
-        Rate(value, counted.answers, case.weight)
-        for case, counted in cases
-        if (value := estimate(counted.passed, counted.answers, k)) is not None
+        # Each estimate is over k answers, so that there are no more of them than groups of k.
+        Rate(estimate(counted.passed, counted.answers, k) or 0.0, counted.answers // k, case.weight)
+        for case, counted in enough
     ]
-    return {"k": k, "value": _mean(known), **_bounds(known), "cases": len(known)}
+    bounds = _bounds(known)
+    if len(known) == 1:
+        # A single case stands for itself: its exact bounds, carried over to k answers.
+        low, high = exact_interval(enough[0][1].passed, enough[0][1].answers)
+        bounds = {"low": _over_k(low, k, hat=hat), "high": _over_k(high, k, hat=hat)}
+    return {"k": k, "value": _mean(known), **bounds, "cases": len(known)}
+
+
+def _over_k(rate: float, k: int, *, hat: bool) -> float:
+    return float(rate**k) if hat else float(1.0 - (1.0 - rate) ** k)
 
 
 def _entries(cases: Sequence[Counted], params: ChecksParams) -> tuple[list[Json], list[Demand]]:
-    labelled = labels_by_check(cases, params)
+    trusted = trusted_checks(cases, params)
     entries: list[Json] = []
     demands: list[Demand] = []
     for case, counted in cases:
-        advisory = on_trust(case, labelled, params)
+        advisory = on_trust(case, trusted, params)
         own = [
             Demand(case.id, each, counted.passed, counted.answers, counted.planned, advisory)
             for each in thresholds_of(case, params)

@@ -216,7 +216,7 @@ def test_whole_outputs_are_judged_by_people_in_place_of_judges(tmp_path: Path) -
 
 
 def test_thresholds_on_judges_are_advisory_until_enough_is_labelled(tmp_path: Path) -> None:
-    """Shown with their verdicts, and no part of the whole one; twenty labels or --judges-decide change that."""
+    """Shown with their verdicts, and no part of the whole one; labels that bear them out change that."""
     rates = {"rates": [{"number": "pass-rate", "least": 0.5}]}
     cases = [{**CASES[4], "thresholds": rates}, {**CASES[5], "thresholds": rates}]
     lines = [judged_line("only", r, False) for r in range(20)] + [line("plain", r) for r in range(20)]
@@ -235,10 +235,20 @@ def test_thresholds_on_judges_are_advisory_until_enough_is_labelled(tmp_path: Pa
     assert "Thresholds: 1 rest on judges" in markdown(alone, {})
     decided = evaluated(tmp_path, lines, params_of(cases, judges_decide=True)).report["results"]
     assert decided["thresholds"]["verdict"] == "fails"
-    for labels, verdict in ((19, "holds"), (20, "fails")):
-        said = {"only": {"polite": {"failed": list(range(labels))}}}
+    for good, verdict in ((16, "holds"), (17, "fails")):
+        lines = [judged_line("only", r, r < good) for r in range(60)] + [line("plain", r) for r in range(20)]
+        said = {"only": {"polite": {"passed": list(range(good)), "failed": list(range(good, 60))}}}
         labelled = evaluated(tmp_path, lines, params_of(cases, labels=said)).report["results"]
         assert labelled["thresholds"]["verdict"] == verdict
+        (entry,) = labelled["labels"]["checks"]
+        assert entry["trusted"] == (good == 17)
+        assert ("label 1 more that people pass" in entry["why"]) == (good == 16)
+    half = {"only": {"polite": {"passed": list(range(17)), "failed": list(range(17, 34))}}}
+    (entry,) = evaluated(tmp_path, lines, params_of(cases, labels=half)).report["results"]["labels"]["checks"]
+    assert "its labels are no random sample of its verdicts" in entry["why"], "all that it passed, and half of the rest"
+    one = {"only": {"polite": {"failed": list(range(17, 60))}}}
+    (entry,) = evaluated(tmp_path, lines, params_of(cases, labels=one)).report["results"]["labels"]["checks"]
+    assert "label 17 more that people pass" in entry["why"]
 
 
 def test_a_repeated_output_is_labelled_once(tmp_path: Path) -> None:
@@ -269,7 +279,9 @@ def test_labels_are_evidence_and_no_other_question(tmp_path: Path) -> None:
     assert bare.specification != cases(ks=[1]).specification
     assert bare.cases.judged is not None
     assert labelled.cases.judged is not None
-    assert (bare.cases.judged.labels, labelled.cases.judged.labels) == ({"polite": 0}, {"polite": 1})
+    assert bare.cases.judged.labels == {"polite": {}}
+    # Passed by judge and person, and one of one answer of the case.
+    assert labelled.cases.judged.labels["polite"]["m0"] == (1, 0, 0, 0, 1, 1)
     assert bare.cases.judged.by == labelled.cases.judged.by
     shown = {"id": "m9", "checks": [{"rubric": "It is short.", "name": "short", "weight": 0}, {"contains": "yes"}]}
     report = evaluated(tmp_path, [line("m9", 0)], params_of([*CASES, shown])).report

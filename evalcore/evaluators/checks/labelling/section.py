@@ -7,45 +7,51 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evalq.evalcore.evaluators.checks.labelling.fallible import any_judged, fallible, judged_of
 from evalq.evalcore.evaluators.checks.labelling.heard import of_no_check
-from evalq.evalcore.evaluators.checks.params import LEAST_LABELS, Case, ChecksParams
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.state import CaseState, ChecksState
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.seen import has_seen
 from evalq.evalcore.model.tally import LISTED
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.statistics.agreement import Estimate, Table, kappa, share
+from evalq.evalcore.statistics.agreement import Estimate, Table
 from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
+from evalq.evalcore.statistics.judge_trust import LEAST_LABELS, JudgedCase, trust_of
 from evalq.evalcore.statistics.rates import Interval, Rate, clustered
 
-__all__ = ["labels_by_check", "labels_section", "on_trust"]
+__all__ = ["labels_section", "on_trust", "trusted_checks"]
 
 Counted = tuple[Case, CaseState]
 _NO_TABLE = (0, 0, 0, 0)
 
 
-def labels_by_check(cases: Sequence[Counted], params: ChecksParams) -> dict[str, int]:
-    """How many labels the checks that may be wrong and decide have, by name over all cases."""
+def trusted_checks(cases: Sequence[Counted], params: ChecksParams) -> dict[str, bool]:
+    """Whether each check that may be wrong and decides is trusted, by its labels over all cases, by name."""
     if not any_judged(params):
         return {}
-    judge, found = judge_for(params), dict[str, int]()
+    judge, found = judge_for(params), dict[str, list[JudgedCase]]()
     for case, counted in cases:
         plan = judge.plan(case.id)
         for at, (check, judged) in enumerate(zip(plan.checks, plan.judged, strict=True) if plan else ()):
             if judged:
-                labels = sum(counted.labels[at]) if counted.labels else 0
                 # By name over all cases: one name for several rubrics is one judge (decision 23).
-                found[check.name] = found.get(check.name, 0) + labels
-    return found
+                found.setdefault(check.name, []).append(_judged_case(counted, at))
+    return {name: not trust_of(own).why for name, own in found.items()}
 
 
-def on_trust(case: Case, labelled: Mapping[str, int], params: ChecksParams) -> bool:
-    """Whether the case is decided by a check that may be wrong, and of which too few verdicts are labelled."""
-    if params.judges_decide or not labelled:
+def _judged_case(counted: CaseState, at: int) -> JudgedCase:
+    passed, failed, _ = counted.checks[at] if counted.checks else (0, 0, 0)
+    both, false_pass, false_fail, neither = counted.labels[at] if counted.labels else _NO_TABLE
+    return JudgedCase(both, false_pass, false_fail, neither, passed, passed + failed)
+
+
+def on_trust(case: Case, trusted: Mapping[str, bool], params: ChecksParams) -> bool:
+    """Whether the case is decided by a check that may be wrong, and whose verdicts people's labels do not bear out."""
+    if params.judges_decide or not trusted:
         return False
     plan = judge_for(params).plan(case.id)
     return plan is not None and any(
-        judged and labelled[check.name] < LEAST_LABELS for check, judged in zip(plan.checks, plan.judged, strict=True)
+        judged and not trusted[check.name] for check, judged in zip(plan.checks, plan.judged, strict=True)
     )
 
 
@@ -88,26 +94,27 @@ def _plain(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
 
 def _checks(cases: Sequence[Counted], params: ChecksParams) -> Iterator[dict[str, Json]]:
     """Each check that may be wrong, or has labels, over the cases that have it, in the order of their names."""
-    judge, found, judged, decides = judge_for(params), dict[str, list[Labelled]](), set[str](), set[str]()
+    judge, found, judged, decides = judge_for(params), dict[str, list[_Own]](), set[str](), set[str]()
     for case, counted in cases:
         plan = judge.plan(case.id)
         for at, check in enumerate(plan.checks if plan else ()):
             passed, failed, _ = counted.checks[at] if counted.checks else (0, 0, 0)
             table = counted.labels[at] if counted.labels else _NO_TABLE
-            found.setdefault(check.name, []).append(_labelled(table, passed, passed + failed, case.weight))
+            counts = _labelled(table, passed, passed + failed, case.weight)
+            found.setdefault(check.name, []).append((case.id, counts))
             if fallible(case.checks[at]):
                 judged.add(check.name)
             if plan and plan.judged[at]:
                 decides.add(check.name)
     for name, own in sorted(found.items()):
-        if name in judged or any(each.labels for each in own):
+        if name in judged or any(each.labels for _, each in own):
             yield {"check": name, "judged": name in judged, "decides": name in decides, **_told(own)}
 
 
 def _outputs(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
     """Whole outputs of the cases that fallible checks decide: as judged, and with people's labels in their place."""
     own = [
-        _labelled(counted.people or _NO_TABLE, counted.passed, counted.answers, case.weight)
+        (case.id, _labelled(counted.people or _NO_TABLE, counted.passed, counted.answers, case.weight))
         for case, counted in cases
         if any(judged_of(case))
     ]
@@ -119,23 +126,32 @@ def _labelled(table: Sequence[int], passed: int, answers: int, weight: float) ->
     return Labelled(both, false_pass, false_fail, neither, passed, answers, weight)
 
 
-def _told(own: Sequence[Labelled]) -> dict[str, Json]:
-    """One table over cases, and what follows from it."""
+_Own = tuple[str, Labelled]
+"""A case's id, and its labels."""
+
+
+def _told(named: Sequence[_Own]) -> dict[str, Json]:
+    """One table over cases, and what follows from it; ``by_case`` where any answer is labelled."""
+    own = [case for _, case in named]
     tables = [Table(*case[:4]) for case in own]
+    trust = trust_of([JudgedCase(*case[:6]) for case in own])
     answered = [case for case in own if case.answers]
     # Summed exactly: the last digit must not go by the order of the cases.
     whole = math.fsum(case.weight for case in answered)
     rate = math.fsum(case.weight * case.passed / case.answers for case in answered) / whole if whole else None
     by_people = corrected(answered)
-    cases = len(answered)
     return {
         "labels": sum(table.labels for table in tables),
         "labelled_cases": sum(bool(table.labels) for table in tables),
         "table": {name: sum(getattr(table, name) for table in tables) for name in Table._fields},
-        "agreement": _estimate(share([(t.both + t.neither, t.labels) for t in tables], cases)),
-        "kappa": _estimate(kappa(tables, cases)),
-        "false_pass": _estimate(share([(t.false_pass, t.false_pass + t.neither) for t in tables], cases)),
-        "false_fail": _estimate(share([(t.false_fail, t.false_fail + t.both) for t in tables], cases)),
+        "agreement": _estimate(trust.agreement),
+        "kappa": _estimate(trust.kappa),
+        "false_pass": _estimate(trust.false_pass),
+        "false_fail": _estimate(trust.false_fail),
+        "trusted": not trust.why,
+        "why": trust.why,
+        "sample_p": trust.sample_p,
+        "by_case": [[case, *each[:6]] for case, each in named] if trust.labels else [],
         "judged_rate": rate,
         "corrected": {
             "value": by_people.value if by_people else None,

@@ -44,12 +44,12 @@ def on_trust_line(results: Mapping[str, Json]) -> str:
     if labels is None:
         return ""
     entries = labels["checks"]
-    lacking = [shorten(each["check"]) for each in entries if each["decides"] and each["labels"] < labels["needed"]]
+    lacking = [shorten(each["check"]) for each in entries if each["decides"] and not each["trusted"]]
     if not lacking:
         return ""
     more = f" and {len(lacking) - _ASTRAY} more" if len(lacking) > _ASTRAY else ""
     names = ", ".join(lacking[:_ASTRAY])
-    return f"Fewer than {labels['needed']} verdicts are labelled of {names}{more}: what rests on these is advisory."
+    return f"People's labels do not bear out the verdicts of {names}{more} yet: what rests on these is advisory."
 
 
 def labels_markdown(results: Mapping[str, Json]) -> str:
