@@ -217,6 +217,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("took", "collapse", "judges", "over"), action="append")
     given = parser.parse_args()
     runs, parts = given.runs, given.part or ["took", "collapse", "judges", "over"]
+    heads: tuple[str, ...]
     if "took" in parts:
         print("## What answers took\n")
         print(f"Made by `python -m tests.bench.family_errors --runs {runs} --seed {given.seed}`: so many runs a cell.")

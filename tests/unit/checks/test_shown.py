@@ -254,8 +254,8 @@ def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
     outputs = results["outputs"]
     assert summary.headline == f"{outputs['passed']} of {outputs['passed'] + outputs['failed']} outputs passed"
     assert summary.sentence == (
-        "1 outputs have no verdict. 1 cases have no output. People's labels do not bear out the verdicts of polite yet: "
-        "what rests on these is advisory."
+        "1 outputs have no verdict. 1 cases have no output. "
+        "People's labels do not bear out the verdicts of polite yet: what rests on these is advisory."
     )
     for label, bounds in (
         ("Pass rate", results["pass_rate_interval"]),
