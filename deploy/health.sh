@@ -27,6 +27,13 @@ case "$command" in
   *" exporter "*)
     port=${command##* --port[ =]}
     [ "$port" = "$command" ] && port=9808
-    exec python -P -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=5)' \
-      "http://127.0.0.1:${port%% *}/healthz" ;;
+    # By either kind of address: a container may have IPv4 or IPv6 alone.
+    exec python -P -c '
+import sys, urllib.request
+for host in "127.0.0.1", "[::1]":
+    try:
+        sys.exit(urllib.request.urlopen(f"http://{host}:{sys.argv[1]}/healthz", timeout=5).status != 200)
+    except OSError as error:
+        print(error, file=sys.stderr)
+sys.exit(1)' "${port%% *}" ;;
 esac

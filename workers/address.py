@@ -39,6 +39,7 @@ _CHECKED = {"required": True, "optional": True, "none": False}  # a client check
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _HOST = re.compile(r"[\w.-]+")
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_LONGEST_SOCKET = 107  # of Linux; other systems have room for fewer
 _HIDDEN = "***"
 
 
@@ -163,7 +164,10 @@ class _Reader:
     def _socket(self, host: str, path: str) -> dict[str, Any]:
         if host or path in ("", "/"):
             self._refuse("the path of a socket begins with '/': unix:///path")
-        return {"path": self._text(path)}
+        path = self._text(path)
+        if len(path.encode()) > _LONGEST_SOCKET:
+            self._refuse(f"the path of a socket may have {_LONGEST_SOCKET} bytes in UTF-8, and this has more")
+        return {"path": path}
 
     def _network(self, where: str, path: str) -> dict[str, Any]:
         found = re.fullmatch(r"(\[.*\]|[^:\[\]]*)(?::([0-9]*))?", where)

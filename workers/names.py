@@ -133,8 +133,8 @@ FOLDERS: tuple[Named, ...] = (
 """Folders that evalq makes where nobody names one."""
 
 SIGNALS: tuple[Named, ...] = (
-    Named("SIGTERM, SIGINT", "a command stops and can be resumed; a worker ends its chunks and leaves"),
-    Named("SIGQUIT", "a worker: as SIGTERM; its pool's name for it"),
+    Named("SIGTERM, SIGINT", "a command stops and can be resumed; a worker ends its chunks and calls and leaves"),
+    Named("SIGQUIT, SIGHUP", "a worker: as SIGTERM"),
     Named("SIGALRM", "a pool process: the time of a record is over"),
     Named("SIGKILL", "sent to process groups that evalq started, and to no other"),
 )

@@ -20,6 +20,7 @@ from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.evalcore.naming import is_text
 from evalq.workers.address import Address, read_address
 from evalq.workers.names import DEPLOY_VARIABLES, OPTION_VARIABLES, PREFIX, is_service_link
+from evalq.workers.processes.cpus import usable_cpus
 
 __all__ = ["TIMINGS", "Settings", "Timings", "check_variables", "load_settings", "take_checks"]
 
@@ -75,7 +76,10 @@ class Settings(BaseModel):
         description="What the exporter calls the ledger in the label `ledger`; empty: its host, port and database",
     )
     concurrency: int | None = Field(
-        default=None, ge=0, le=1024, description="Pool processes of a worker; 0: none; not given: one a core"
+        default=None,
+        ge=0,
+        le=1024,
+        description="Pool processes of a worker; 0: none; not given: one per usable CPU",
     )
     calls: int = Field(default=0, ge=0, le=10_000, description="Live calls in flight of a worker; 0: it makes none")
     roots: tuple[Path, ...] = Field(
@@ -183,7 +187,7 @@ class Settings(BaseModel):
     @property
     def processes(self) -> int:
         """Pool processes of a worker on this machine."""
-        return (os.cpu_count() or 1) if self.concurrency is None else self.concurrency
+        return usable_cpus() if self.concurrency is None else self.concurrency
 
     @property
     def answer_seconds(self) -> float:

@@ -5,7 +5,6 @@ The data is made on the spot, and computed by real workers on an embedded server
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import time
@@ -83,12 +82,13 @@ def _evaluate(
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.runs.backend import Backend, shared_backend
     from evalq.producer.runs.execute import carry_out
+    from evalq.workers.processes.cpus import usable_cpus
     from evalq.workers.settings import load_settings
 
     folders = []
     names = [evaluator.name for evaluator, _ in samples]
     data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
-    backend = Backend(load_settings(broker="", ledger=""), workers=workers or os.cpu_count())
+    backend = Backend(load_settings(broker="", ledger=""), workers=workers or usable_cpus())
     with shared_backend(backend, [Path.cwd(), *data], *names, reporter=reporter) as shared:
         for evaluator, request in samples:
             folder = out / evaluator.name
@@ -114,5 +114,5 @@ COMMAND = command(
     click.Option(["--only"], multiple=True, metavar="NAME", help="Only this evaluation. Repeatable."),
     click.Option(["--records"], type=click.IntRange(1), help="Records for each evaluation [its own number]."),
     click.Option(["--data-only"], is_flag=True, help="Make the data and stop."),
-    option("--workers", type=click.IntRange(1, 1024), help="Worker processes [one per core]."),
+    option("--workers", type=click.IntRange(1, 1024), help="Worker processes [one per usable CPU]."),
 )

@@ -35,7 +35,7 @@ def _exporter(invocation: Invocation, port: int, bind: str) -> None:
         raise UsageError(
             f"cannot listen on {bind}:{port}: {error.strerror or error}; choose --bind and --port"
         ) from error
-    click.echo(f"metrics at http://{bind}:{exporter.port}/metrics", err=True)
+    click.echo(f"metrics at http://{exporter.netloc}/metrics", err=True)
     exporter.serve()
 
 
@@ -50,6 +50,6 @@ COMMAND = command(
         show_default=True,
         help="Port to listen on; 0: a free one.",
     ),
-    option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    option("--bind", default="localhost", show_default=True, help="Address to listen on; '*': all of this machine's."),
     option("--settings", type=click.Path(dir_okay=False), metavar="FILE", help="A YAML file of settings."),
 )

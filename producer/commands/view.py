@@ -17,7 +17,7 @@ __all__ = ["COMMAND"]
 
 def _view(invocation: Invocation, runs: tuple[str, ...], port: int, open_browser: bool, as_json: bool) -> int:
     from evalq.producer.viewing.frame import link
-    from evalq.producer.viewing.server import HOST, ViewServer
+    from evalq.producer.viewing.server import ViewServer
     from evalq.producer.viewing.site import Site
     from evalq.producer.viewing.viewer import Viewer
 
@@ -26,7 +26,7 @@ def _view(invocation: Invocation, runs: tuple[str, ...], port: int, open_browser
         try:
             server = ViewServer(Site(viewer), port)
         except OSError as error:
-            raise UsageError(f"port {port} of {HOST}: {error.strerror or error}; name another with --port") from error
+            raise UsageError(f"port {port} of this machine: {error.strerror}; name another with --port") from error
         asked = viewer.catalogue.asked
         path = "/"
         if len(asked) == len(runs) == 1:
@@ -49,7 +49,7 @@ COMMAND = command(
     _view,
     click.Argument(["runs"], nargs=-1, metavar="[RUN...]"),
     # Not from the environment: there EVALQ_PORT is the exporter's.
-    click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="Port of 127.0.0.1 [a free one]."),
+    click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="Port of this machine [a free one]."),
     click.Option(["--open", "open_browser"], is_flag=True, help="Open it in a browser."),
     click.Option(["--json", "as_json"], is_flag=True, help="Print the address as a JSON line."),
     *server_options(),

@@ -57,7 +57,11 @@ COMMAND = command(
     _worker,
     option("--broker", metavar="URL", help="Redis, Valkey or RabbitMQ to serve."),
     option("--ledger", metavar="URL", help="Redis or Valkey of the ledger [the broker]."),
-    option("--concurrency", type=click.IntRange(0, 1024), help="Worker processes [one per core]; 0: only make calls."),
+    option(
+        "--concurrency",
+        type=click.IntRange(0, 1024),
+        help="Worker processes [one per usable CPU]; 0: only make calls.",
+    ),
     option("--calls", type=click.IntRange(0, 10_000), help="Most live calls in flight [none: only compute]."),
     option("--targets", type=click.Path(dir_okay=False), metavar="FILE", help="The agents to call."),
     option(

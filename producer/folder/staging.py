@@ -139,11 +139,21 @@ def remove_empty(made: list[Path]) -> None:
             made.pop()
 
 
+_NOT_FOR_FOLDERS = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.ENOTTY}
+"""What SMB, FUSE, 9P and shared folders of virtual machines answer who would sync a folder: they cannot."""
+
+
 def sync_folder(path: Path) -> None:
-    """What was made in a folder is there after a crash of the machine."""
+    """What was made in a folder is there after a crash of the machine, where its file system can promise that.
+
+    Raises OSError, which names the folder.
+    """
     # A synced file may still be lost with its name, which is written in the folder.
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NOT_FOR_FOLDERS:
+            raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(handle)

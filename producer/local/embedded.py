@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import tempfile
@@ -134,5 +135,5 @@ def server_program() -> str:
 
 
 def _short_tmp() -> str | None:
-    """A folder for sockets: their paths may have about 100 characters."""
-    return None if len(tempfile.gettempdir()) < 60 else "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
+    """A folder for sockets: their paths may have about 100 bytes."""
+    return None if len(os.fsencode(tempfile.gettempdir())) < 60 else "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it

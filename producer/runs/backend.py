@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, Se
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import named_servers
+from evalq.workers.processes.cpus import usable_cpus
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _started(
         url = stack.enter_context(embedded_server(children))
         # The ledger goes with the broker: the embedded server is both.
         settings = settings.model_copy(update={"broker": url, "ledger": ""})
-        count = count or os.cpu_count() or 1
+        count = count or usable_cpus()
     if count or here:
         stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
         backend = msgspec.structs.replace(backend, children=children, served=bool(count))

@@ -9,7 +9,6 @@ they wait for one. What kills a child, or fails in it, is left to them at once: 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -32,6 +31,7 @@ from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.inline import evaluate, read
 from evalq.producer.runs.planner import Planner
 from evalq.workers.pool.isolation import Limits
+from evalq.workers.processes.cpus import usable_cpus
 from evalq.workers.processes.rlimits import die_with_parent
 from evalq.workers.settings import Settings
 
@@ -66,7 +66,7 @@ def forks_for(job: Job, settings: Settings) -> Iterator[Forks]:
         with limits.bounding_time():
             return _answer(job, msgspec.json.decode(order, type=Chunk))
 
-    with forked(max(1, min(os.cpu_count() or 1, chunks)), answer, begin) as forks:
+    with forked(max(1, min(usable_cpus(), chunks)), answer, begin) as forks:
         yield forks
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from http.cookies import CookieError, SimpleCookie
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -20,11 +20,11 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.page.markup import element
 from evalq.producer.viewing.frame import Answer, bare, below, policy
 from evalq.producer.viewing.site import Site
+from evalq.workers.servers.listening import HERE, Listening
 
-__all__ = ["HOST", "ViewServer"]
+__all__ = ["ViewServer"]
 
-HOST = "127.0.0.1"
-_NAMES = frozenset({"127.0.0.1", "localhost"})
+_NAMES = frozenset({"127.0.0.1", "[::1]", "localhost"})
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -35,11 +35,8 @@ _HEADERS = {
 }
 
 
-class ViewServer(ThreadingHTTPServer):
-    """Serves a `Site` on a port of 127.0.0.1, a free one for 0. Raises OSError where the port is taken."""
-
-    daemon_threads = True
-    allow_reuse_address = True
+class ViewServer(Listening):
+    """Serves a `Site` on a port of this machine alone, a free one for 0. Raises OSError where the port is taken."""
 
     def __init__(self, site: Site, port: int = 0) -> None:
         self.site = site
@@ -47,7 +44,7 @@ class ViewServer(ThreadingHTTPServer):
         self._kept = secrets.token_urlsafe(32)
         self._once: set[str] = set()
         self._using = threading.Lock()
-        super().__init__((HOST, port), _Handler)
+        super().__init__((HERE, port), _Handler)
         # Browsers send a cookie to every port of a host: to others it would go for a path that nobody else knows alone.
         self.base = f"/{secrets.token_urlsafe(12)}"
         self.cookie = f"evalq-view-{self.server_port}"
@@ -58,7 +55,7 @@ class ViewServer(ThreadingHTTPServer):
         if once:  # a browser is told its address on a command line, which others on the machine can read
             token = secrets.token_urlsafe(32)
             self._once.add(token)
-        return f"http://{HOST}:{self.server_port}{path}{'&' if '?' in path else '?'}{urlencode({'token': token})}"
+        return f"http://{self.netloc}{path}{'&' if '?' in path else '?'}{urlencode({'token': token})}"
 
     def admits(self, token: str) -> bool:
         """Whether this token opens the door."""

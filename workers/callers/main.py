@@ -97,8 +97,9 @@ class _Process:
     async def serve(self, parent: int | None) -> None:
         """Until told to stop; then the calls in flight may end within ``soft_shutdown_seconds``."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-            loop.add_signal_handler(number, self._end)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
+                loop.add_signal_handler(number, self._end)
         async with self._sessions:
             beat = asyncio.create_task(self._beat(parent))
             try:

@@ -7,7 +7,7 @@ import logging
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from evalq.workers.processes.child import child
 from evalq.workers.processes.environment import inherited
@@ -33,16 +33,16 @@ def environment(settings: Settings, *without: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def calling_beside(settings: Settings, loglevel: str) -> Iterator[None]:
-    """Run it as long as the block; nothing where no calls are to be made."""
+def calling_beside(settings: Settings, loglevel: str) -> Iterator[Callable[[], None]]:
+    """Run it as long as the block; nothing where no calls are to be made. Yields what has it begin to end."""
     if not settings.calls:
-        yield
+        yield lambda: None
         return
     keeper = _Keeper(environment(settings) | {"EVALQ_LOGLEVEL": loglevel})
     thread = threading.Thread(target=keeper.keep, name="evalq-calling", daemon=True)
     thread.start()
     try:
-        yield
+        yield keeper.begin_to_end
     finally:
         # Longer than its calls may take to end, or it would be killed while it still records them.
         keeper.end(settings.soft_shutdown_seconds + 5)
@@ -85,13 +85,18 @@ class _Keeper:
                 return f"cannot be started: {error}; it is tried"
         return f"ended with exit code {self._child.wait()}; it is started"
 
-    def end(self, seconds: float) -> None:
-        """Let it end in good order, and make it end."""
+    def begin_to_end(self) -> None:
+        """Start no other, and have it end in good order: the time for that is the same as the pool's."""
         with self._lock:
             self._ending.set()
+        if self._child is not None:
+            self._child.terminate()
+
+    def end(self, seconds: float) -> None:
+        """Let it end in good order, and make it end."""
+        self.begin_to_end()
         if self._child is None:
             return
-        self._child.terminate()
         try:
             self._child.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import redis
 
 from evalq.evalcore.errors import EvalqError
 from evalq.workers.exporter.exposition import Page
 from evalq.workers.monitor.watcher import Watch
+from evalq.workers.servers.listening import Listening
 from evalq.workers.settings import Settings
 
 __all__ = ["Exporter"]
@@ -20,9 +20,11 @@ __all__ = ["Exporter"]
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 
 
-# A scrape that waits for a slow ledger must not make /healthz look dead.
-class _ThreadedServer(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
+class _Server(Listening, WSGIServer):
+    def server_bind(self) -> None:
+        """And say where it is to who answers."""
+        super().server_bind()
+        self.setup_environ()
 
 
 class _Quiet(WSGIRequestHandler):
@@ -34,15 +36,16 @@ class _Quiet(WSGIRequestHandler):
 
 
 class Exporter:
-    """The server, bound when made; ``port`` is the one it got, where 0 was asked for."""
+    """The server, bound when made; ``port`` is the one it got, where 0 was asked for, ``netloc`` host and port."""
 
     def __init__(self, settings: Settings, bind: str, port: int) -> None:
         """Raises OSError when the address cannot be bound."""
         # A ledger that hangs has to be reported before Prometheus stops waiting for the answer.
         self._watch = Watch(settings, unacked=True, patience=settings.connect_seconds)
         self._page = Page(self._watch.look, settings.max_series, settings.ledger_name or settings.ledger_address.where)
-        self._server = make_server(bind, port, self._answer, _ThreadedServer, _Quiet)
-        self.port = int(self._server.server_port)
+        self._server = _Server((bind, port), _Quiet)
+        self._server.set_app(self._answer)
+        self.netloc, self.port = self._server.netloc, self._server.server_port
 
     def serve(self) -> None:
         """Until interrupted, or `close` is called from elsewhere."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
 import redis
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
-from celery.signals import worker_process_shutdown, worker_ready
+from celery.signals import worker_process_init, worker_process_shutdown, worker_ready
 from celery.worker import state
 from celery.worker.consumer import Consumer
 
@@ -54,6 +56,8 @@ log = logging.getLogger("evalq.worker")
 
 # Other workers ask for the lock at each beat: one of them has it within this many.
 _YIELD_BEATS = 4
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+"""What asks a worker to end."""
 
 
 def run_worker(
@@ -61,7 +65,8 @@ def run_worker(
 ) -> int:
     """Serve the queues of this code version until told to stop; returns an exit code.
 
-    SIGTERM and SIGINT let running chunks end within ``soft_shutdown_seconds`` and give the rest back. For SIGTERM,
+    SIGTERM, SIGINT, SIGQUIT and SIGHUP let running chunks and calls end within ``soft_shutdown_seconds`` and give the
+    rest back. For SIGTERM,
     REMAP_SIGTERM=SIGQUIT must stand in the environment before this module is imported: billiard reads it then.
     Evaluators in ``preload`` are loaded before the pool forks. Unless ``quiet``, it says when it is ready.
     Raises ConfigError where a folder that it may read has a path that nobody can be told.
@@ -89,10 +94,11 @@ def run_worker(
     # Before the first chunk: whether a process died alone or with its worker is read from the worker's heartbeat.
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
-    with calling_beside(settings, loglevel), contextlib.ExitStack() as stack:
+    with calling_beside(settings, loglevel) as end_calls, contextlib.ExitStack() as stack:
         # When the pool has ended: chunks that end within the time to do so still hold their leases.
         stack.callback(attendant.leave)
         worker = _worker(app, settings, name, loglevel)
+        _end_softly(worker, end_calls)
         worker.start()
         return _exit_code(worker)
 
@@ -130,6 +136,37 @@ def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
     # Again: with its log, Celery has set up that its own warnings are shown.
     _ignore_warnings()
     return worker
+
+
+def _end_softly(worker: Any, end_calls: Callable[[], None]) -> None:
+    """Have each signal that asks a worker to end do so alike: within the time for it, with exit code 0.
+
+    By Celery's own handlers SIGINT waits for chunks without an end, and ends with 1; SIGHUP starts the program again.
+    """
+    stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # it was started by nohup
+    stock = worker.install_platform_tweaks
+
+    def install(worker: Any) -> None:
+        stock(worker)
+        soft: Any = signal.getsignal(signal.SIGTERM)  # REMAP_SIGTERM: within soft_shutdown_seconds
+
+        def first(number: int, frame: FrameType | None) -> None:
+            # Celery's own from now on: by a second one it cancels what runs, by a third it ends at once.
+            for other in _ENDING:
+                signal.signal(other, soft if other != signal.SIGHUP else signal.SIG_IGN)
+            end_calls()
+            soft(number, frame)
+
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN if stays and number == signal.SIGHUP else first)
+
+    worker.install_platform_tweaks = install
+    # A terminal that closes tells the whole group: the pool's processes end when the worker has them end.
+    worker_process_init.connect(_ignore_hang_up)
+
+
+def _ignore_hang_up(**_: Any) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _exit_code(worker: Any) -> int:

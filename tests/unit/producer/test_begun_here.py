@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """rows.csv in the current folder, and the report of an inline run over it in ./inline; two cores, so that not all
     chunks are ordered at once."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(beginning, "usable_cpus", lambda: 2)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
