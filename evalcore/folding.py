@@ -13,6 +13,7 @@ UNSPACED = (
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 """Scripts that write no space between words, as a class of a pattern: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+_ASCII_WORD = re.compile(r"[^\W_]+", re.ASCII)
 _JOINERS = "\u200c\u200d"
 
 
@@ -36,7 +37,7 @@ def words_of(text: str) -> list[str]:
 
     Where a script has no spaces between words, each character is one (`UNSPACED`).
     """
-    return _words().findall(text)
+    return (_ASCII_WORD if text.isascii() else _words()).findall(text)
 
 
 @lru_cache(maxsize=1)

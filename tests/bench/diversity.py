@@ -26,6 +26,7 @@ from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text
 from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.modes.block import share_rule
 from evalq.evalcore.modes.intervals import collision_interval, collision_probability, mean_interval
+from evalq.evalcore.opposites import EMPTY_WORDS, NEGATIONS, against
 from evalq.evalcore.views.markdown import table
 
 __all__ = ["AGENTS", "LEAST", "accuracy", "agreement_coverage", "edited", "near_rates", "text_of"]
@@ -36,7 +37,8 @@ _CASES = (1, 2, 5, 30)
 _ANSWERS = (2, 5, 20, 100)
 _KINDS = 10
 _letters = random.Random("diversity")
-_VOCABULARY = ["".join(_letters.choices("abcdefghiklmoprstuvwz", k=_letters.randint(3, 9))) for _ in range(3000)]
+_MADE = ["".join(_letters.choices("abcdefghiklmoprstuvwz", k=_letters.randint(3, 9))) for _ in range(3000)]
+_VOCABULARY = [word for word in _MADE if word not in NEGATIONS | EMPTY_WORDS and not against(word)]
 
 Shares = NDArray[float64]
 

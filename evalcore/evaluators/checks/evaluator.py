@@ -64,7 +64,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
     """Holds recorded or live outputs of any agent against cases with checks."""
 
     name = "checks"
-    version = "1"
+    version = "2"
     summary = (
         "Check any agent's outputs, case by case: by text, JSON, numbers, tool calls, cost; repeated as often as asked."
     )

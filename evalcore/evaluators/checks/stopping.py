@@ -8,6 +8,7 @@ from __future__ import annotations
 from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
 from evalq.evalcore.evaluators.checks.deciding import Demand
 from evalq.evalcore.evaluators.checks.diversity.kind_counts import MOST_REPEATS
+from evalq.evalcore.evaluators.checks.diversity.looser import without_doubt
 from evalq.evalcore.evaluators.checks.diversity.near import Kinds
 from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, thresholds_of
 from evalq.evalcore.evaluators.checks.score import Judgement, judge_for
@@ -49,7 +50,9 @@ class _Case(CaseSoFar):
             return False  # a single answer repeats nothing
         said = share_rule(self.planned).verdict(kinds.mode, kinds.answers, how.collapse_share)
         # Another answer may join kinds that were two, so that nearness alone never shows an end of diversity.
-        return said == "collapsed" or (said == "diverse" and how.by == "text")
+        if how.by == "near":
+            return said == "collapsed" and without_doubt(said, kinds, share_rule(self.planned), how)
+        return said in ("collapsed", "diverse")
 
 
 def stopping_for(params: ChecksParams) -> StoppingByCase:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evalq.evalcore.contract.claims import ClaimsTally
 from evalq.evalcore.contract.evaluator import (
     Batch,
     CommandLine,
@@ -17,7 +16,6 @@ from evalq.evalcore.contract.evaluator import (
     Views,
 )
 from evalq.evalcore.evaluators.verification.charts import CHARTS, opening
-from evalq.evalcore.evaluators.verification.judging import JUDGE
 from evalq.evalcore.evaluators.verification.markdown import markdown
 from evalq.evalcore.evaluators.verification.measures import MEASURES
 from evalq.evalcore.evaluators.verification.metrics import METRICS
@@ -41,7 +39,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
     """How well an agent's output shows that it verified what it did (seed 004)."""
 
     name = "verification"
-    version = "3"
+    version = "2"
     summary = "Score agents' transcripts for verification: read-backs, evidence, tests, quality gates."
     Params = VerificationParams
     State = VerificationState
@@ -55,26 +53,21 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         )
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS, at_times=("judged", "labels"))
+    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS)
     sample = Sample(write_sample)
-    calls = JUDGE.calls
 
     def evaluate(self, batch: Batch, params: VerificationParams) -> Outcome[VerificationState]:
         """Score each line; a broken one is a fault with the path of what is wrong in it."""
-        tally, agreement, judged = Tally(), Agreement(), ClaimsTally()
+        tally, agreement = Tally(), Agreement()
         score = scorer(params.patterns, params.scoring).score
         results, lines, failed = [], [], []
         for line in read_lines(batch, read_record, tally):
             if line.record is None:
                 lines.append(line.broken())
                 continue
-            record, verdict = line.record.record, line.record.verdict
-            result = score(record.actual_output, params.passing, strict=params.strict)
-            if verdict is not None:
-                judged.add(verdict, line.number, tally.left_out)
-            if record.compliant is not None:
-                agreement.add(record.compliant, _verdicts(record.actual_output, result, params))
-                agreement.add_calls(record.compliant, result.success, verdict)
+            result = score(line.record.actual_output, params.passing, strict=params.strict)
+            if line.record.compliant is not None:
+                agreement.add(line.record.compliant, _verdicts(line.record.actual_output, result, params))
             results.append(result)
             if not result.success:
                 failed.append((line.number, result.reason))
@@ -82,7 +75,6 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         tally.scored = len(results)
         state = VerificationState.of(results)
         state.agreement = agreement
-        state.judged = judged
         state.failed = Faults(len(failed), failed[:LISTED])
         return Outcome(state, tally, lines)
 

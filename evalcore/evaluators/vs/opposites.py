@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
+
+from evalq.evalcore.opposites import NEGATIONS, OPPOSING, PREFIXES, denials
+from evalq.evalcore.opposites import opposites as opposites_of
 
 __all__ = ["opposed"]
 
 _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 _ROMAN = re.compile(r"m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
-_NEGATIONS = frozenset({"no", "non", "not", "never", "without", "neither", "nor"})
-_NEGATING = ("non", "un", "in", "im", "il", "ir", "dis", "anti")
-_OPPOSING = (
-    ("quanti", "quali"),
-    ("hyper", "hypo"),
-    ("inter", "intra"),
-    ("macro", "micro"),
-    ("over", "under"),
-    ("pre", "post"),
-)
 # Non-linear and nonlinear are one word: the hyphen goes, so that it alone never tells options apart.
-_HYPHEN = re.compile(rf"\b({'|'.join([*_NEGATING, *(prefix for pair in _OPPOSING for prefix in pair)])})-(?=\w)")
+_HYPHEN = re.compile(rf"\b({'|'.join([*PREFIXES, *(prefix for pair in OPPOSING for prefix in pair)])})-(?=\w)")
 
 
 class _Facts(NamedTuple):
@@ -46,7 +38,7 @@ def opposed(one: str, other: str) -> bool:
     if mine.opposites.isdisjoint(its.words):
         return False
     words, others = mine.words - its.words, its.words - mine.words
-    return any(not others.keys().isdisjoint(_opposites(word)) for word in words)
+    return any(not others.keys().isdisjoint(opposites_of(word)) for word in words)
 
 
 @lru_cache(maxsize=4096)
@@ -54,20 +46,8 @@ def _facts(option: str) -> _Facts:
     words = _WORD.findall(_HYPHEN.sub(r"\1", option))
     # A word such as mix is a numeral by this, too. It keeps options apart, which is the side on which to err.
     romans = [word for word in words if _ROMAN.fullmatch(word)]
-    negations = Counter(word for word in words if word in _NEGATIONS)
-    others = Counter(word for word in words if word not in _NEGATIONS)
-    opposites = frozenset(opposite for word in others for opposite in _opposites(word))
+    # Which ones, and how many with those that other scripts join to a word.
+    negations = Counter(word for word in words if word in NEGATIONS) + Counter({"": denials(option, words)})
+    others = Counter(word for word in words if word not in NEGATIONS)
+    opposites = frozenset(opposite for word in others for opposite in opposites_of(word))
     return _Facts(_DIGIT.findall(option), romans, negations, others, opposites)
-
-
-def _opposites(word: str) -> Iterator[str]:
-    # Whole words: index and image begin as a negation does, and negate only where "dex" or "age" is a word, too.
-    for prefix in _NEGATING:
-        yield prefix + word
-        if word.startswith(prefix):
-            yield word.removeprefix(prefix)
-    for one, other in _OPPOSING:
-        if word.startswith(one):
-            yield other + word.removeprefix(one)
-        if word.startswith(other):
-            yield one + word.removeprefix(other)

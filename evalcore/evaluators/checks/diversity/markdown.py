@@ -47,6 +47,8 @@ def _said(found: Mapping[str, Json]) -> tuple[str, str]:
     named = ", ".join(escape(shorten(item["case"])) for item in found["collapsed"][:_NAMED])
     verdict = found["verdict"].replace("_", " ") + (f" ({named})" if named else "")
     error = f"family-wise error at most {found['alpha']:.1%} ({found['correction']})"
+    ways = " or ".join(sorted({entry["by"] for entry in found["by_case"]}))
+    error += f", if answers alike by {ways} are one"
     agreement = found["collision_probability"]
     alike = share(agreement["value"], agreement["low"], agreement["high"])
     kinds = f"effective kinds: {number(found['effective_modes'])}; means over cases with repeats"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from evalq.evalcore.evaluators.checks.diversity.embeddings import embedding_of, vector_of
-from evalq.evalcore.evaluators.checks.diversity.near import sketch
+from evalq.evalcore.evaluators.checks.diversity.sketching import sketch
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.params import Diversity
 
@@ -36,7 +36,7 @@ def mark_of(answer: str, how: Diversity | None, record: Mapping[str, Any]) -> Ma
     whole = normal(answer)
     text = kind_of_text(whole)
     if how.by == "near":
-        return Mark(text, sketch(whole))
+        return Mark(text, sketch(whole, answer))
     if how.by == "text" or not whole:
         return Mark(text)  # nobody has a vector for nothing: it is a kind by itself
     found = embedding_of(record, text)

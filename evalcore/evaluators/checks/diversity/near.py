@@ -1,116 +1,135 @@
-"""When two answers are nearly the same: a sketch of each text's shingles, and kinds that alike texts are joined to."""
+"""When two answers are nearly the same, and how many kinds that makes: with all of their words, and without a frame."""
 
 from __future__ import annotations
 
 import bisect
-import hashlib
 import math
-import re
-import struct
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from itertools import combinations
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from numpy import uint32, uint64
-    from numpy.typing import NDArray
+from evalq.evalcore.evaluators.checks.diversity.sketching import KEPT, SHINGLE, Sketch, opened, sketch
 
-__all__ = ["KEPT", "SHINGLE", "Kinds", "similarity", "sketch"]
+__all__ = ["KEPT", "SHINGLE", "Kinds", "Residue", "similarity", "sketch", "without_frame"]
 
-SHINGLE = 4
-"""Characters of a shingle: any so many that stand next to one another in a text, with a space at either end of it."""
-KEPT = 64
-"""Hashes that are kept of a text's shingles, the smallest: of shorter texts they are all."""
-_FACTS = 4
-_HASH = 4
-_WHOLE = 1 << 32
-_PIECE = 1 << 16
 _FEW = 64
 """Texts that are compared with one another without an index of their hashes, which takes ten times their room."""
-_DIGIT = re.compile(r"\d")
-_PRIME = 0x9E3779B97F4A7C15
-_NEGATIONS = frozenset({"no", "non", "not", "never", "none", "nothing", "without", "neither", "nor", "cannot"})
-
-
-def sketch(text: str) -> bytes:
-    """What stands for a normalised text where near ones are one kind: its facts, and the least hashes of its shingles.
-
-    Facts are a digest of all words with a digit in them and of all negations: texts that differ in these are never
-    near. Behind it come the `KEPT` smallest hashes, of 32 bits each, and the next one, where there are more.
-    """
-    return _facts(text) + _shingles(text)
-
-
-def _facts(text: str) -> bytes:
-    words = text.split(" ")
-    # Numbers in their order, since "3 of 5" is not "5 of 3"; where in a text a negation stands is wording.
-    numbers = [word for word in words if not word.isalpha() and _DIGIT.search(word)] if _DIGIT.search(text) else []
-    denied = Counter(word for word in words if word in _NEGATIONS or word.endswith("n't"))
-    said = "\n".join([*numbers, "", *(f"{word} {count}" for word, count in sorted(denied.items()))])
-    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_FACTS).digest()
-
-
-def _shingles(text: str) -> bytes:
-    import numpy as np
-
-    padded = f" {text} "
-    width = min(SHINGLE, len(padded))
-    least = np.empty(0, np.uint32)
-    # Piece by piece, each with what its last shingles need: a long answer must not take forty times its room.
-    for start in range(0, len(padded) - width + 1, _PIECE):
-        piece = padded[start : start + _PIECE + width - 1].encode("utf-32-le", "surrogatepass")
-        hashes = np.sort(np.concatenate((least, _hashes(np.frombuffer(piece, "<u4").astype(np.uint64), width))))
-        new = np.concatenate(([True], hashes[1:] != hashes[:-1]))
-        least = hashes[new][: KEPT + 1]
-    return bytes(least.astype("<u4").tobytes())
-
-
-def _hashes(codes: NDArray[uint64], width: int) -> NDArray[uint32]:
-    """32 bits of each run of ``width`` characters."""
-    import numpy as np
-
-    count = len(codes) - width + 1
-    mixed = codes[:count]
-    for at in range(1, width):
-        mixed = mixed * np.uint64(_PRIME) + codes[at : at + count]
-    # The finaliser of SplitMix64 (Steele, Lea and Flood 2014): sums of products alone would not be spread evenly.
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (mixed >> np.uint64(32)).astype(np.uint32)
-
-
-class _Opened(NamedTuple):
-    """A sketch: ``hashes`` are all of its text's shingles' below ``limit``, in order."""
-
-    facts: bytes
-    hashes: tuple[int, ...]
-    limit: int
-
-
-def _opened(data: bytes) -> _Opened:
-    hashes: tuple[int, ...] = struct.unpack(f"<{max(0, len(data) - _FACTS) // _HASH}I", data[_FACTS:])
-    limit = hashes[KEPT] if len(hashes) > KEPT else _WHOLE
-    return _Opened(data[:_FACTS], hashes[:KEPT], limit)
+_FRAME = 0.9
+"""A word that so many answers have belongs to their frame, and tells none of them from the others."""
+_SLOT = 3
+"""Words that an answer may have of its own within a frame that all have."""
+_BARE = 2
+"""Words of an answer that is no more than a name, without a frame."""
+_SHARED = 0.5
+"""A word that so many answers have makes it possible that they say one thing."""
+_UNRELATED = 0.1
+"""Texts of one language that have nothing to do with one another share fewer of their shingles on average."""
 
 
 def similarity(one: bytes, other: bytes) -> float:
     """The share that two sketched texts have in common of all shingles of either (Jaccard 1901): exact where neither
     has more than `KEPT`, else estimated from those below the least hash that one of them does not keep.
 
-    0 where their facts differ.
+    0 where their facts differ, or one has a word that excludes one of the other.
     """
-    mine = _opened(one)
-    shared, either = _overlap(mine, frozenset(mine.hashes), _opened(other))
+    mine = opened(one)
+    shared, either = _overlap(mine, frozenset(mine.hashes), opened(other))
     return shared / either if either else 0.0
 
 
-def _overlap(one: _Opened, inside: frozenset[int], other: _Opened) -> tuple[int, int]:
+def _overlap(one: Sketch, inside: frozenset[int], other: Sketch) -> tuple[int, int]:
     """How many shingles they share, and how many either has, of those below both limits; ``inside`` are ``one``'s."""
-    if one.facts != other.facts:
+    if one.numbers != other.numbers or one.facts != other.facts or _opposed(one, other):
         return 0, 0
+    return _shared(one, inside, other)
+
+
+def _shared(one: Sketch, inside: frozenset[int], other: Sketch) -> tuple[int, int]:
     limit = min(one.limit, other.limit)
     shared = len(inside.intersection(other.hashes))  # what both have is below both limits
     either = bisect.bisect_left(one.hashes, limit) + bisect.bisect_left(other.hashes, limit) - shared
     return shared, either
+
+
+def _opposed(one: Sketch, other: Sketch) -> bool:
+    """Whether one has a word that excludes a word of the other, and not that word as well."""
+    if not (one.against or other.against):
+        return False
+    mine, its = {*one.words, *one.sides}, {*other.words, *other.sides}
+    return not (its - mine).isdisjoint(one.against) or not (mine - its).isdisjoint(other.against)
+
+
+class Residue(NamedTuple):
+    """What is left of answers without the words that nearly all have: how many are of the commonest kind.
+
+    ``telling``: whether kinds that differ are surely different answers, and no other wordings of one.
+    """
+
+    mode: int
+    telling: bool
+
+
+def without_frame(sketches: Mapping[bytes, bytes], counts: Mapping[bytes, int]) -> Residue:
+    """The answers, whose texts are sketched and came so often, without their frame.
+
+    Two are of one kind where all words are the same that are not in nearly all of them, and so are their facts. An
+    answer of frame alone is of the commonest kind with its facts: it says less, and nothing else.
+    """
+    texts = {text: opened(sketches[text]) for text in counts if sketches.get(text)}
+    answers = sum(counts.values())
+    having: Counter[int] = Counter()
+    for text, own in texts.items():
+        for word in set(own.words):
+            having[word] += counts[text]
+    frame = {word for word, count in having.items() if count >= _FRAME * answers}
+    sizes: Counter[tuple[bytes, bytes, tuple[int, ...]]] = Counter()
+    bare: Counter[tuple[bytes, bytes]] = Counter()
+    for text, own in texts.items():
+        left = tuple(word for word in own.words if word not in frame)
+        if left:
+            sizes[own.numbers, own.facts, left] += counts[text]
+        else:
+            bare[own.numbers, own.facts] += counts[text]
+    for facts, count in bare.items():
+        most = max((key for key in sizes if key[:2] == facts), key=lambda key: (sizes[key], key), default=(*facts, ()))
+        sizes[most] += count
+    return Residue(max(sizes.values(), default=0), _telling(texts, counts, frame, having))
+
+
+def _telling(
+    texts: Mapping[bytes, Sketch], counts: Mapping[bytes, int], frame: set[int], having: Mapping[int, int]
+) -> bool:
+    answers = sum(counts.values())
+    # One frame around a few words, such as "The answer is ..."; or nothing but these words.
+    frames: Counter[tuple[tuple[int, ...], int, int]] = Counter()
+    for text, own in texts.items():
+        rest = tuple(word for word in own.words if word in frame)
+        if own.whole and len(own.words) - len(rest) <= (_SLOT if rest else _BARE):
+            # With the place of what is not of the frame: wordings of one thing have it here and there.
+            before = next((at for at, word in enumerate(own.words) if word not in frame), len(rest))
+            behind = next((at for at, word in enumerate(reversed(own.words)) if word not in frame), len(rest))
+            frames[(rest, before, behind) if len(rest) < len(own.words) else (rest, -1, -1)] += counts[text]
+    # One of frame alone fits wherever the others have theirs: an option's letter may look like an article.
+    bare = {key[0]: count for key, count in frames.items() if key[1] < 0}
+    fitting = (count + (bare.get(key[0], 0) if key[1] >= 0 else 0) for key, count in frames.items())
+    if max(fitting, default=0) >= _FRAME * answers:
+        return True
+    # Each has a number, and not the same: 3 days are not 5 days, however one says it.
+    numbers: Counter[bytes] = Counter()
+    for text, own in texts.items():
+        numbers[own.numbers] += counts[text] if own.numbered else answers
+    if max(numbers.values(), default=answers) <= answers // 2:
+        return True
+    # They share no word, and hardly a shingle: what says one thing twice has some of its words twice.
+    if max(having.values(), default=0) >= _SHARED * answers:
+        return False
+    some = [texts[text] for text in sorted(texts)[:_FEW]]
+    shares = []
+    for one, other in combinations(some, 2):
+        shared, either = _shared(one, frozenset(one.hashes), other)
+        shares.append(shared / either if either else 1.0)
+    return math.fsum(shares) < _UNRELATED * len(shares)
 
 
 class Kinds:
@@ -156,24 +175,28 @@ class Kinds:
         own = [text for text in largest if self._root(text) == self._root(first) and text != first]
         return min((similarity(self._sketches[first], self._sketches[text]) for text in own), default=1.0)
 
+    def without_frame(self) -> Residue:
+        """The same answers without the words that nearly all have."""
+        return without_frame(self._sketches, self._count)
+
     def _enter(self, text: bytes, sketched: bytes) -> None:
         self._kind[text], self._sketches[text], self._size[text] = text, sketched, 0
         if not sketched:
             return
-        mine = _opened(sketched)
+        mine = opened(sketched)
         inside = frozenset(mine.hashes)
         for other in self._candidates(text, mine):
             root, own = self._root(other), self._root(text)
             if root == own:
                 continue
-            shared, either = _overlap(mine, inside, _opened(self._sketches[other]))
+            shared, either = _overlap(mine, inside, opened(self._sketches[other]))
             # Rounded: in floats .55 of 100 is a little more than 55, which 55 would not reach.
             if shared and shared >= round(self._alike * either, 9):
                 self._kind[own] = root
                 self._size[root] += self._size.pop(own)
                 self.mode = max(self.mode, self._size[root])
 
-    def _candidates(self, text: bytes, mine: _Opened) -> list[bytes]:
+    def _candidates(self, text: bytes, mine: Sketch) -> list[bytes]:
         """Texts that may be near: all, where they are few, else those that have one of the first few hashes, too."""
         if self._having is None:
             if len(self._sketches) <= _FEW:
@@ -181,20 +204,20 @@ class Kinds:
             self._having = {}
             for other, sketched in self._sketches.items():
                 if other != text:
-                    self._note(other, _opened(sketched))
+                    self._note(other, opened(sketched))
         found = {other: None for value in self._first(mine) for other in self._having.get(value, ())}
         self._note(text, mine)
         return list(found)
 
-    def _note(self, text: bytes, opened: _Opened) -> None:
+    def _note(self, text: bytes, found: Sketch) -> None:
         if self._having is not None:
-            for value in self._first(opened):
+            for value in self._first(found):
                 self._having.setdefault(value, []).append(text)
 
-    def _first(self, opened: _Opened) -> tuple[int, ...]:
+    def _first(self, found: Sketch) -> tuple[int, ...]:
         """Of two sets that share so much, one of these is in both: else too few in order were left."""
-        many = len(opened.hashes)
-        return opened.hashes[: many - math.ceil(round(self._alike * many, 9)) + 1]
+        many = len(found.hashes)
+        return found.hashes[: many - math.ceil(round(self._alike * many, 9)) + 1]
 
     def _root(self, text: bytes) -> bytes:
         while self._kind[text] != text:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from evalq.evalcore.evaluators.checks.diversity.embeddings import VectorKinds
 from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
-from evalq.evalcore.evaluators.checks.diversity.looser import edged, looser
+from evalq.evalcore.evaluators.checks.diversity.looser import edged, looser, without_doubt
+from evalq.evalcore.evaluators.checks.diversity.near import Kinds
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
@@ -73,7 +75,8 @@ def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _To
         **({"similarity": how.similarity, "least_alike": near.least_alike()} if near else {}),
         # What stands below replaces what stands above: vectors that cannot be compared undo any other verdict.
         **block,
-        **(_at_the_edge(answers, how, near.mode, planned) if near and n else {}),
+        **(_at_the_edge(answers, how, near, planned) if near and n else {}),
+        **(_by_letters(near, how, planned) if isinstance(near, Kinds) and n else {}),
         # A single answer repeats nothing, so there is nothing to judge.
         **({"verdict": "no_repeats"} if n == 1 else {}),
         **_by_vectors(answers, how, n),
@@ -82,11 +85,14 @@ def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _To
     return _Told(case, entry, counts)
 
 
-def _at_the_edge(answers: KindCounts, how: Diversity, mode: int, planned: int) -> dict[str, Json]:
-    """Share and verdict where a little less likeness is allowed for."""
+def _at_the_edge(answers: KindCounts, how: Diversity, near: Kinds | VectorKinds, planned: int) -> dict[str, Json]:
+    """Share and verdict where a little less likeness is allowed for, and a frame of near answers does not count."""
+    mode = near.mode
     less, judged, n = looser(how), share_rule(planned), sum(answers.counts().values())
     loose = answers.kinds(less).mode
     found = edged(judged, mode, loose, n, how.collapse_share)
+    if isinstance(near, Kinds) and not without_doubt(found.verdict, near, judged, how):
+        found = found._replace(verdict="inconclusive")
     # Calls to decide were reckoned for the plain rule: where the edge undoes its verdict there is no such number.
     decided = {} if found.verdict == judged.verdict(mode, n, how.collapse_share) else {"runs_to_decide": None}
     return {
@@ -94,6 +100,19 @@ def _at_the_edge(answers: KindCounts, how: Diversity, mode: int, planned: int) -
         "looser": {"similarity": less.similarity, "mode_share": loose / n},
         "verdict": found.verdict,
         **decided,
+    }
+
+
+def _by_letters(near: Kinds, how: Diversity, planned: int) -> dict[str, Json]:
+    """What is left of the answers without their frame; the p-value of a collapse that is one with it and without."""
+    left, judged, n, share = near.without_frame(), share_rule(planned), near.answers, how.collapse_share
+    verdict = judged.verdict(left.mode, n, share)
+    least = near.least_alike()
+    # Steps from one answer to the next are no evidence that their ends are one.
+    chained = least is None or round(least, 9) < how.similarity
+    return {
+        "without_frame": {"mode_share": left.mode / n, "verdict": verdict, "telling": left.telling},
+        "p_collapsed": 1.0 if chained else judged.p_value(min(near.mode, left.mode), n, share),
     }
 
 

@@ -1,0 +1,134 @@
+"""Words that turn a text round: negations, words that exclude one another, and words that say nothing by themselves.
+
+Of English, Korean, German, French and Spanish, and in part of Japanese and Chinese. All words are casefolded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+__all__ = ["EMPTY_WORDS", "NEGATIONS", "OPPOSING", "PREFIXES", "against", "denials", "opposites", "sides"]
+
+_NEGATIONS = (
+    "no non not never without neither nor none nothing nobody nowhere cannot "
+    "nicht kein keine keinen keinem keiner keines nie niemals niemand nichts ohne weder "
+    "pas jamais aucun aucune sans rien ni nunca jamás sin ningún ninguna ninguno nada nadie tampoco 안 못"
+)
+NEGATIONS = frozenset(_NEGATIONS.split())
+"""Negating words of the languages that write them apart."""
+PREFIXES = ("non", "un", "in", "im", "il", "ir", "dis", "anti")
+OPPOSING = (
+    ("quanti", "quali"),
+    ("hyper", "hypo"),
+    ("inter", "intra"),
+    ("macro", "micro"),
+    ("over", "under"),
+    ("pre", "post"),
+)
+# Korean joins negation to verbs, Japanese and Chinese write no spaces.
+_WITHIN = re.compile("않|없|아니|아닙|못하|못합|말아|마세요|지 마|ません|ない|なかった|不|没|無|无")
+_GROUPS = tuple(
+    frozenset(group.split())
+    for group in (
+        *("left right", "buy sell hold", "yes no", "true false", "up down", "above below", "more less", "rise fall"),
+        *(
+            "increase decrease",
+            "open closed",
+            "accept reject",
+            "approve deny",
+            "first last",
+            "before after",
+            "high low",
+        ),
+        *("always never", "north south east west", "safe dangerous", "better worse", "best worst", "pass fail"),
+        *("monday tuesday wednesday thursday friday saturday sunday", "morning afternoon evening", "hot cold"),
+        "january february march april may june july august september october november december",
+        *("links rechts", "kaufen verkaufen halten", "ja nein", "wahr falsch", "oben unten", "mehr weniger"),
+        *("steigen fallen", "steigt fällt", "vor nach", "immer nie", "nord süd ost west", "besser schlechter"),
+        "montag dienstag mittwoch donnerstag freitag samstag sonntag",
+        *("gauche droite", "acheter vendre conserver", "oui non", "vrai faux", "haut bas", "plus moins"),
+        *("avant après", "toujours jamais", "nord sud est ouest", "ouvert fermé", "monter baisser"),
+        "lundi mardi mercredi jeudi vendredi samedi dimanche",
+        *("izquierda derecha", "comprar vender mantener", "sí no", "verdadero falso", "arriba abajo", "más menos"),
+        *("antes después", "siempre nunca", "norte sur este oeste", "abierto cerrado", "subir bajar"),
+        "lunes martes miércoles jueves viernes sábado domingo",
+        *(
+            "왼쪽 오른쪽",
+            "좌회전 우회전",
+            "매수 매도 보유",
+            "참 거짓",
+            "맞습니다 틀립니다",
+            "상승 하락",
+            "증가 감소",
+            "찬성 반대",
+        ),
+        *("승인 거절", "동쪽 서쪽 남쪽 북쪽", "오전 오후", "가능 불가능", "합격 불합격", "성공 실패"),
+        "월요일 화요일 수요일 목요일 금요일 토요일 일요일",
+        *("左 右", "買 売", "買い 売り", "上 下", "東 西 南 北", "增加 减少", "買入 賣出"),
+        "月曜 火曜 水曜 木曜 金曜 土曜 日曜",
+    )
+)
+_OTHERS = {word: group - {word} for group in _GROUPS for word in group}
+_SORTED = {word: tuple(sorted(others)) for word, others in _OTHERS.items()}
+_PREFIXED = (*PREFIXES, *(prefix for pair in OPPOSING for prefix in pair))
+_LEAST = 3
+_JOINED = re.compile("|".join(sorted((word for word in _OTHERS if not word[0] < "ᄀ"), key=len, reverse=True)))
+"""Those of scripts that join words, which are looked for within others."""
+_EMPTY = (
+    "the a an of course sure certainly definitely absolutely clearly obviously surely indeed well okay ok yes "
+    "so then please thanks thank you it's its is are that this these those be would it i think we in short fact "
+    "der die das ein eine natürlich klar gerne sicher selbstverständlich ja also bitte danke ist sind es wir doch "
+    "le la les l un une bien sûr certainement évidemment oui alors merci c'est est sont en effet voici "
+    "el los las uno claro por supuesto ciertamente sí bueno gracias es son se lo "
+    "네 예 물론 물론입니다 당연히 당연합니다 확실히 감사합니다 그럼요 음 はい もちろん ええ 好的 当然"
+)
+EMPTY_WORDS = frozenset(_EMPTY.split())
+"""Articles, and words that answers begin and end with whatever they say."""
+
+
+def denials(text: str, words: list[str]) -> int:
+    """How many negations a text has, whose ``words`` are given; which ones and where is wording."""
+    denied = sum(map(NEGATIONS.__contains__, words))
+    if "n't" in text:
+        denied += sum(word.endswith("n't") for word in words)
+    return denied + (0 if text.isascii() else len(_WITHIN.findall(text)))
+
+
+def against(word: str) -> tuple[str, ...]:
+    """What a word excludes: other days of the week, and of one with an opposing prefix the word without it.
+
+    Not all words that might have a prefix before it; nor what is left of two or three letters: "in" and "un" begin
+    many words whose rest is a word by chance.
+    """
+    others = _SORTED.get(word, ())
+    if not word.startswith(_PREFIXED):
+        return others
+    bare = (other for other in opposites(word) if len(other) > _LEAST and not other.endswith(word))
+    return tuple(dict.fromkeys([*others, *bare]))
+
+
+def sides(text: str) -> list[str]:
+    """The words within ``text``, of scripts that join words, that exclude others."""
+    return [] if text.isascii() else _JOINED.findall(text)
+
+
+@lru_cache(maxsize=65536)
+def opposites(word: str) -> tuple[str, ...]:
+    """What would be the opposite of ``word``: some of it no word at all."""
+    return tuple(_opposites(word))
+
+
+def _opposites(word: str) -> Iterator[str]:
+    yield from _SORTED.get(word, ())
+    # Whole words: index and image begin as a negation does, and negate only where "dex" or "age" is a word, too.
+    for prefix in PREFIXES:
+        yield prefix + word
+        if word.startswith(prefix):
+            yield word.removeprefix(prefix)
+    for one, other in OPPOSING:
+        if word.startswith(one):
+            yield other + word.removeprefix(one)
+        if word.startswith(other):
+            yield one + word.removeprefix(other)
