@@ -18,11 +18,13 @@ from policy_page import policy_page
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, next_step
-from evalq.evalcore.trust import TABLE, WRITERS, Reach, Thing
+from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.views.metrics import LABELS
 from evalq.workers.exporter.catalogue import FAMILIES
 from evalq.workers.exporter.family import SECONDS, Family, quality
+from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
+from evalq.workers.names import CELERY_VARIABLES, FOLDERS, FOREIGN_VARIABLES, OWN_VARIABLES, SIGNALS, TRANSPORT
 from evalq.workers.ratelimit.policy import Policy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
@@ -74,6 +76,45 @@ def _keys(model: type[Params], but: Container[str] = ()) -> str:
             plain = "" if field.is_required() else default if default not in (None, (), {}, "") else "-"
             rows.append((name, "required" if field.is_required() else plain, field.description))
     return table(("key", "default", "meaning"), rows)
+
+
+def names_page() -> str:
+    """Every name that evalq uses on servers, in the environment, in folders and as signals."""
+    ledger: list[tuple[object, ...]] = [(f"{name}*" if name.endswith(":") else name,) for name in sorted(set(SHARED))]
+    parts: list[tuple[object, ...]] = [
+        (keys.__name__.removesuffix("Keys"), key)
+        for keys, of in ((RunKeys, "RUN"), (SweepKeys, "RUN"), (HistoryKeys, "SUITE"), (LookKeys, "DIGEST"))
+        for key in keys.of(of)
+    ]
+    parts += [("RateLimit", key) for key in RateLimitKeys.of("TARGET")]
+    queues: list[tuple[object, ...]] = [(queue_name(priority, "CODE"), "queue") for priority in QUEUE_CLASSES]
+    queues += [(name, "key of the Redis transport") for name in TRANSPORT[:-1]]
+    queues += [(TRANSPORT.channel, "channels; evalq sends nothing there")]
+    head = ("name", "what evalq does with it")
+    tables = {
+        "Variables of evalq's own": table(head, [tuple(each) for each in OWN_VARIABLES]),
+        "Variables of others": table(head, [tuple(each) for each in FOREIGN_VARIABLES])
+        + "\nTargets name further ones: `api_key_env`, and the `env` of a command. Python and the libraries read\n"
+        "their own: PYTHONPATH, TMPDIR, HOME, PATH, TERM, NO_COLOR, COLUMNS, the locale's, HTTPS_PROXY and the other\n"
+        "proxies', SSL_CERT_FILE, further OTEL_* variables.\n",
+        "Variables of Celery's that evalq sets aside": table(head, [tuple(each) for each in CELERY_VARIABLES])
+        + "\nThey are for other applications. A program that a target grants one of them gets it.\n",
+        "Folders": table(head, [tuple(each) for each in FOLDERS]),
+        "Signals": table(head, [tuple(each) for each in SIGNALS]),
+        "Queues, and what stands beside them": table(("name", "kind"), queues)
+        + "\nOn RabbitMQ evalq uses the default exchange, and declares none.\n",
+        "Keys of the whole ledger": table(("key",), ledger),
+        "Keys of one run, sweep, history, gate or target": table(("of", "key"), parts),
+    }
+    intro = (
+        "# Names\n\nWhat evalq writes to servers and disks begins with its own name, so that it may share a database,\n"
+        "a virtual host and a folder with other programs. A misspelt `EVALQ_*` variable is an error that names the\n"
+        "nearest one; a variable that is like none, and a table `[tool.evalq]` in `pyproject.toml`, are warned of.\n\n"
+        "Queues carry the code version. After an upgrade old workers keep their queues; entries of `unacked` and\n"
+        "`unacked_index` (without a prefix) that versions before this list left behind are never touched: delete\n"
+        "them where no other Celery application uses that database.\n\n"
+    )
+    return intro + "\n".join(f"## {title}\n\n{text}" for title, text in tables.items())
 
 
 def life_page() -> str:
@@ -150,19 +191,6 @@ def _families(families: list[Family]) -> str:
     )
 
 
-def security_page() -> str:
-    """SECURITY.md, with the trust table as the code has it."""
-    text = (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
-    begin, end = "<!-- trust table: made by docs/generate.py -->\n", "<!-- end of the trust table -->"
-    before, _, rest = text.partition(begin)
-    told = {Reach.ANY: "any", Reach.NONE: "none"}
-    rows = [
-        (f"{writer.value}: {WRITERS[writer]}", *(told.get(row.reach(thing), f"in {row.within}") for thing in Thing))
-        for writer, row in TABLE.items()
-    ]
-    return before + begin + table(("who", *(thing.value for thing in Thing)), rows) + end + rest.partition(end)[2]
-
-
 def pages() -> dict[Path, str]:
     """Each page and its text as it should be."""
     from tests.chaos import table as chaos
@@ -170,12 +198,12 @@ def pages() -> dict[Path, str]:
 
     return {
         DOCS / "reference" / "settings.md": settings_page(),
+        DOCS / "reference" / "names.md": names_page(),
         DOCS / "reference" / "life.md": life_page(),
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         DOCS / "reference" / "policy.md": policy_page(),
         DOCS / "reference" / "checks.md": checks_page(),
-        DOCS.parent / "SECURITY.md": security_page(),
         **{FOLDER / f"{name}.md": evaluator_page(name) for name in registry.own()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),

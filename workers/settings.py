@@ -32,7 +32,7 @@ _UNIT = re.compile(r"_(URL|URI|FILE|PATH|DIR|S|SECS|SECONDS)$")
 _SERVER = re.compile(r"(redis|rediss|valkey|valkeys|unix|amqp|amqps)://", re.IGNORECASE)
 _CHECK = re.compile(r"[a-z][a-z0-9-]*=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _ARGUMENT = re.compile(r"x-[a-z][a-z-]*=[\w.:-]{1,100}")
-_SINGLE = ("LOGLEVEL", "SETTINGS", "BASELINE", "CANDIDATE", "ONCE")
+_SINGLE = ("HANDED", "LOGLEVEL", "SETTINGS", "BASELINE", "CANDIDATE", "ONCE")
 _warned_of: set[str] = set()
 log = logging.getLogger("evalq.settings")
 

@@ -11,7 +11,19 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.metrics import Metric, Unit
 from evalq.evalcore.views.panels import Panel, Threshold
 
-__all__ = ["Chart", "Mark", "State", "Summary", "Tile", "chart_faults", "derived_charts", "derived_summary", "number"]
+__all__ = [
+    "Chart",
+    "Mark",
+    "State",
+    "Summary",
+    "Tile",
+    "chart_faults",
+    "derived_charts",
+    "derived_summary",
+    "number",
+    "of_all",
+    "without_result",
+]
 
 State = Literal["good", "doubtful", "bad", "none"]
 
@@ -111,6 +123,20 @@ def number(value: float | None, unit: Unit) -> str:
     if unit == "count":
         return f"{value:,.0f}"
     return f"{value:,.3g}" + _WORDS.get(unit, "") if abs(value) < 1000 else f"{value:,.0f}" + _WORDS.get(unit, "")
+
+
+def of_all(records: Mapping[str, int]) -> str:
+    """How many records a rate is over, where that is not all of them: a rate of 100 % may be that of one of four."""
+    lacking = records["total"] - records["scored"]
+    if not lacking or not records["scored"]:
+        return ""
+    return f"of the {records['scored']:,} of {records['total']:,} records that have a result"
+
+
+def without_result(records: Mapping[str, int]) -> str:
+    """A sentence on the records that no rate is over; empty without any."""
+    lacking = records["total"] - records["scored"]
+    return f"{lacking:,} of them have no result, and are no part of any rate." if lacking else ""
 
 
 def derived_charts(metrics: Sequence[Metric], panels: Sequence[Panel]) -> tuple[Chart, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_all, without_result
 
 __all__ = ["CHARTS", "opening"]
 
@@ -19,12 +19,19 @@ def opening(report: Mapping[str, Json]) -> Summary:
     """How many reports pass, and how many are suspected."""
     results, records = report["results"], report["records"]
     scored, passed = records["scored"], results["passed"]
-    tiles = [Tile("Pass rate", number(results["pass_rate"], "share"), _interval(passed, scored))]
+    state: State = "none" if scored == records["total"] else "doubtful"
+    tiles = [
+        Tile("Pass rate", number(results["pass_rate"], "share"), of_all(records) or _interval(passed, scored), state)
+    ]
     tiles.append(Tile("Failed", number(scored - passed, "count")))
     suspected = results["suspected"]["records"]
     tiles.append(Tile("Suspected", number(suspected, "count"), "say done, carry it not"))
     if "goals" in results:
         tiles.append(Tile("Goals reached", f"{results['goals']['reached']:,} of {results['goals']['verified']:,}"))
+    if "judged" in results:
+        judged = results["judged"]
+        share = number(judged["supported_share"]["value"], "share")
+        tiles.append(Tile("Claims supported", share, f"by {', '.join(judged['judges'])}"))
     if records["errors"]:
         tiles.append(Tile("Not checked", number(records["errors"], "count"), "broken or not looked up", "doubtful"))
     if "labels" in results:
@@ -37,7 +44,10 @@ def opening(report: Mapping[str, Json]) -> Summary:
                 _MET.get(rate["met"], "none"),
             )
         )
-    return Summary(f"{passed:,} of {scored:,} completion reports passed", tiles=tuple(tiles))
+    # Of all records: where three of four are broken, one that passes is no whole.
+    return Summary(
+        f"{passed:,} of {records['total']:,} completion reports passed", without_result(records), tiles=tuple(tiles)
+    )
 
 
 def _interval(part: int, of: int) -> str:

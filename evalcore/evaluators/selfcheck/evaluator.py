@@ -22,6 +22,7 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.evaluators.selfcheck.charts import CHARTS, opening
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
+from evalq.evalcore.evaluators.selfcheck.judging import JUDGE
 from evalq.evalcore.evaluators.selfcheck.markdown import markdown, notices
 from evalq.evalcore.evaluators.selfcheck.measures import MEASURES
 from evalq.evalcore.evaluators.selfcheck.metrics import METRICS
@@ -50,7 +51,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
     """Four questions and a list of danger signals for every completion report (seed 002)."""
 
     name = "selfcheck"
-    version = "4"
+    version = "5"
     summary = "Check agents' completion reports: four questions of evidence, and signals of doubtful claims."
     Params = SelfCheckParams
     State = SelfCheckState
@@ -78,9 +79,14 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
     )
     measures = MEASURES
     views = Views(
-        METRICS, PANELS, markdown, notices, summary=opening, charts=CHARTS, rows=ROWS, at_times=("unresolved",)
+        *(METRICS, PANELS, markdown, notices),
+        summary=opening,
+        charts=CHARTS,
+        rows=ROWS,
+        at_times=("unresolved", "judged", "labels"),
     )
     sample = Sample(write_sample)
+    calls = JUDGE.calls
 
     def evaluate(self, batch: Batch, params: SelfCheckParams) -> Outcome[SelfCheckState]:
         """Check each line; a broken one is a fault with the path of what is wrong in it."""
@@ -95,6 +101,8 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
             result = check(line.record.evidence)
             reasons = suspicions(line.record.evidence, params.suspicion)
             state.add(result, line.record.label, reasons)
+            if line.record.verdict is not None:
+                state.add_verdict(line.record.verdict, line.record.label, line.number, tally.left_out)
             lines.append(_encode(_shown(line, line.record, result, reasons)))
             if not result.passed:
                 failed.append((line.number, _why(result, params)))
@@ -110,6 +118,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
 def _scorable(params: SelfCheckParams, given: Mapping[str, Any]) -> Record:
     """The record in ``given``. Raises RecordFault when it cannot be checked as it stands."""
     record = read_record(given)
+    record.verdict = JUDGE.verdict(given)
     if record.unresolved:
         raise RecordFault("$.expectedPaths", _UNRESOLVED)
     if params.require_labels and record.label is None:
@@ -125,6 +134,8 @@ def _shown(line: Line[Record], record: Record, result: SelfCheckResult, reasons:
     plain["suspected"] = reasons
     if result.details is not None:
         plain["details"] = result.details
+    if record.verdict is not None:
+        plain["judged"] = record.verdict.line()
     return plain
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evalq.evalcore.contract.claims import judged_section
+from evalq.evalcore.contract.effectiveness import effectiveness_table
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
@@ -13,14 +15,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.failures import failed_table
 from evalq.evalcore.views.markdown import escape, left_out, table
 
-__all__ = ["effectiveness_table", "markdown", "notices"]
-
-_MEASURES = (
-    ("tpr", "true positive rate", "at least"),
-    ("fpr", "false positive rate", "at most"),
-    ("precision", "precision", ""),
-    ("recall", "recall", "at least"),
-)
+__all__ = ["markdown", "notices"]
 
 
 def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
@@ -53,6 +48,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     if "goals" in results:
         goals = results["goals"]
         parts.append(f"Goal reached in {goals['reached']} of {goals['verified']} records where it was verified.\n")
+    parts += judged_section(results)
     if "labels" in results:
         parts += ["## Effectiveness: a record is called hallucinated when its check does not pass\n"]
         parts += [effectiveness_table(results["labels"])]
@@ -60,6 +56,9 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         parts += [effectiveness_table(results["labels"]["any_signal"])]
         parts += ["## Effectiveness: ... when it is suspected\n"]
         parts += [effectiveness_table(results["labels"]["suspected"])]
+        if "judged" in results["labels"]:
+            parts += ["## Effectiveness: ... when the judge finds a claim that is not supported\n"]
+            parts += [effectiveness_table(results["labels"]["judged"])]
     parts += failed_table(results["failed"])
     parts += filter(None, [left_out(report)])
     if report["faults"]:
@@ -76,17 +75,6 @@ def notices(report: Mapping[str, Json]) -> list[str]:
         return []
     told = f"{count} of {total} records were not checked: their expectedPaths were not looked up."
     return [f"{told} Where the files are, run: {HOW_TO_RESOLVE} (then evaluate resolved.jsonl)"]
-
-
-def effectiveness_table(measured: Mapping[str, Json]) -> str:
-    """The four measures, each with its interval, its target and whether it is met."""
-    rows: list[tuple[object, ...]] = []
-    for key, name, bound in _MEASURES:
-        rate = measured[key]
-        interval = "-" if rate["low"] is None else f"{_percent(rate['low'])} to {_percent(rate['high'])}"
-        target = "-" if rate["target"] is None else f"{bound} {_percent(rate['target'])}"
-        rows.append((name, _percent(rate["value"]), interval, target, rate["met"] or "-"))
-    return table(("measure", "value", "interval", "target", "met"), rows)
 
 
 def _percent(share: float | None) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import Field, field_serializer, field_validator
 
+from evalq.evalcore.contract.effectiveness import Targets
 from evalq.evalcore.contract.evaluator import Params
-from evalq.evalcore.evaluators.selfcheck.effectiveness import Targets
 from evalq.evalcore.evaluators.selfcheck.questions import QUESTIONS, Question
 from evalq.evalcore.evaluators.selfcheck.score import SelfCheckProtocol
 from evalq.evalcore.evaluators.selfcheck.signals import CONTEXT, DANGER_SIGNALS, SIGNAL_LISTS, DangerSignal

@@ -8,6 +8,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
+from evalq.evalcore.contract.claims import ClaimsVerdict
 from evalq.evalcore.records.objects import typed
 
 __all__ = [
@@ -113,11 +114,15 @@ class _Checked(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """A line of input: the evidence, with the label (True: hallucinated) where somebody gave one."""
+    """A line of input: the evidence, with the label (True: hallucinated) where somebody gave one.
+
+    ``verdict`` is what a judge found of its claims, where one was asked.
+    """
 
     label: bool | None
     evidence: Evidence
     unresolved: bool
+    verdict: ClaimsVerdict | None = None
 
 
 def read_record(given: Mapping[str, Any]) -> Record:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
+from evalq.evalcore.contract.claims import judged_evidence
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.model.canonical import Json
@@ -42,6 +44,7 @@ class _Line(msgspec.Struct):
     hallucinated: bool | None = None
     result: msgspec.Raw = msgspec.Raw(b"{}")
     suspected: list[str] = []
+    judged: dict[str, Any] = {}
 
 
 _LABELS = {True: "hallucinated", False: "genuine", None: ""}
@@ -83,6 +86,7 @@ def _evidence(line: _Line, questions: Mapping[str, str]) -> Iterator[Evidence]:
     for signal in result.dangerSignals:
         if signal.found:
             yield Evidence(signal.signal, "not in the report", signal.context or "found")
+    yield from judged_evidence(line.judged)
 
 
 ROWS = Rows((Column("Suspected"), Column("Label")), _Line, _reader)

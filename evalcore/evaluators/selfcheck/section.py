@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evalq.evalcore.contract.effectiveness import effectiveness
 from evalq.evalcore.contract.evaluator import InputResult
-from evalq.evalcore.evaluators.selfcheck.effectiveness import effectiveness
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.state import SelfCheckState
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
@@ -39,6 +39,10 @@ def section(results: Sequence[InputResult[SelfCheckState]], params: SelfCheckPar
         suspected = effectiveness(state.by_suspicion, params.targets)
         by_verdict = effectiveness(state.by_verdict, params.targets)
         found["labels"] = {**by_verdict, "any_signal": any_signal, "suspected": suspected}
+        if state.by_judge.total:
+            found["labels"]["judged"] = effectiveness(state.by_judge, params.targets)
+    if state.judged.total:
+        found["judged"] = state.judged.section()
     return found
 
 

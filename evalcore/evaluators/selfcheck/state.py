@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict
+from evalq.evalcore.contract.effectiveness import Confusion
 from evalq.evalcore.contract.evaluator import State
-from evalq.evalcore.evaluators.selfcheck.effectiveness import Confusion
 from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
+from evalq.evalcore.model.left_out import LeftOut
 from evalq.evalcore.model.tally import Faults
 
 __all__ = ["SelfCheckState"]
@@ -18,9 +20,10 @@ class SelfCheckState(State):
     """Counts of checks: passed, by question passed, by signal found, by goal; and the labelled ones by call.
 
     ``by_verdict`` calls a record hallucinated when its check does not pass, ``by_signal`` when any signal is found,
-    ``by_suspicion`` when it is suspected; ``suspected`` are those, and ``suspicions`` counts them by reason.
-    ``failed`` are the lines of records that did not pass, with what they failed for; ``unresolved`` counts records that
-    could not be checked because nobody looked up their expected paths.
+    ``by_suspicion`` when it is suspected, ``by_judge`` when a judge found a claim that is not supported. ``suspected``
+    are the suspected ones, and ``suspicions`` counts them by reason. ``failed`` are the lines of records that did not
+    pass, with what they failed for; ``unresolved`` counts records that could not be checked because nobody looked up
+    their expected paths.
     """
 
     checked: int = 0
@@ -32,6 +35,8 @@ class SelfCheckState(State):
     by_verdict: Confusion = msgspec.field(default_factory=Confusion)
     by_signal: Confusion = msgspec.field(default_factory=Confusion)
     by_suspicion: Confusion = msgspec.field(default_factory=Confusion)
+    by_judge: Confusion = msgspec.field(default_factory=Confusion)
+    judged: ClaimsTally = msgspec.field(default_factory=ClaimsTally)
     suspected: int = 0
     suspicions: dict[str, int] = msgspec.field(default_factory=dict)
     failed: Faults = msgspec.field(default_factory=Faults)
@@ -52,9 +57,15 @@ class SelfCheckState(State):
             self.goals += 1
             self.goals_reached += result.goalVerification.reached
         if label is not None:
-            self.by_verdict.add(hallucinated=label, called=not result.passed)
-            self.by_signal.add(hallucinated=label, called=bool(found))
-            self.by_suspicion.add(hallucinated=label, called=bool(reasons))
+            self.by_verdict.add(positive=label, called=not result.passed)
+            self.by_signal.add(positive=label, called=bool(found))
+            self.by_suspicion.add(positive=label, called=bool(reasons))
+
+    def add_verdict(self, verdict: ClaimsVerdict, label: bool | None, line: int, left_out: LeftOut) -> None:
+        """Count what a judge found of the claims of one record."""
+        self.judged.add(verdict, line, left_out)
+        if label is not None and verdict.finding is not None:
+            self.by_judge.add(positive=label, called=not verdict.holds)
 
     def merge(self, later: SelfCheckState) -> None:
         """Take in the counts of later records."""
@@ -67,6 +78,8 @@ class SelfCheckState(State):
         self.by_verdict.merge(later.by_verdict)
         self.by_signal.merge(later.by_signal)
         self.by_suspicion.merge(later.by_suspicion)
+        self.by_judge.merge(later.by_judge)
+        self.judged.merge(later.judged)
         self.suspected += later.suspected
         _count(self.suspicions, later.suspicions)
         self.failed.merge(later.failed)

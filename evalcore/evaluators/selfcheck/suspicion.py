@@ -55,6 +55,11 @@ _NO_FAILURE = (
     r"\b(?:0|no|zero|without(?: any)?)\s+(?:\w+\s+)?(?:failed|failures?|failing|errors?|problems?|warnings?)\b",
     r"\b(?:failures?|errors?|failed)\s*[:=]\s*0\b",
     r"\b[1-9]\d*\s+(?:expected failures?|xfailed)\b",
+    # A heading that counts none: "ERROR SUMMARY: 0 errors from 0 contexts", "FAILED: 0", "Failures: none".
+    (
+        r"^\s*(?:FAIL(?:ED|URES?|S)?|ERRORS?)\b[A-Za-z ()_./-]{0,40}[:=]?\s*(?:none\b|zero\b|0(?:[.,]0+)?\s*"
+        r"(?:$|%|errors?\b|fail\w*\b|warnings?\b|problems?\b|issues?\b|tests?\b|of\s+\d|/\s*\d|from\s+0|[,;)]))"
+    ),
     r"(?:실패|오류)\s*(?:없음|0)|0\s*건?\s*(?:실패|오류)",
 )
 _NOT_RUN = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_all, without_result
 
 __all__ = ["CHARTS", "opening"]
 
@@ -18,13 +18,18 @@ def opening(report: Mapping[str, Json]) -> Summary:
     """How many transcripts comply, and how far."""
     results, records = report["results"], report["records"]
     scored, passed = records["scored"], results["passed"]
+    state: State = "none" if scored == records["total"] else "doubtful"
     tiles = [
-        Tile("Pass rate", number(results["pass_rate"], "share"), _interval(passed, scored)),
+        Tile("Pass rate", number(results["pass_rate"], "share"), of_all(records) or _interval(passed, scored), state),
         Tile(
             "Mean score", number(results["mean_score"], "points"), f"passes from {number(_threshold(report), 'points')}"
         ),
         Tile("Unsubstantiated", number(results["unsubstantiated"], "count"), "records with such a claim"),
     ]
+    if "judged" in results:
+        judged = results["judged"]
+        share = number(judged["supported_share"]["value"], "share")
+        tiles.append(Tile("Claims supported", share, f"by {', '.join(judged['judges'])}"))
     if records["errors"]:
         tiles.append(Tile("Broken", number(records["errors"], "count"), state="doubtful"))
     if "labels" in results:
@@ -36,7 +41,10 @@ def opening(report: Mapping[str, Json]) -> Summary:
                 f"of {results['labels']['records']:,} labelled",
             )
         )
-    return Summary(f"{passed:,} of {scored:,} transcripts comply", tiles=tuple(tiles))
+    # Of all records: where three of four are broken, one that passes is no whole.
+    return Summary(
+        f"{passed:,} of {records['total']:,} transcripts comply", without_result(records), tiles=tuple(tiles)
+    )
 
 
 def _interval(part: int, of: int) -> str:

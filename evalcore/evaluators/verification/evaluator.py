@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evalq.evalcore.contract.claims import ClaimsTally
 from evalq.evalcore.contract.evaluator import (
     Batch,
     CommandLine,
@@ -16,6 +17,7 @@ from evalq.evalcore.contract.evaluator import (
     Views,
 )
 from evalq.evalcore.evaluators.verification.charts import CHARTS, opening
+from evalq.evalcore.evaluators.verification.judging import JUDGE
 from evalq.evalcore.evaluators.verification.markdown import markdown
 from evalq.evalcore.evaluators.verification.measures import MEASURES
 from evalq.evalcore.evaluators.verification.metrics import METRICS
@@ -39,7 +41,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
     """How well an agent's output shows that it verified what it did (seed 004)."""
 
     name = "verification"
-    version = "2"
+    version = "3"
     summary = "Score agents' transcripts for verification: read-backs, evidence, tests, quality gates."
     Params = VerificationParams
     State = VerificationState
@@ -53,21 +55,26 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         )
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS)
+    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS, at_times=("judged", "labels"))
     sample = Sample(write_sample)
+    calls = JUDGE.calls
 
     def evaluate(self, batch: Batch, params: VerificationParams) -> Outcome[VerificationState]:
         """Score each line; a broken one is a fault with the path of what is wrong in it."""
-        tally, agreement = Tally(), Agreement()
+        tally, agreement, judged = Tally(), Agreement(), ClaimsTally()
         score = scorer(params.patterns, params.scoring).score
         results, lines, failed = [], [], []
         for line in read_lines(batch, read_record, tally):
             if line.record is None:
                 lines.append(line.broken())
                 continue
-            result = score(line.record.actual_output, params.passing, strict=params.strict)
-            if line.record.compliant is not None:
-                agreement.add(line.record.compliant, _verdicts(line.record.actual_output, result, params))
+            record, verdict = line.record.record, line.record.verdict
+            result = score(record.actual_output, params.passing, strict=params.strict)
+            if verdict is not None:
+                judged.add(verdict, line.number, tally.left_out)
+            if record.compliant is not None:
+                agreement.add(record.compliant, _verdicts(record.actual_output, result, params))
+                agreement.add_calls(record.compliant, result.success, verdict)
             results.append(result)
             if not result.success:
                 failed.append((line.number, result.reason))
@@ -75,6 +82,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         tally.scored = len(results)
         state = VerificationState.of(results)
         state.agreement = agreement
+        state.judged = judged
         state.failed = Faults(len(failed), failed[:LISTED])
         return Outcome(state, tally, lines)
 

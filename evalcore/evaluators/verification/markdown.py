@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evalq.evalcore.contract.claims import judged_section
+from evalq.evalcore.contract.effectiveness import effectiveness_table
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.failures import failed_table
@@ -26,6 +28,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     parts += [table(("mean of", "value"), scores)]
     parts += ["## Bands\n", table(("band", "records"), [(band, results["bands"][band]) for band in BANDS])]
     parts.append(f"Records with an unsubstantiated claim: {results['unsubstantiated']}.\n")
+    parts += judged_section(results)
     if "labels" in results:
         labels = results["labels"]
         rows: list[tuple[object, ...]] = [
@@ -34,6 +37,11 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         ]
         rows.append(("all sets say the same", labels["agreement"]["same"], _percent(labels["agreement"]["share"])))
         parts += [f"## Labelled records ({labels['records']})\n", table(("", "records", "share"), rows)]
+        parts += ["## Effectiveness: a record is called unverified when its score does not pass\n"]
+        parts += [effectiveness_table(labels["by_score"])]
+        if "judged" in labels:
+            parts += ["## Effectiveness: ... when the judge finds a claim that is not supported\n"]
+            parts += [effectiveness_table(labels["judged"])]
     parts += failed_table(results["failed"])
     parts += filter(None, [left_out(report)])
     if report["faults"]:

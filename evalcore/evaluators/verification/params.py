@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
+from evalq.evalcore.contract.effectiveness import Targets
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.params import merged
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS
@@ -91,13 +92,14 @@ class Scoring(Params):
 class VerificationParams(Params):
     """``patterns`` is "default", "hardened", or what of the default set is to be different.
 
-    ``strict`` puts the threshold at 1.
+    ``strict`` puts the threshold at 1. ``targets`` are what labelled records are held against.
     """
 
     threshold: Share = 0.9
     strict: bool = False
     patterns: Patterns = DEFAULT
     scoring: Scoring = Scoring()
+    targets: Targets = Targets()
 
     @field_validator("patterns", mode="before")
     @classmethod

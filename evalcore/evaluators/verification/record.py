@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.contract.claims import ClaimsVerdict
+from evalq.evalcore.evaluators.verification.judging import JUDGE
 from evalq.evalcore.evaluators.verification.score import VerificationScore
 from evalq.evalcore.records.lines import Line
 from evalq.evalcore.records.objects import typed
 
-__all__ = ["Record", "read_record", "record_line"]
+__all__ = ["Judged", "Record", "read_record", "record_line"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -24,12 +26,19 @@ class Record(msgspec.Struct):
     compliant: bool | None = None
 
 
-def read_record(given: dict[str, Any]) -> Record:
+class Judged(msgspec.Struct):
+    """A record, and what a judge found of its claims, where one was asked."""
+
+    record: Record
+    verdict: ClaimsVerdict | None
+
+
+def read_record(given: dict[str, Any]) -> Judged:
     """The record in ``given``. Raises RecordFault with the path of what is wrong in it."""
-    return typed(given, Record)
+    return Judged(typed(given, Record), JUDGE.verdict(given))
 
 
-def record_line(line: Line[Record], record: Record, result: VerificationScore) -> bytes:
+def record_line(line: Line[Judged], record: Judged, result: VerificationScore) -> bytes:
     """The record's line, keys in the order they are specified in."""
     plain = line.head("passed" if result.success else "failed")
     plain["score"] = result.score
@@ -39,6 +48,8 @@ def record_line(line: Line[Record], record: Record, result: VerificationScore) -
     plain["unsubstantiated"] = result.unsubstantiated
     plain["band"] = result.band
     # Beside the verdict and never in it: a label says how far the pattern sets agree with people.
-    if record.compliant is not None:
-        plain["compliant"] = record.compliant
+    if record.record.compliant is not None:
+        plain["compliant"] = record.record.compliant
+    if record.verdict is not None:
+        plain["judged"] = record.verdict.line()
     return _encode(plain)

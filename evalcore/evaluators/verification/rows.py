@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
+from evalq.evalcore.contract.claims import judged_evidence
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import State
 from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
@@ -24,6 +26,7 @@ class _Line(msgspec.Struct):
     band: str = ""
     components: dict[str, float] = {}
     unsubstantiated: list[str] = []
+    judged: dict[str, Any] = {}
 
 
 def _reader(report: Mapping[str, Json]) -> Callable[[_Line], Row | None]:
@@ -51,6 +54,7 @@ def _evidence(line: _Line, threshold: float) -> Iterator[Evidence]:
         yield Evidence(words, "1", f"{value:g}: {why}" if why else f"{value:g}", value == 1.0)
     for claim in line.unsubstantiated:
         yield Evidence("claim", "substantiated", claim)
+    yield from judged_evidence(line.judged)
 
 
 ROWS = Rows((Column("Score", "number"), Column("Band")), _Line, _reader)

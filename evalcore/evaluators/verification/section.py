@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evalq.evalcore.contract.effectiveness import effectiveness
 from evalq.evalcore.contract.evaluator import InputResult
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
@@ -33,5 +34,14 @@ def section(results: Sequence[InputResult[VerificationState]], params: Verificat
     if labelled := state.agreement.records:
         right = {name: {"right": k, "share": k / labelled} for name, k in state.agreement.right.items()}
         same = {"same": state.agreement.same, "share": state.agreement.same / labelled}
-        found["labels"] = {"records": labelled, "patterns": right, "agreement": same}
+        found["labels"] = {
+            "records": labelled,
+            "patterns": right,
+            "agreement": same,
+            "by_score": effectiveness(state.agreement.by_score, params.targets),
+        }
+        if state.agreement.by_judge.total:
+            found["labels"]["judged"] = effectiveness(state.agreement.by_judge, params.targets)
+    if state.judged.total:
+        found["judged"] = state.judged.section()
     return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict
+from evalq.evalcore.contract.effectiveness import Confusion
 from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
 from evalq.evalcore.model.merging import Merging
@@ -14,9 +16,15 @@ __all__ = ["Agreement", "VerificationState"]
 
 
 class Agreement(Merging):
-    """Labelled records: how many, how often each pattern set's verdict is the label, how often all say the same."""
+    """Labelled records: how many, how often each pattern set's verdict is the label, how often all say the same.
+
+    ``by_score`` calls a record unverified when its score does not pass, ``by_judge`` when one of its claims is not
+    supported.
+    """
 
     records: int = 0
+    by_score: Confusion = msgspec.field(default_factory=Confusion)
+    by_judge: Confusion = msgspec.field(default_factory=Confusion)
     right: dict[str, int] = msgspec.field(default_factory=dict)
     same: int = 0
 
@@ -27,9 +35,17 @@ class Agreement(Merging):
         for name, verdict in verdicts.items():
             self.right[name] = self.right.get(name, 0) + (verdict is label)
 
+    def add_calls(self, label: bool, passed: bool, verdict: ClaimsVerdict | None) -> None:
+        """Count what a labelled record was called by its score, and by its judge where that has a verdict."""
+        self.by_score.add(positive=not label, called=not passed)
+        if verdict is not None and verdict.finding is not None:
+            self.by_judge.add(positive=not label, called=not verdict.holds)
+
     def merge(self, later: Agreement) -> None:
         """Take in further counts."""
         self.records += later.records
+        self.by_score.merge(later.by_score)
+        self.by_judge.merge(later.by_judge)
         self.same += later.same
         for name, times in later.right.items():
             self.right[name] = self.right.get(name, 0) + times
@@ -49,6 +65,7 @@ class VerificationState(State):
     claims: int = 0
     agreement: Agreement = msgspec.field(default_factory=Agreement)
     failed: Faults = msgspec.field(default_factory=Faults)
+    judged: ClaimsTally = msgspec.field(default_factory=ClaimsTally)
 
     @classmethod
     def of(cls, results: list[VerificationScore]) -> VerificationState:
@@ -73,3 +90,4 @@ class VerificationState(State):
         self.claims += later.claims
         self.agreement.merge(later.agreement)
         self.failed.merge(later.failed)
+        self.judged.merge(later.judged)

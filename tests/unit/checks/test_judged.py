@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.contract.evaluator import Question
 from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.judging.asking import PREFER, RUBRIC, written
+from evalq.evalcore.evaluators.checks.judging.asking import PREFER, RUBRIC
 from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
 from evalq.evalcore.evaluators.checks.judging.vote import about
 from evalq.evalcore.evaluators.checks.metrics import METRICS
 from evalq.evalcore.evaluators.checks.score import Judge, Judgement
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.calls import Attempt, Output
+from evalq.evalcore.records.asking import written
 from evalq.evalcore.views.metrics import samples
 from tests.agents.server import marker_in
 from tests.unit.checks.helpers import evaluated, line, params_of

@@ -157,6 +157,8 @@ def _markdown(rows: list[list[str]]) -> str:
 
 
 def _rate(rate: dict[str, Any]) -> str:
+    if rate["value"] is None:  # a precision where nothing was called
+        return "-"
     return f"{rate['value']:.2f} ({rate['low']:.2f} to {rate['high']:.2f})"
 
 

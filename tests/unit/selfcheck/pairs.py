@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.evaluators import selfcheck
+from tests.unit.layout import layout_auc
 
 __all__ = [
     "BOUNDED",
@@ -18,6 +19,7 @@ __all__ = [
     "Features",
     "by_pair",
     "feature_table",
+    "pairs_layout_auc",
     "parts",
     "records",
     "separation",
@@ -77,6 +79,13 @@ def separation(feature: Callable[[Plain], float], of: Iterable[Plain]) -> float:
     return max(abs(share(True, at) - share(False, at)) for at in {*values[True], *values[False]})
 
 
+def pairs_layout_auc() -> float:
+    """How far a classifier that sees no word tells the labels apart: .5 is chance."""
+    given = records()
+    texts = [[record.get("testOutput", ""), *_others(record)] for record in given]
+    return layout_auc(texts, [record["hallucinated"] for record in given], [record["task"] for record in given])
+
+
 def _others(record: Plain) -> list[str]:
     texts = [item["content"] for item in record.get("evidence", ())]
     texts += [item["assumption"] for item in record.get("assumptions", ())]
@@ -128,6 +137,7 @@ def feature_table() -> str:
     shape = sorted(((separation(feature, given), name) for name, feature in BOUNDED.items()), reverse=True)[:5]
     said = [(separation(feature, given), name) for name, feature in CONTENT.items()]
     rows = [("feature", "of", "Youden's J"), ("---", "---", "---")]
+    rows += [("all of layout together (area under the curve, .5 is chance)", "shape", f"{pairs_layout_auc():.2f}")]
     rows += [(name, "shape", f"{value:.2f}") for value, name in shape]
     rows += [(name, "content", f"{value:.2f}") for value, name in said]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

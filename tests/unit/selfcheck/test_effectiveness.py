@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.selfcheck.effectiveness import Confusion, Targets, effectiveness, met
+from evalq.evalcore.contract.effectiveness import Confusion, Targets, effectiveness, met
 from evalq.evalcore.statistics.exact import wilson
 
 
@@ -32,7 +32,7 @@ def test_rates_are_what_counting_by_hand_gives(records: list[tuple[bool, bool]])
     """Every rate and count, straight from the list of (label, call)."""
     counts = Confusion()
     for label, called in records:
-        counts.add(hallucinated=label, called=called)
+        counts.add(positive=label, called=called)
     result = effectiveness(counts, Targets())
     tp = sum(label and called for label, called in records)
     fp = sum(called and not label for label, called in records)
@@ -58,7 +58,7 @@ def test_counts_merge_wherever_they_are_cut(records: list[tuple[bool, bool]], cu
     whole, first, second = Confusion(), Confusion(), Confusion()
     for index, (label, called) in enumerate(records):
         for counts in (whole, first if index < cut else second):
-            counts.add(hallucinated=label, called=called)
+            counts.add(positive=label, called=called)
     first.merge(second)
     assert first == whole
 

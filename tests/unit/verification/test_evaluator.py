@@ -16,6 +16,7 @@ from evalq.evalcore.contract.evaluator import Batch, InputResult, dead_outcome
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.verification import VerificationParams, evaluator, score_verification
+from evalq.evalcore.evaluators.verification.charts import opening
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT
 from evalq.evalcore.evaluators.verification.sample import write_records
 from evalq.evalcore.evaluators.verification.score import scorer
@@ -274,6 +275,20 @@ def test_the_page_of_nothing_scored_has_no_numbers(tmp_path: Path) -> None:
     assert evaluator.views.summary is not None
     summary = evaluator.views.summary(_run(tmp_path, {}, []))
     tiles = {tile.label: tile for tile in summary.tiles}
-    assert summary.headline == "0 of 0 transcripts comply"
+    assert summary.headline == "0 of 2 transcripts comply"
     assert (tiles["Pass rate"].value, tiles["Pass rate"].note, tiles["Mean score"].value) == ("\u2013", "", "\u2013")
     assert tiles["Broken"].value == "2"
+
+
+def test_a_rate_over_some_records_says_over_how_many(tmp_path: Path) -> None:
+    """One of four that could be read, and passed, is not shown as all of them: on the page, and in the report."""
+    path = tmp_path / "a.jsonl"
+    good = {"actual_output": "Nothing was changed; it is verified and confirmed on line 4.\nOutput: `4`\n```\n4\n```"}
+    path.write_text(json.dumps(good) + "\n" + "broken\n" * 3)
+    report = evaluate_files(evaluator, [path], {}).report
+    assert report["results"]["pass_rate"] == 1.0
+    summary = opening(report)
+    assert summary.headline == "1 of 4 transcripts comply"
+    assert summary.tiles[0].note == "of the 1 of 4 records that have a result"
+    assert summary.tiles[0].state == "doubtful"
+    assert "1 of 1 passed (100.0 %); 3 broken records" in evaluator.views.markdown(report, {})

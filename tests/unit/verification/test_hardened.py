@@ -229,9 +229,11 @@ def test_agreement_with_the_labels_is_reported_for_both_sets() -> None:
     same = sum(first is second for first, second in zip(*verdicts, strict=True))
     for name in ("default", "hardened"):
         labels = evaluate_files(evaluator, [LABELLED], {"patterns": name}).report["results"]["labels"]
+        counts = labels.pop("by_score")["counts"]
         assert labels == {
             "records": len(cases),
             "patterns": right,
             "agreement": {"same": same, "share": same / len(cases)},
         }
+        assert counts["true_positives"] + counts["true_negatives"] == right[name]["right"]
     assert right["hardened"]["right"] > right["default"]["right"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.judging.asking import Asked
+from evalq.evalcore.records.asking import Asked
 
 __all__ = ["BadCheck", "Finding", "JudgeQuestion", "Kind", "Made", "NoOptions", "Run", "holds"]
 

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
-from evalq.evalcore.evaluators.checks.judging.asking import FACTUAL, PREFER, RUBRIC, SCORE, Asked, Task, written
+from evalq.evalcore.evaluators.checks.judging.asking import FACTUAL, PREFER, RUBRIC, SCORE
 from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Unreadable, about, first_votes
 from evalq.evalcore.evaluators.checks.likeness import told as in_digits
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, JudgeQuestion, Kind, Made
 from evalq.evalcore.evaluators.checks.vocabulary.text import Text, quoted
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import shorten
+from evalq.evalcore.records.asking import Asked, Task, written
 
 __all__ = ["KINDS"]
 

@@ -1,18 +1,27 @@
-"""How well the check tells hallucinated reports from accurate ones, where somebody has labelled them."""
+"""How well calls agree with labels: rates with intervals, held against targets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 from pydantic import Field
 
-from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.contract.answers import Params
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.statistics.exact import wilson
+from evalq.evalcore.views.markdown import table
 
-__all__ = ["Confusion", "Targets", "effectiveness", "met"]
+__all__ = ["Confusion", "Targets", "effectiveness", "effectiveness_table", "met"]
+
+_MEASURES = (
+    ("tpr", "true positive rate", "at least"),
+    ("fpr", "false positive rate", "at most"),
+    ("precision", "precision", ""),
+    ("recall", "recall", "at least"),
+)
 
 
 class Targets(Params):
@@ -24,7 +33,7 @@ class Targets(Params):
 
 
 class Confusion(Merging):
-    """Labelled records by label and call; positive means hallucinated."""
+    """Labelled records by label and call; positive are those that are to be found: hallucinated, or not verified."""
 
     true_positives: int = 0
     false_positives: int = 0
@@ -36,9 +45,9 @@ class Confusion(Merging):
         """All labelled records."""
         return self.true_positives + self.false_positives + self.true_negatives + self.false_negatives
 
-    def add(self, *, hallucinated: bool, called: bool) -> None:
+    def add(self, *, positive: bool, called: bool) -> None:
         """Count one record with its label and what it was called."""
-        if hallucinated:
+        if positive:
             self.true_positives += called
             self.false_negatives += not called
         else:
@@ -86,3 +95,18 @@ def _rate(
     low, high = wilson(hits, of, confidence)
     verdict = None if target is None else met(low, high, target, bound)
     return {"value": hits / of, "low": low, "high": high, "target": target, "met": verdict}
+
+
+def effectiveness_table(measured: Mapping[str, Json]) -> str:
+    """The four measures, each with its interval, its target and whether it is met."""
+    rows: list[tuple[object, ...]] = []
+    for key, name, bound in _MEASURES:
+        rate = measured[key]
+        interval = "-" if rate["low"] is None else f"{_percent(rate['low'])} to {_percent(rate['high'])}"
+        target = "-" if rate["target"] is None else f"{bound} {_percent(rate['target'])}"
+        rows.append((name, _percent(rate["value"]), interval, target, rate["met"] or "-"))
+    return table(("measure", "value", "interval", "target", "met"), rows)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.1f} %"

@@ -1,0 +1,303 @@
+"""A judge of claims: each claim of a record, with the words that bear on it, is supported, contradicted or absent.
+
+An evaluator that has a `ClaimsJudge` gets ``--judge NAME`` from `calls`: a target is asked about each record once, and
+its reply is kept in the record under ``judgement``. `verdict` reads that. It believes no quote: one that does not stand
+in the record's evidence, and one that only repeats the claim, counts as no evidence.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from evalq.evalcore.contract.capabilities import Calls, Request
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.left_out import LeftOut
+from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.records.asking import REPLY, Task, written
+from evalq.evalcore.records.extract import NoJson
+from evalq.evalcore.records.inputs import Source, discover, format_suffixes
+from evalq.evalcore.records.markers import reply_of, whole_reply
+from evalq.evalcore.records.objects import RecordFault, read_object
+from evalq.evalcore.records.opened import batches, opened
+from evalq.evalcore.records.spool import spool
+from evalq.evalcore.statistics.exact import wilson
+from evalq.evalcore.views.markdown import escape, table
+from evalq.evalcore.views.rows import Evidence
+
+__all__ = [
+    "CLAIMS_REPLY",
+    "Claim",
+    "ClaimsJudge",
+    "ClaimsTally",
+    "ClaimsVerdict",
+    "Finding",
+    "judged_evidence",
+    "judged_section",
+]
+
+Finding = Literal["supported", "absent", "contradicted"]
+FINDINGS: tuple[Finding, ...] = ("supported", "absent", "contradicted")
+"""From the best to the worst."""
+KEY = "judgement"
+"""Under which a record has what its judge replied."""
+CLAIMS_REPLY = (
+    REPLY + '"claims": [{"claim": "what is claimed", "quote": "the words that bear on it, copied letter by letter, '
+    'or empty", "finding": "supported" or "contradicted" or "absent"}, ...]}'
+)
+"""The reply that the task of a `ClaimsJudge` asks for."""
+_MOST_CLAIMS = 200
+_LEAST_QUOTE = 4
+"""Characters, white space not counted: fewer stand in nearly any text."""
+_MOST_JUDGES = 100
+
+Texts = Mapping[str, str]
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """One claim: what the judge ``said`` of it, with its ``quote``, and what that counts as (``finding``)."""
+
+    claim: str
+    quote: str
+    said: Finding
+    finding: Finding
+
+
+class ClaimsVerdict(msgspec.Struct, frozen=True):
+    """What a record's ``judge`` (asked with settings of digest ``config``) found.
+
+    ``finding`` is that of the worst claim; None where there is no claim, or no reply that can be read: then ``fault``
+    says why.
+    """
+
+    judge: str
+    config: str
+    finding: Finding | None = None
+    claims: tuple[Claim, ...] = ()
+    reason: str = ""
+    fault: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every claim is supported, of which there is at least one."""
+        return self.finding == "supported"
+
+    def line(self) -> dict[str, Any]:
+        """Its part of the record's line, under ``judged``."""
+        return {name: value for name, value in msgspec.to_builtins(self).items() if value not in (None, "", [], ())}
+
+
+class _Judgement(msgspec.Struct):
+    """What is kept of a reply in its record."""
+
+    judge: str
+    config: str = ""
+    output: Any = msgspec.UNSET
+    text: str | None = None
+    error: str = ""
+
+
+class _Recorded(msgspec.Struct):
+    case: str
+    target: str = ""
+    config: str = ""
+    output: Any = msgspec.UNSET
+    text: str | None = None
+    error: str = ""
+
+
+class ClaimsJudge(msgspec.Struct, frozen=True):
+    """``task`` says what to look at. ``texts`` gives its places from a record as it is read; None: nothing to judge.
+
+    Quotes are looked for in the text of the place ``evidence``.
+    """
+
+    task: Task
+    texts: Callable[[Mapping[str, Any]], Texts | None]
+    evidence: str
+
+    @property
+    def calls(self) -> Calls:
+        """The capability: ``--judge NAME``."""
+        return Calls("judge", partial(_prompts, self), partial(_judged, self))
+
+    def verdict(self, given: Mapping[str, Any]) -> ClaimsVerdict | None:
+        """What the judgement in a record comes to; None where it has none. It raises nothing."""
+        if given.get(KEY) is None:
+            return None
+        try:
+            told = msgspec.convert(given[KEY], _Judgement)
+        except msgspec.ValidationError as error:
+            return ClaimsVerdict("", "", fault=f"no judgement: {error}")
+        texts = self.texts(given)
+        said = whole_reply(told.output, told.text, told.error)
+        try:
+            if texts is None or said is None:
+                raise NoJson(told.error or "no reply is recorded")
+            reply = reply_of(said, written(self.task, texts).marker)
+            claims = tuple(self._claims(reply, texts[self.evidence]))
+        except NoJson as error:
+            return ClaimsVerdict(told.judge, told.config, fault=str(error))
+        found = max((claim.finding for claim in claims), key=FINDINGS.index, default=None)
+        reason = reply.get("reason")
+        why = reason if isinstance(reason, str) else ""
+        return ClaimsVerdict(told.judge, told.config, found, claims, why, "" if claims else "it found no claim")
+
+    def _claims(self, reply: Mapping[str, Any], evidence: str) -> Iterator[Claim]:
+        listed = reply.get("claims")
+        if not isinstance(listed, list) or len(listed) > _MOST_CLAIMS:
+            raise NoJson(f"claims: a list of at most {_MOST_CLAIMS} is wanted")
+        stands = _squeezed(evidence)
+        for at, each in enumerate(listed):
+            given = each if isinstance(each, dict) else {}
+            claim, quote, said = (given.get(key) for key in ("claim", "quote", "finding"))
+            if not isinstance(claim, str) or said not in FINDINGS or not isinstance(quote, str | None):
+                raise NoJson(f"claims[{at}]: claim, quote and finding (one of {', '.join(FINDINGS)}) are wanted")
+            yield Claim(claim, quote or "", said, said if _bears(quote or "", claim, stands) else "absent")
+
+
+def _bears(quote: str, claim: str, evidence: str) -> bool:
+    """Whether a quote is evidence: it stands there, word for word but for white space, and is not the claim itself."""
+    plain = _squeezed(quote)
+    return len(plain.replace(" ", "")) >= _LEAST_QUOTE and plain in evidence and plain not in _squeezed(claim)
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _prompts(judge: ClaimsJudge, asked: Request) -> Iterator[Prompt]:
+    """A prompt for each record that can be read, and has something to judge. Raises InputError, UsageError."""
+    for source, line, data in _lines(asked):
+        if (texts := _texts(judge, data)) is not None:
+            yield Prompt(f"{source.name}:{line}", "", written(judge.task, texts).prompt)
+
+
+def _judged(judge: ClaimsJudge, asked: Request, outputs: Path, folder: Path) -> Request:
+    """Copies of the inputs in ``folder``, each record with its judgement, and the request that evaluates them."""
+    with outputs.open("rb") as stream:
+        replies = {reply.case: reply for reply in (msgspec.json.decode(line, type=_Recorded) for line in stream)}
+    copies: dict[str, list[bytes]] = {}
+    for source, line, data in _lines(asked):
+        lines = copies.setdefault(source.name, [])
+        # Records keep their lines, by which faults and prompts name them.
+        lines += [b""] * (line - 1 - len(lines))
+        reply = replies.get(f"{source.name}:{line}")
+        lines.append(data if reply is None or _texts(judge, data) is None else _with(data, reply))
+    for name, lines in copies.items():
+        (folder / name).write_bytes(b"".join(line + b"\n" for line in lines))
+    return Request([str(folder / name) for name in copies], asked.params, asked.options)
+
+
+def _with(data: bytes, reply: _Recorded) -> bytes:
+    # The other values as they were written: their numbers and repeated keys are no business of a judge.
+    record = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    told: dict[str, Any] = {"judge": reply.target, "config": reply.config}
+    if reply.error:
+        told["error"] = reply.error
+    elif reply.output is not msgspec.UNSET:
+        told["output"] = reply.output
+    if reply.text is not None:
+        told["text"] = reply.text
+    return msgspec.json.encode({**record, KEY: told})
+
+
+def _texts(judge: ClaimsJudge, data: bytes) -> Texts | None:
+    try:
+        return judge.texts(read_object(data))
+    except RecordFault:
+        return None
+
+
+def _lines(asked: Request) -> Iterator[tuple[Source, int, bytes]]:
+    if "-" in asked.inputs:
+        # Once for the prompts, and once more for the copies, when all answers are there.
+        raise UsageError("--judge reads its input twice: give a file, not standard input")
+    with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
+        for source in discover(asked.inputs, format_suffixes("jsonl")):
+            plain = spool(source, Path(scratch))
+            with opened(plain, "jsonl", None) as cutter:
+                for batch in batches(cutter, plain):
+                    for line, data in batch.lines():
+                        yield source, line, data
+
+
+class ClaimsTally(Merging):
+    """What judges found: records by ``findings``, those ``unread`` and those without a claim, and by judge."""
+
+    findings: dict[str, int] = msgspec.field(default_factory=dict)
+    unread: int = 0
+    unclaimed: int = 0
+    judges: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def add(self, verdict: ClaimsVerdict, line: int, left_out: LeftOut) -> None:
+        """Count one verdict; a reply that says nothing goes into ``left_out``."""
+        name = f"{verdict.judge} ({verdict.config[:12]})" if verdict.config else verdict.judge
+        if len(self.judges) < _MOST_JUDGES or name in self.judges:
+            self.judges[name] = self.judges.get(name, 0) + 1
+        if verdict.finding is not None:
+            self.findings[verdict.finding] = self.findings.get(verdict.finding, 0) + 1
+        elif verdict.judge and not verdict.claims and verdict.fault == "it found no claim":
+            self.unclaimed += 1
+            left_out.add("judgement", "the judge found no claim in the record", line, verdict.reason or verdict.judge)
+        else:
+            self.unread += 1
+            left_out.add("judgement", "the judge gave no verdict that can be read", line, verdict.fault)
+
+    def merge(self, later: ClaimsTally) -> None:
+        """Take in the verdicts of later records."""
+        for mine, theirs in ((self.findings, later.findings), (self.judges, later.judges)):
+            for name, count in theirs.items():
+                mine[name] = mine.get(name, 0) + count
+        self.unread += later.unread
+        self.unclaimed += later.unclaimed
+
+    @property
+    def total(self) -> int:
+        """Records that a judge was asked about."""
+        return sum(self.findings.values()) + self.unread + self.unclaimed
+
+    def section(self) -> dict[str, Json]:
+        """``judged`` of a report: counts by finding, the share of records whose claims are all supported."""
+        known = sum(self.findings.values())
+        supported = self.findings.get("supported", 0)
+        low, high = wilson(supported, known) if known else (None, None)
+        return {
+            "records": self.total,
+            **{finding: self.findings.get(finding, 0) for finding in FINDINGS},
+            "unread": self.unread,
+            "no_claim": self.unclaimed,
+            "supported_share": {"value": supported / known if known else None, "low": low, "high": high},
+            "judges": dict(sorted(self.judges.items())),
+        }
+
+
+def judged_section(results: Mapping[str, Json]) -> list[str]:
+    """The section of report.md on what judges found, as its parts; none where nobody was asked."""
+    judged = results.get("judged")
+    if judged is None:
+        return []
+    share = judged["supported_share"]
+    rate = "-" if share["value"] is None else f"{share['value']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
+    names = ", ".join(f"{name} ({count:,} records)" for name, count in judged["judges"].items())
+    known = sum(judged[finding] for finding in FINDINGS)
+    said = f"All claims supported: {rate} of {known:,} records with a verdict. Judged by {names}."
+    rows: list[tuple[object, ...]] = [(finding, judged[finding]) for finding in FINDINGS]
+    rows += [("no verdict that can be read", judged["unread"]), ("no claim found", judged["no_claim"])]
+    return ["## Claims, by a judge\n", f"{escape(said)}\n", table(("finding of the worst claim", "records"), rows)]
+
+
+def judged_evidence(judged: Mapping[str, Any]) -> Iterator[Evidence]:
+    """What the page shows of a record's judged claims: those that are not supported, the worst first."""
+    claims = [claim for claim in judged.get("claims", ()) if claim["finding"] != "supported"]
+    for claim in sorted(claims, key=lambda one: -FINDINGS.index(one["finding"])):
+        yield Evidence(f"claim: {claim['claim']}", "supported", f"{claim['finding']}: {claim['quote'] or 'no quote'}")
+    if fault := judged.get("fault"):
+        yield Evidence("judge", "a verdict that can be read", fault)
