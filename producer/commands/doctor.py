@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ from evalq.workers.processes.identity import host as here
 
 __all__ = ["COMMAND"]
 
+_TRIPS, _TRIPS_A_CHUNK = 7, 7
+"""Round trips that are measured, and those that a chunk takes (docs/how-to/deploy.md)."""
+_FAR_MS = 5.0
 _SILENT = 1
 """The exit code of a check that reached the ledger and found no heartbeat; 3 is a ledger that cannot be asked."""
 
@@ -59,7 +63,25 @@ def _deployment(servers: Servers) -> Iterator[Finding]:
         if missing := servers.watch.missing():
             how = "take what renames or disables them out of its configuration, or use another server"
             yield "wrong", f"the server does not know {', '.join(missing).upper()}, which runs need: {how}"
+        yield _distance(servers)
         yield from diagnose(snapshot, code_version(), time.time(), servers.watch.codes(snapshot))
+
+
+def _distance(servers: Servers) -> Finding:
+    """How far away the ledger is, by the middle of so many round trips."""
+    trips = []
+    for _ in range(_TRIPS):
+        began = time.perf_counter()
+        servers.watch.ping()
+        trips.append(1000 * (time.perf_counter() - began))
+    milliseconds = statistics.median(trips)
+    text = f"a round trip to the ledger takes {milliseconds:.1f} ms"
+    if milliseconds < _FAR_MS:
+        return "ok", text
+    return "note", (
+        f"{text}: a worker's process waits about {_TRIPS_A_CHUNK * milliseconds / 1000:.2f} s for it with each chunk; "
+        "use larger chunks (--chunk-size), or have workers near the server"
+    )
 
 
 def _worker_heard(servers: Servers) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import multiprocessing
 import os
 import signal
 import threading
@@ -72,6 +73,7 @@ def run_worker(
     Raises ConfigError where a folder that it may read has a path that nobody can be told.
     """
     _roots(settings)
+    _have_semaphores()
     _ignore_warnings()
     name = unique_name()
     log_to_stderr(loglevel)
@@ -175,6 +177,17 @@ def _exit_code(worker: Any) -> int:
         return InfrastructureError.exit_code  # nobody told it to end: it does so where too many files are open
     code = int(worker.exitcode or 0)
     return InfrastructureError.exit_code if code == 1 else code
+
+
+def _have_semaphores() -> None:
+    """Raise ConfigError where the pool could make none: its own error names neither folder nor remedy."""
+    try:
+        multiprocessing.Semaphore()
+    except OSError as error:
+        raise ConfigError(
+            f"/dev/shm: no semaphore can be made there ({error.strerror or error}), which a worker's pool needs: "  # noqa: S108 - it is named, not used
+            "mount it writable"
+        ) from None
 
 
 def _roots(settings: Settings) -> str:
