@@ -69,7 +69,6 @@ OWN_VARIABLES: tuple[Named, ...] = (
     Named("EVALQ_BASELINE", "pytest plug-in: the run to compare with"),
     Named("EVALQ_CANDIDATE", "pytest plug-in: what is judged, such as a commit"),
     Named("EVALQ_ONCE", "pytest plug-in: the key of a run that is done once"),
-    Named("EVALQ_HANDED", "how a process hands keys to its own child; evalq sets it"),
     Named("_EVALQ_COMPLETE", "the shell's completion of commands"),
 )
 """Variables of evalq's own. Any other EVALQ_* variable is refused or warned of, see `evalq.workers.settings`."""
@@ -92,7 +91,6 @@ FOREIGN_VARIABLES: tuple[Named, ...] = (
     Named("XDG_STATE_HOME", "whose folder evalq/ notes the runs that this user began [~/.local/state]"),
     Named("OTEL_EXPORTER_OTLP_ENDPOINT", "where spans go; without it evalq records none"),
     Named("OTEL_SERVICE_NAME", "the name of evalq's spans [evalq]"),
-    Named("XDG_STATE_HOME", "where the user's state folder is [~/.local/state]"),
     Named("OPENBLAS_NUM_THREADS", "set to 1 for a worker, unless given"),
     Named("OMP_NUM_THREADS", "set to 1 for a worker, unless given"),
     Named("MKL_NUM_THREADS", "set to 1 for a worker, unless given"),
@@ -130,7 +128,6 @@ FOLDERS: tuple[Named, ...] = (
     Named("evalq-baselines/", "files of baselines that are kept beside a suite"),
     Named("evalq-demo/", "what `evalq demo` makes"),
     Named("$XDG_STATE_HOME/evalq/", "the runs that this user began, their files and targets file; mode 0700"),
-    Named("$XDG_STATE_HOME/evalq/", "which files the user of this machine named for which run"),
     Named("$TMPDIR/evalq-*/", "scratch, private to a process, and removed when it ends"),
 )
 """Folders that evalq makes where nobody names one."""
