@@ -164,13 +164,13 @@ def _page(judged: list[Found], stopped: list[Found], pairs: int, seed: int) -> I
     yield ""
     yield "GO is what is counted here as if the answers had been fixed in number. Since a case that looks well stops"
     yield "first, a gate takes no such GO for one: it is INCONCLUSIVE where any case was stopped."
-    yield "A NO-GO stands where both sides stopped alike, as here, and is INCONCLUSIVE else: against a baseline that"
-    yield "was asked to the end the means of stopped cases lean to what they mostly answer."
+    yield "NO-GO and SUSPECT stand where both sides stopped alike, as here, and are INCONCLUSIVE else: against a"
+    yield "baseline that was asked to the end the means of stopped cases lean to what they mostly answer."
 
 
 def _table(heads: Sequence[str], cells: Sequence[tuple[object, ...]], found: list[Found]) -> Iterator[str]:
     """A row for each cell: what it is made of, and what was found there."""
-    yield f"| {' | '.join((*heads, 'alarm', 'by cases', 'NO-GO', 'GO'))} |"
+    yield f"| {' | '.join((*heads, 'alarm', 'by cases', 'NO-GO or SUSPECT', 'GO'))} |"
     kinds = ["---" if isinstance(value, str) else "---:" for value in (*cells[0], *found[0])]
     yield f"| {' | '.join(kinds)} |"
     for cell, shares in zip(cells, found, strict=True):
