@@ -90,7 +90,7 @@ class _Gate:
         if decided in STOPPED and self._cell.rule == "confirmed":
             self._asked += 1
             base, cand = (_drawn(self._rng, each, 2 * self._cell.repeats) for each in (self._rates, rates))
-            return _held(base, cand, confirming(self._asked))
+            return _held(base, cand, confirming(self._asked)._replace(go=errors.go))
         return decided
 
 
@@ -150,7 +150,7 @@ def _page(cells: list[Cell], found: list[Found], histories: int, seed: int) -> I
     yield "has four times the repeats of a candidate. A job that does not end with GO is run again with fresh answers,"
     yield f"up to {RUNS - 1} times. Looks are counted as [decision 16](../decisions/0016-looks-are-counted.md) says"
     yield f"({LOOKS['counted']} of them, which can spend .95 of the error), or confirmed ({LOOKS['confirmed']} looks,"
-    yield f"`evalq gate --confirm`), or neither ({LOOKS['neither']} looks). No share is known better than to .04."
+    yield f"`evalq gate --confirm`), or neither ({LOOKS['neither']} looks). No share is known better than to .07."
     yield ""
     yield "- **stopped**: of histories without any change, those with a NO-GO or SUSPECT. Allowed: .05."
     yield "- **half**: of commits that fell by half the margin, those that are NO-GO in any of 11 runs. Allowed: .05."
