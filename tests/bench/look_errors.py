@@ -164,6 +164,10 @@ def _page(cells: list[Cell], found: list[Found], histories: int, seed: int) -> I
     for cell, each in zip(cells, found, strict=True):
         shares = " | ".join(_share(share) for share in each)
         yield f"| {cell.cases} | {cell.repeats} | {cell.rate:g} | {cell.rule} | {shares} |"
+    for rule in RULES:
+        of_rule = [each for cell, each in zip(cells, found, strict=True) if cell.rule == rule]
+        shares = " | ".join(f"**{_share(float(share))}**" for share in np.mean(np.array(of_rule), axis=0))
+        yield f"| | | | **{rule}, all** | {shares} |"
 
 
 def _share(value: float) -> str:
