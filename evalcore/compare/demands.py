@@ -16,7 +16,8 @@ from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import CHANGES, Gate
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.compare.trust_in_judges import Corrected
-from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.contract.measures import Measure, changed, signed
+from evalq.evalcore.contract.measures import level as shown
 from evalq.evalcore.errors import UsageError
 
 __all__ = ["compared", "held", "level_in", "margin_of", "signed"]
@@ -36,7 +37,7 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
         observed, level = decisions[0], levels[0]
         low, high = level.interval(errors.go)
         p = level.p_below(bound) if least else level.p_above(bound)
-        reason = f"{_number(level.mean)}, {_between(errors)} {_number(low)} and {_number(high)}"
+        reason = f"{shown(level.mean, measure)}, {_between(errors)} {shown(low, measure)} and {shown(high, measure)}"
         check = Check(
             gate.metric,
             demand,
@@ -124,8 +125,9 @@ def compared(
             demand,
             gate.tier,
             _dropped(observed, margins[0], errors.no_go),
-            f"changed by {signed(seen.delta)}, {_between(errors)} {signed(seen.low)} and "
-            f"{signed(seen.high)} ({_number(seen.base)} to {_number(seen.cand)}, {seen.cases} cases"
+            f"changed by {changed(seen.delta, measure)}, {_between(errors)} {changed(seen.low, measure)} and "
+            f"{changed(seen.high, measure)} for these cases ({shown(seen.base, measure)} to "
+            f"{shown(seen.cand, measure)}, {seen.cases} cases"
             + (f"; {measure.reading})" if measure.reading else ")")
             + _as_judged(observed),
             seen.delta,
@@ -183,8 +185,3 @@ def _between(errors: Errors) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.4g}"
-
-
-def signed(value: float) -> str:
-    """A change with its sign; none is told of what differs by the rounding of two sums alone."""
-    return f"{round(value, 14) + 0.0:+.4g}"

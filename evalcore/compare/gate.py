@@ -24,7 +24,7 @@ from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.missing import incomplete, missing_checks
 from evalq.evalcore.compare.numbers import number_checks, reported
 from evalq.evalcore.compare.pairs import pairs_of
-from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
 from evalq.evalcore.compare.quarantine import CaseHistory, aside_in, fallen, flaky_cases, past_of, quarantined
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, rows_of
 from evalq.evalcore.compare.run import RunCases
@@ -293,7 +293,7 @@ def _smallest(
         if measure is None or pair is None or measure.name not in pair.partner.cases.columns:
             continue
         both = pairs_of(pair.partner.cases, run.cases, measure)
-        for name in ("max_drop", "max_relative_drop"):
+        for name in CHANGES:
             if not both.ids or getattr(gate, name) is None:
                 continue
             change, _ = change_in(both, measure)

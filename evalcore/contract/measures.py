@@ -16,8 +16,11 @@ __all__ = [
     "Measures",
     "Number",
     "Sighting",
+    "changed",
+    "level",
     "number_at",
     "pass_measure",
+    "signed",
     "size",
     "spread_of",
 ]
@@ -47,6 +50,11 @@ class Measure(msgspec.Struct, frozen=True):
         return self.high - self.low
 
     @property
+    def is_share(self) -> bool:
+        """Whether its mean is a share of answers, which people read in percent; a score is a number."""
+        return self.kind == "pass"
+
+    @property
     def reading(self) -> str:
         """How a change of it is to be read, for a sentence about one; empty where more is better, as usual."""
         return "less of it is better, and a change below 0 is a rise" if self.better == "lower" else ""
@@ -54,8 +62,22 @@ class Measure(msgspec.Struct, frozen=True):
 
 def size(change: float, measure: Measure) -> str:
     """The size of a change of ``measure``, as people read it: points of a share, else the number."""
-    share = (measure.low, measure.high) == (0.0, 1.0)
-    return f"{100 * change:.1f} points" if share else f"{change:.3g}"
+    return f"{100 * change:.1f} points" if measure.is_share else f"{change:.3g}"
+
+
+def changed(change: float, measure: Measure) -> str:
+    """A change of ``measure`` with its sign, as people read it: points of a share, else the number."""
+    return f"{round(100 * change, 1) + 0.0:+.1f} points" if measure.is_share else signed(change)
+
+
+def signed(value: float) -> str:
+    """A change with its sign; none is told of what differs by the rounding of two sums alone."""
+    return f"{round(value, 14) + 0.0:+.4g}"
+
+
+def level(value: float, measure: Measure) -> str:
+    """A value of ``measure``, as people read it: percent of a share, else the number."""
+    return f"{100 * value:.1f} %" if measure.is_share else f"{value:.4g}"
 
 
 def pass_measure(measures: Iterable[Measure]) -> Measure | None:

@@ -9,8 +9,8 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Comparison, Estimate, Verdict
 from evalq.evalcore.compare.decision import Check, Decided, Decision, FailingCase, Quarantined
-from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract.measures import changed, level
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import escape
@@ -178,21 +178,24 @@ def of_comparisons(compared: Sequence[ComparedRuns]) -> Outcome:
 def _measured(pair: ComparedRuns, found: Comparison) -> Point:
     name = f"{pair.cand.called}.{found.measure.name}: not worse than {pair.base.run}"
     seen = found.observed
-    reason = "no case has an answer in both runs"
+    reason, measure = "no case has an answer in both runs", found.measure
     if seen is not None:
         reason = (
-            f"{seen.base:.4g} to {seen.cand:.4g} over {seen.cases} cases: changed by {signed(seen.delta)}, with 95 % "
-            f"between {signed(seen.low)} and {signed(seen.high)}{_besides(found, seen)}"
+            f"{level(seen.base, measure)} to {level(seen.cand, measure)} over {seen.cases} cases: changed by "
+            f"{changed(seen.delta, measure)}, with 95 % between {changed(seen.low, measure)} and "
+            f"{changed(seen.high, measure)} for these cases{_besides(found, seen)}"
         )
     return Point(name, _VERDICTS[found.verdict], found.verdict, reason, tuple(found.named))
 
 
 def _besides(found: Comparison, seen: Estimate) -> str:
     """What the verdict goes by instead of that interval, or besides."""
-    parts = [found.measure.reading] if found.measure.reading else []
+    measure = found.measure
+    parts = [measure.reading] if found.measure.reading else []
     if found.by_cases and seen.case_low is not None and seen.case_high is not None:
         parts.append(
-            f"for cases like these, which decide here, between {signed(seen.case_low)} and {signed(seen.case_high)}"
+            f"for cases like these, which decide here, between {changed(seen.case_low, measure)} "
+            f"and {changed(seen.case_high, measure)}"
         )
     if found.stopped:
         parts.append(f"{found.stopped} cases stopped when they were decided, so that their means lean")
