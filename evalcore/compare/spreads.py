@@ -19,6 +19,7 @@ from evalq.evalcore.statistics.distributions import at_least, at_most, beta_cdf,
 from evalq.evalcore.statistics.quantile_bounds import lower_rank, upper_rank
 
 __all__ = [
+    "CaseMoments",
     "Level",
     "MeanChange",
     "QuantileChange",
@@ -154,7 +155,7 @@ def _least(shown: Callable[[float], bool]) -> float:
     return float(10**high)
 
 
-class _Case(NamedTuple):
+class CaseMoments(NamedTuple):
     """A case on either side: how many answers, their mean and their unbiased variance."""
 
     n_b: int
@@ -165,14 +166,14 @@ class _Case(NamedTuple):
     var_c: float
 
 
-def _shared(base: Took, cand: Took, *, logs: bool = False) -> list[_Case]:
+def _shared(base: Took, cand: Took, *, logs: bool = False) -> list[CaseMoments]:
     """The cases that both runs have answers to, by the number or by its logarithm."""
     place = {case: at for at, case in enumerate(base.ids)}
     found = []
     for at, case in enumerate(cand.ids):
         before = place.get(case)
         if before is not None and base.count[before] and cand.count[at]:
-            found.append(_Case(*_moments(base, before, logs=logs), *_moments(cand, at, logs=logs)))
+            found.append(CaseMoments(*_moments(base, before, logs=logs), *_moments(cand, at, logs=logs)))
     return found
 
 
@@ -246,7 +247,7 @@ def _variance(values: Sequence[float]) -> float:
 class MeanChange(NamedTuple):
     """The means of the cases that both runs answered, all cases weighing the same."""
 
-    cases: tuple[_Case, ...]
+    cases: tuple[CaseMoments, ...]
 
     @classmethod
     def of(cls, base: Took, cand: Took, *, worst: bool, rises: bool) -> MeanChange:
