@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from evalq.evalcore.contract.capabilities import Calls, Request
+from evalq.evalcore.contract.measures import Number
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import Json
@@ -34,6 +35,7 @@ from evalq.evalcore.views.rows import Evidence
 
 __all__ = [
     "CLAIMS_REPLY",
+    "JUDGED_NUMBERS",
     "Claim",
     "ClaimsJudge",
     "ClaimsTally",
@@ -46,6 +48,16 @@ __all__ = [
 Finding = Literal["supported", "absent", "contradicted"]
 FINDINGS: tuple[Finding, ...] = ("supported", "absent", "contradicted")
 """From the best to the worst."""
+JUDGED_NUMBERS = (
+    Number("judged.supported_share.value", "higher", "estimate"),
+    Number("judged.supported", "higher"),
+    Number("judged.contradicted", "lower"),
+    Number("judged.absent", "lower"),
+    Number("judged.unread", "lower", holds_missing=True),
+    Number("judged.no_claim", "lower", holds_missing=True),
+    Number("judged.**"),
+)
+"""What a gate may ask of ``judged``: whether more of each number is better or worse."""
 KEY = "judgement"
 """Under which a record has what its judge replied."""
 CLAIMS_REPLY = (

@@ -57,6 +57,8 @@ _NUMBERS = (
     Number("slow.rows", "lower"),
     Number("slow.share", "lower", "estimate"),
     Number("slow.**"),
+    Number("unread.conditions", "lower", holds_missing=True),
+    Number("unread.rows", "lower", holds_missing=True),
     Number("llm.unreadable", "lower", holds_missing=True),
     Number("llm.pairs"),
     Number("llm.kappa_pairs"),

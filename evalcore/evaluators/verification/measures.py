@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evalq.evalcore.contract.claims import JUDGED_NUMBERS
 from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
 from evalq.evalcore.records.lines import line_ids
 
@@ -19,6 +20,7 @@ def _see(line: Mapping[str, Any]) -> Sighting | None:
 
 
 _NUMBERS = (
+    *JUDGED_NUMBERS,
     Number("passed", "higher"),
     Number("failed.total", "lower"),
     Number("unsubstantiated", "lower"),
