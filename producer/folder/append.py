@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evalq.evalcore.files import open_appending, open_input
 
-__all__ = ["AppendedFile", "whole_lines"]
+__all__ = ["AppendedFile", "Reserve", "whole_lines"]
 
 
 class AppendedFile:
@@ -63,6 +63,28 @@ class AppendedFile:
         out, self._out = self._out, None  # first, since closing may fail, too
         if out is not None:
             out.close()
+
+
+class Reserve:
+    """Room on the disk that is taken before it is needed, for what must be written where nothing else can be."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self._size = size
+
+    def take(self) -> None:
+        """Fill the file. Raises OSError where there is no such room."""
+        # Written out and not only asked for: a sparse file has no room, and not every file system can allocate.
+        with open_appending(self.path) as out:
+            rest = memoryview(bytes(max(0, self._size - out.seek(0, os.SEEK_END))))
+            while rest:
+                rest = rest[out.write(rest) :]
+            os.fsync(out.fileno())
+
+    def release(self) -> None:
+        """Give the room back; nothing where there is none."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:

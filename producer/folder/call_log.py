@@ -13,9 +13,13 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.spending import Spending
-from evalq.producer.folder.append import AppendedFile, whole_lines
+from evalq.producer.folder.append import AppendedFile, Reserve, whole_lines
+from evalq.producer.folder.names import RESERVE
 
 __all__ = ["RecordedOutputs"]
+
+RESERVED_BYTES = 64 << 10
+"""For what processes tell of their attempts: a hundred bytes for each of them."""
 
 # Failures that say nothing of the agent: it was not heard.
 UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
@@ -34,6 +38,7 @@ class _Begun(msgspec.Struct):
     begun: int
     by: dict[str, str] = {}
     at: dict[str, int] = {}
+    gone: int = 0
 
 
 class _Before(NamedTuple):
@@ -60,6 +65,9 @@ class RecordedOutputs:
         self._given = array("H", bytes(2 * total))  # of whom each output was taken: its place in _givers, plus 1
         self._in: BinaryIO | None = None
         self._begun = self._ended_then = 0
+        self.gone = 0
+        """Outputs that were paid for and could not be written down, and that no server has any more."""
+        self._reserve = Reserve(path.with_name(RESERVE), RESERVED_BYTES)
         self._at: dict[str, int] = {}
         self.tallies: dict[str, str] = {}
         """What each process told of the attempts it made, and what they cost."""
@@ -124,7 +132,25 @@ class RecordedOutputs:
         at = under_way or {}
         # In its order, too: a process that died since has as many attempts as before, and is not the next to end one.
         if attempts != self._begun or news or [*at.items()] != [*self._at.items()]:
-            self._append([msgspec.json.encode({"begun": attempts, "by": news, "at": at}) + b"\n"], sync=False)
+            note = {"begun": attempts, "by": news, "at": at, "gone": self.gone}
+            self._append([msgspec.json.encode(note) + b"\n"], sync=False)
+
+    def reserve(self) -> None:
+        """Take the room that `note_stopped` needs. Raises OSError: better before the first call than behind it."""
+        self._reserve.take()
+
+    def release(self) -> None:
+        """Give that room back: the calls are over."""
+        self._reserve.release()
+
+    def note_stopped(self, attempts: int, tallies: dict[str, str], under_way: dict[str, int], gone: int) -> None:
+        """`note_begun` where the folder takes no more outputs: into the reserved room, and on disk when this returns.
+
+        ``gone`` outputs were paid for, are not in the folder, and no server keeps them. Raises OSError.
+        """
+        self._reserve.release()
+        note = {"begun": attempts, "by": tallies, "at": under_way, "gone": self.gone + gone}
+        self._append([msgspec.json.encode(note) + b"\n"])
 
     def had(self, call: int) -> bool:
         """Whether a call is recorded, or was before it was to be made again."""
@@ -222,7 +248,7 @@ class RecordedOutputs:
                 return
             if line.startswith(_BEGUN):
                 begun = msgspec.json.decode(line, type=_Begun)
-                self._begun, self._at = begun.begun, begun.at
+                self._begun, self._at, self.gone = begun.begun, begun.at, begun.gone
                 self.tallies |= begun.by
                 self._ended_then = self.ended
                 return

@@ -42,6 +42,8 @@ ASKED = "asked.json"
 """The head of a sweep that is over: what was asked, so that it can be asked again."""
 PROMPTS = "prompts.jsonl"
 CALLS = "calls.jsonl"
+RESERVE = "calls.reserve"
+"""Room for the last count of a sweep's calls on a disk that is full."""
 OUTPUTS = "outputs.jsonl"
 RECORDED = "recorded.jsonl"
 """The outputs that further targets are asked about, where this run called nobody for them."""
@@ -52,7 +54,7 @@ SETTLED = "settings.json"
 DRIVER = "driver"
 JOINED = "judged.jsonl"
 """The outputs with what was said of them."""
-_SWEPT = (HEAD, ASKED, PROMPTS, CALLS, OUTPUTS, DRIVER, RECORDED, FURTHER, JOINED, "answers")
+_SWEPT = (HEAD, ASKED, PROMPTS, CALLS, RESERVE, OUTPUTS, DRIVER, RECORDED, FURTHER, JOINED, "answers")
 _RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, KEY, *_SWEPT, "spool")
 _UNFINISHED = frozenset({*_RUNNING, LOCK, CANCEL, WAIT})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalq.evalcore.errors import Driven
+from evalq.evalcore.errors import Driven, StorageError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.loop import drive
 from evalq.producer.driving.waiting import Patience
@@ -59,11 +59,18 @@ class SweepDriver:
 
         Raises Driven while another process drives it, UsageError for a target that no process knows or another sweep
         of this id, Incomplete for a spent quota, a wrong key or a sweep that was ended elsewhere, Paused,
-        BrokerUnreachable when the server stays away.
+        BrokerUnreachable when the server stays away, OSError where the folder cannot be written.
         """
         # Before the sweep is established, which tells the ledger of the decided cases.
         self._stops.recall()
-        drive(self, self._patience, self._calls.settings.look_seconds, watch)
+        self._sweep.recorded.reserve()
+        try:
+            drive(self, self._patience, self._calls.settings.look_seconds, watch)
+        except (OSError, StorageError):
+            # Of its own files: what happens to a server's connection is waited for.
+            self._patience.once(self.hand_over.strand)
+            raise
+        self._sweep.recorded.release()
         return self._facts()
 
     @property
@@ -147,7 +154,7 @@ class SweepDriver:
             "errors": recorded.errors,
             "attempts": max(look.started, recorded.ended),
             "repaid": look.repaid,
-            "lost": look.lost,
+            "lost": look.lost + recorded.gone,
             "cost": recorded.cost if short else look.spent,
             "ended": self._ending.over,
             "reason": look.reason,

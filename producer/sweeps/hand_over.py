@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 
 from evalq.evalcore.errors import Driven
 from evalq.producer.driving.waiting import Patience
-from evalq.producer.sweeps.intake import SweepIntake
+from evalq.producer.sweeps.intake import IDLE_SECONDS, PAUSE_SECONDS, SweepIntake
 from evalq.producer.sweeps.registration import SweepRegistration
 from evalq.producer.sweeps.served import CallingProcesses
 from evalq.producer.sweeps.sweep import Sweep
@@ -56,6 +57,22 @@ class SweepHandOver:
         except Driven:  # they are another's to pause
             return False
         return True
+
+    def strand(self) -> None:
+        """Leave a sweep whose folder takes no more outputs: no more calls are handed out, and what was paid is counted.
+
+        What a server of this command's own still has goes with it, so that a resume pays for it again.
+        """
+        if not self.stop_calls():
+            return
+        deadline = time.monotonic() + PAUSE_SECONDS
+        while (look := self._calls.look(self._sweep.run)) is not None:
+            if not look.busy or time.monotonic() > deadline:
+                gone = 0 if self._registration.server else look.waiting
+                with contextlib.suppress(OSError):  # the disk itself may be gone
+                    self._sweep.recorded.note_stopped(look.started, look.tallies, look.under_way, gone)
+                return
+            time.sleep(IDLE_SECONDS)
 
     def pause(self, hurried: Callable[[], bool]) -> None:
         """Hand out no more calls, and keep what ends in the next moment, which is over once ``hurried`` says so."""

@@ -27,7 +27,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import RecordedOutputs
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begun, planned
 from evalq.producer.folder.last_driver import LastDriver
-from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED
+from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, RESERVE
 from evalq.producer.folder.own_runs import named_paths, remember, typed
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.gathering import gather
@@ -279,4 +279,4 @@ class Sweep:
             with contextlib.suppress(FileNotFoundError):
                 # First: without its head the folder is no sweep to resume, whatever of the rest a crash leaves.
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
-            remove(self.folder.path, PROMPTS, CALLS, DRIVER, FURTHER)
+            remove(self.folder.path, PROMPTS, CALLS, RESERVE, DRIVER, FURTHER)
