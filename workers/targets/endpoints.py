@@ -15,7 +15,7 @@ from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.vectors import packed
 from evalq.evalcore.records.json_path import NothingThere, find, parse_path
-from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
 from evalq.workers.targets.files import files_of, resolved
 from evalq.workers.targets.headers import rate_limits
 from evalq.workers.targets.target import usable_name
@@ -106,7 +106,8 @@ class ChatEndpoint:
             choice = find(reply.value, ("choices", 0))
             message = find(choice, ("message",))
         except NothingThere as error:
-            return _bad(reply, f"not a chat completion: {error}", reply.text)
+            # Some other service's JSON: nothing that the model wrote.
+            return _bad(reply, f"not a chat completion: {error}", reply.text, kind="server")
         prompt, completion = (_at(reply.value, ("usage", f"{part}_tokens")) for part in ("prompt", "completion"))
         reason, refusal = _text(_at(choice, ("finish_reason",))), _text(_at(message, ("refusal",)))
         content = _at(message, ("content",))
@@ -210,8 +211,8 @@ def _headers(given: dict[str, str], name: str, key: str | None) -> dict[str, str
     return {**given, name: f"Bearer {key}" if name.lower() == "authorization" else key}
 
 
-def _bad(reply: Reply, reason: str, text: str) -> Failure:
-    return Failure(kind="bad_output", reason=reason, text=text, latency_seconds=reply.seconds,
+def _bad(reply: Reply, reason: str, text: str, kind: FailureKind = "bad_output") -> Failure:
+    return Failure(kind=kind, reason=reason, text=text, latency_seconds=reply.seconds,
                    limits=rate_limits(reply.headers))  # fmt: skip
 
 

@@ -154,8 +154,10 @@ class Web:
         else:
             fault, value = await off_loop(len(body.data), _decoded, body.data)
         if fault:
-            return Failure(kind="bad_output", reason=fault, text=text, status=status, latency_seconds=seconds,
-                           limits=limits)  # fmt: skip
+            # What is no JSON at all was not written by the model: a proxy's page, or a body that was cut.
+            return Failure(kind="server" if fault == _NO_JSON else "bad_output",
+                           reason=_received(response, text) if fault == _NO_JSON else fault,
+                           text=text, status=status, latency_seconds=seconds, limits=limits)  # fmt: skip
         return Reply(value, text, response.headers, seconds, len(content), len(body.data))
 
 
@@ -169,6 +171,18 @@ def ssl_context() -> ssl.SSLContext:
         raise ConfigError(f"certificates cannot be read: {error.strerror or error}; {how}") from None
 
 
+_NO_JSON = "the reply is not JSON"
+
+
+def _received(response: httpx.Response, text: str) -> str:
+    """What came in place of JSON, and what to look at."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip() or "no content type"
+    shown = " ".join(text[:400].split())[:80]
+    # The words last: where they are cut within a secret, its first part is looked for at the end.
+    what = f"{_NO_JSON} but {kind} (status {response.status_code})"
+    return f"{what}: check the address, and proxies on the way; it begins: {shown}"
+
+
 def _decoded(data: bytes) -> tuple[str, Any]:
     """("", the value of a reply), or (why it has none, None)."""
     try:
@@ -176,7 +190,7 @@ def _decoded(data: bytes) -> tuple[str, Any]:
             return f"the reply nests deeper than {MAX_DEPTH} levels", None
         return "", msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "the reply is not JSON", None
+        return _NO_JSON, None
 
 
 def _judged(status: int, text: str, wait: str) -> tuple[FailureKind, str]:
