@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.server import Agent, running_agent, write_golden
-from tests.integration.harness import PATIENCE, Fleet, Server, evalq, info, running_fleet, start_evalq
+from tests.integration.harness import PATIENCE, Fleet, Server, evalq, info, running_fleet, start_evalq, wait_until
 from tests.integration.test_sweeps import CASES, outputs, write_targets
 
 
@@ -95,3 +96,33 @@ def test_one_process_without_the_key_takes_no_call(
     assert len(outputs(tmp_path / "both")) == 60
     resumed = evalq("resume", "alone", "--format", "none", "--broker", server.url, cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
+
+
+def test_a_slow_pace_holds_no_slot(tmp_path: Path, service: tuple[Agent, str], server: Server, callers: Fleet) -> None:
+    """Sweeps of a target that is called once a minute leave the slots of a process to those of a fast target."""
+    agent, url = service
+    write_golden(tmp_path / "golden.json", CASES)
+    chat = {"kind": "openai", "base_url": url, "model": "m"}
+    targets = {"chat": chat, **{f"slow{n}": {**chat, "model": f"m{n}", "requests_per_minute": 1} for n in range(3)}}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": targets}))
+    callers.add(1, "--calls", "3", "--targets", "targets.yaml")
+    paced = []
+    try:
+        for name in ("slow0", "slow1", "slow2"):
+            words = ("vs", "golden.json", "--target", name, "--repeat", "5", "--out", name, "--format", "none")
+            paced.append(start_evalq(*words, cwd=tmp_path, EVALQ_BROKER=server.url))
+        models = [f"m{n}" for n in range(3)]
+
+        def called(of: list[str]) -> list[str]:
+            return [each["body"]["model"] for each in agent.requests if each["body"]["model"] in of]
+
+        wait_until(lambda: set(called(models)) == set(models), "each slow target was called")
+        words = ("vs", "golden.json", "--target", "chat", "--repeat", "10", "--out", "fast", "--format", "none")
+        done = evalq(*words, cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert done.returncode == 0, done.stderr
+        assert len(called(["m"])) == 60
+        assert len(called(models)) < 3 * 30
+    finally:
+        for process in paced:
+            process.kill()
+            process.wait()

@@ -211,8 +211,7 @@ class InFlightCalls:
 
         self._queued.add(task)
         try:
-            async with self._lanes:
-                return await attempt(caller, pacer, asked, called)
+            return await attempt(caller, pacer, asked, called, self._lanes)
         except asyncio.CancelledError:
             # withdraw() cancels what waits in the queue alone: any other cancellation is meant for the call itself.
             if task is None or task not in self._queued:

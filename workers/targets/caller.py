@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 import time
@@ -137,17 +138,24 @@ def limits_of(named: NamedTarget) -> Limits:
 
 
 async def attempt(
-    caller: Caller, pacer: RateLimiter, call: Call, wanted: Callable[[], bool] = lambda: True
+    caller: Caller,
+    pacer: RateLimiter,
+    call: Call,
+    wanted: Callable[[], bool] = lambda: True,
+    slots: asyncio.Semaphore | None = None,
 ) -> Answer | Failure | None:
-    """One call when the fleet's pace allows it; None, and no call, where it is not ``wanted`` any more by then.
+    """One call when the fleet's pace allows it, in one of the ``slots``; None, and no call, where it is not ``wanted``
+    any more by then.
 
     Raises BrokerUnreachable when the server that paces is lost.
     """
     grant = await pacer.acquire()
     result: Answer | Failure | None = None
     try:
-        if wanted():
-            result = await caller.call(call)
+        # After the pace: a slot that waits for a slow target's turn would be one less for all other targets.
+        async with slots or contextlib.nullcontext():
+            if wanted():
+                result = await caller.call(call)
     # However it ends, cancelled too: a grant that is not settled would count as in flight from then on.
     finally:
         failure = result if isinstance(result, Failure) else None
