@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +15,7 @@ from evalq.evalcore.evaluators.checks.params import weightless
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart
 
-__all__ = ["ImportRequest", "Imported", "Kind", "Note", "cut", "same_case", "unique_id", "whole"]
+__all__ = ["ImportRequest", "Imported", "Kind", "Note", "cut", "same_case", "unique_id", "verdict_of", "whole"]
 
 _LONGEST = 80
 _LONGEST_ID = 480
@@ -56,13 +56,16 @@ class Imported:
     """What was found in a source, filled while it is read.
 
     ``cases`` are the entries of a cases file, ``targets`` those of a targets file by their names, ``outputs`` the
-    lines of a file of recorded outputs by the name of what gave them.
+    lines of a file of recorded outputs by the name of what gave them. ``verdicts`` are what the source says of an
+    output, by its case, repeat and source: whether it passes each check of the case, None where the source has no word
+    on that check.
     """
 
     def __init__(self) -> None:
         self.cases: list[dict[str, Any]] = []
         self.targets: dict[str, dict[str, Any]] = {}
         self.outputs: dict[str, list[dict[str, Any]]] = {}
+        self.verdicts: dict[tuple[str, int, str], Sequence[bool | None]] = {}
         self.notes: list[Note] = []
         self._noted: set[Note] = set()
         self._ids: dict[str, int] = {}
@@ -115,19 +118,37 @@ class Imported:
             return False
         return True
 
-    def add_output(self, source: str, case: str, output: dict[str, Any]) -> None:
-        """Add a recorded output of a case: the next repeat of what ``source`` gave for it."""
+    def add_output(
+        self,
+        source: str,
+        case: str,
+        output: dict[str, Any],
+        verdicts: Sequence[bool | None] = (),
+        repeat: int | None = None,
+    ) -> None:
+        """Add a recorded output of a case as ``repeat`` of what ``source`` gave for it, else as the next one.
+
+        ``verdicts`` are the source's own, one for each check of the case; empty where it has none.
+        """
         lines = self.outputs.setdefault(source, [])
-        repeat = self._repeats.get((source, case), 0)
+        following = self._repeats.get((source, case), 0)
+        repeat = following if repeat is None else repeat
         if not _plain(output):
             self.note("none", source, f"{case}, repeat {repeat}", "its output has a number that JSON does not have")
             output = {"error": "its output has a number that JSON does not have"}
-        self._repeats[source, case] = repeat + 1
+        self._repeats[source, case] = max(following, repeat + 1)
+        if any(verdict is not None for verdict in verdicts):
+            self.verdicts[case, repeat, source] = verdicts
         lines.append({"case": case, "repeat": repeat, **output})
 
     def counts(self, kinds: Iterable[Kind] = ("none", "later", "differs", "key")) -> dict[Kind, int]:
         """How many notes there are of each kind."""
         return {kind: sum(note.kind == kind for note in self.notes) for kind in kinds}
+
+
+def verdict_of(score: Any) -> bool | None:
+    """Whether a score of 1 or 0 says pass; None for one between, and for what is none."""
+    return bool(score) if isinstance(score, int | float) and score in (0, 1) else None
 
 
 def cut(text: object) -> str:

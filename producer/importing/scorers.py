@@ -9,7 +9,7 @@ from typing import Any
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart, literal, to_re2
 
-__all__ = ["SCORERS", "NoScorer", "check_of"]
+__all__ = ["SCORERS", "NoScorer", "check_of", "inspects_own"]
 
 Check = dict[str, Any]
 Options = Mapping[str, Any]
@@ -40,9 +40,11 @@ class NoScorer(ValueError):
 
 def check_of(name: str, options: Options, targets: Sequence[str], sample: Mapping[str, Any]) -> Check:
     """The check that a scorer of Inspect is for a sample with these targets. Raises NoScorer."""
-    make = SCORERS.get(name)
+    own = inspects_own(name)
+    make = SCORERS.get(own)
     if make is None:
-        raise NoScorer(_REASONS.get(name, "evalq has no such check; a scorer of your own is a check of your own"))
+        why = "it is no scorer of Inspect's own: write a check of your own"
+        raise NoScorer(_REASONS.get(own, why))
     if not any(targets):
         raise NoScorer("without a target it scores nothing", of_sample=True)
     try:
@@ -51,6 +53,15 @@ def check_of(name: str, options: Options, targets: Sequence[str], sample: Mappin
         return check
     except NoCounterpart as error:
         raise NoScorer(str(error)) from None
+
+
+def inspects_own(name: str) -> str:
+    """The name of one of Inspect's own scorers without its package; "" for a scorer of another package.
+
+    The registry's name of those has its package before it; Inspect leaves its own out (registry_log_name).
+    """
+    package, _, bare = name.rpartition("/")
+    return bare if package in ("", "inspect_ai") else ""
 
 
 def _includes(options: Options, targets: Sequence[str], sample: Mapping[str, Any]) -> Check:

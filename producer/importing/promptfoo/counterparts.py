@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from evalq.producer.importing.imported import Kind
+from evalq.producer.importing.imported import Kind, cut
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 from evalq.producer.importing.promptfoo.texts import javascript_text, parse_commas, rendered
 
@@ -112,8 +112,45 @@ def _schema(value: Any) -> Any:
             raise NoCounterpart("its value is no JSON schema") from None
     if not isinstance(value, dict):
         raise NoCounterpart("its value is no JSON schema")
+    if isinstance(value.get("$schema", ""), str):
+        _require_known_words(value)
     # promptfoo's validator reads a schema that does not say otherwise by this draft.
     return value if "$schema" in value else {"$schema": "http://json-schema.org/draft-07/schema#", **value}
+
+
+_ANNOTATIONS = frozenset((
+    *("$schema", "$id", "$comment", "$defs", "$anchor", "$dynamicAnchor", "$vocabulary", "definitions", "title"),
+    *("contentEncoding", "contentMediaType", "description", "default", "examples", "readOnly", "writeOnly"),
+    *("deprecated", "then", "else"),
+))  # fmt: skip
+_DATA = ("enum", "const", "default", "examples")
+_HOLDERS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+
+
+def _require_known_words(schema: dict[str, Any]) -> None:
+    """Raise NoCounterpart for a keyword that `json-schema` passes over and promptfoo's validator holds to, as `format`.
+
+    That validator asserts formats (ajv-formats), knows keywords beyond the drafts (`nullable`), and fails on others.
+    """
+    from jsonschema import Draft7Validator
+    from jsonschema.validators import validator_for
+
+    known = validator_for(schema, default=Draft7Validator).VALIDATORS.keys() - {"format"} | _ANNOTATIONS
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        if not isinstance(part, dict):
+            continue
+        for key, held in part.items():
+            if key not in known:
+                shown = f"{key}: {held}" if isinstance(held, str | bool) else key
+                raise NoCounterpart(f"its schema has `{cut(shown)}`, which the check json-schema does not hold to")
+            if key in _HOLDERS and isinstance(held, dict):
+                waiting += held.values()
+            elif key not in _DATA:
+                waiting.append(held)
 
 
 def _threshold(assertion: Mapping[str, Any], what: str) -> float:

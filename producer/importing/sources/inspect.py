@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.tool_calls import recorded_call
 from evalq.producer.importing.archive import Archive
-from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case
+from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case, verdict_of
 from evalq.producer.importing.reading import Document, read_json
-from evalq.producer.importing.scorers import NoScorer, check_of
+from evalq.producer.importing.scorers import NoScorer, check_of, inspects_own
 
 __all__ = ["read"]
 
+_MOST_EPOCHS = 1_000_000
 _JUDGES = ("model_graded_qa", "model_graded_fact", "multi_scorer", "perplexity")
 
 
@@ -35,6 +36,15 @@ def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     _Log(path, data, imported, asked).add((f"samples[{index}]", sample) for index, sample in enumerate(samples))
 
 
+class _Scorer(NamedTuple):
+    """A scorer as a log declares it, its place, and the key that a sample's scores have for it."""
+
+    name: str
+    options: Mapping[str, Any]
+    place: str
+    key: str
+
+
 class _Log:
     def __init__(self, path: Path, header: Any, imported: Imported, asked: ImportRequest) -> None:
         self._path, self._imported, self._asked = path, imported, asked
@@ -44,8 +54,9 @@ class _Log:
             raise ConfigError(f"{path}: not a log of Inspect: it has no eval")
         self._model = str(task.get("model") or "outputs")
         self._task = str(task.get("task") or "task").rpartition("/")[2]
-        self._scorers = self._declared(task.get("scorers"))
+        self._scorers = self._declared(task.get("scorers"), _part(header, "results"))
         self._ids: dict[bytes, str] = {}
+        self._kept: dict[str, list[str]] = {}
         config = task.get("config")
         if isinstance(config, dict) and config.get("epochs_reducer") not in (None, ["mean"]):
             imported.note("differs", str(path), "epochs_reducer", "evalq gives pass rates, pass@k and pass^k")
@@ -53,20 +64,26 @@ class _Log:
             "none", f"{path}: eval.model", self._model, "write a target for it: see docs/reference/targets.md"
         )
 
-    def _declared(self, scorers: Any) -> list[tuple[str, Mapping[str, Any], str]]:
-        """(name, options, place) of the scorers, as the log declares them."""
-        found: list[tuple[str, Mapping[str, Any], str]] = []
-        for index, scorer in enumerate(scorers if isinstance(scorers, list) else []):
-            if isinstance(scorer, dict) and isinstance(scorer.get("name"), str):
-                options = scorer.get("options")
-                place = self._document.where(["eval", "scorers", index])
-                found.append((scorer["name"], options if isinstance(options, dict) else {}, place))
+    def _declared(self, scorers: Any, results: Mapping[str, Any]) -> list[_Scorer]:
+        """The scorers, as the log declares them; those of early versions stand under results."""
+        found: list[_Scorer] = []
+        keys: list[str] = []
+        for name, options, at in [*_declarations(scorers)] or [*_under_results(results)]:
+            # Inspect numbers scorers of one name in its scores (unique_scorer_name).
+            bare = name.rpartition("/")[2]
+            key, count = bare, 1
+            while key in keys:
+                key, count = f"{bare}{count}", count + 1
+            keys.append(key)
+            found.append(_Scorer(name, options, self._document.where(at), key))
         if not found:
             self._imported.note("none", self._document.where(["eval", "scorers"]), "scorers", "the log declares none")
         return found
 
     def add(self, samples: Iterator[tuple[str, Any]]) -> None:
-        """The samples, each a case when it is met for the first time, and an output."""
+        """The samples, each a case when it is met for the first time, and an output: an epoch is a repeat."""
+        epochs: set[tuple[str, Any]] = set()
+        again = []
         for place, sample in samples:
             where = f"{self._path}: {place}"
             if not isinstance(sample, dict) or "id" not in sample:
@@ -75,21 +92,37 @@ class _Log:
             key = same_case(sample["id"], sample.get("input"), sample.get("target"))
             if key not in self._ids:
                 self._ids[key] = self._case(sample, str(sample["id"]), where)
-            if self._ids[key]:
-                self._imported.add_output(self._model, self._ids[key], _answer(sample))
+            case = self._ids[key]
+            if not case:
+                continue
+            epoch = sample.get("epoch")
+            if type(epoch) is not int or not 0 < epoch <= _MOST_EPOCHS or (case, epoch) in epochs:
+                again.append((case, _answer(sample), self._verdicts(case, sample)))
+                continue
+            epochs.add((case, epoch))
+            self._imported.add_output(self._model, case, _answer(sample), self._verdicts(case, sample), epoch - 1)
+        # What has no epoch, or one of which there is an answer, as in logs that were put together: after the others.
+        for case, answer, verdicts in again:
+            self._imported.add_output(self._model, case, answer, verdicts)
+
+    def _verdicts(self, case: str, sample: dict[str, Any]) -> list[bool | None]:
+        """Whether the sample passed each check of its case, by its recorded scores."""
+        scores = _part(sample, "scores")
+        return [_passed(_part(scores, key).get("value")) for key in self._kept[case]]
 
     def _case(self, sample: dict[str, Any], key: str, where: str) -> str:
         targets = sample.get("target")
         wanted = [str(each) for each in targets] if isinstance(targets, list) else [str(targets or "")]
-        checks = []
-        for name, options, place in self._scorers:
+        checks, kept = [], []
+        for name, options, place, score in self._scorers:
             try:
-                check = check_of(name.rpartition("/")[2], options, wanted, sample)
+                check = check_of(name, options, wanted, sample)
             except NoScorer as error:
-                kind: Kind = "later" if name.rpartition("/")[2] in _JUDGES else "none"
+                kind: Kind = "later" if inspects_own(name) in _JUDGES else "none"
                 self._imported.note(kind, error.place(place, where), name, str(error))
                 continue
             checks.append({**check, "name": name})
+            kept.append(score)
         case: dict[str, Any] = {"id": f"{self._task}-{key}", "input": _input(sample), "checks": checks}
         if any(wanted):
             case["expected"] = wanted[0] if len(wanted) == 1 else wanted
@@ -99,7 +132,40 @@ class _Log:
         for name in ("files", "setup", "sandbox"):
             if sample.get(name):
                 self._imported.note("none", where, name, "evalq sets up no sandbox: your agent does")
-        return self._imported.add_case(case, where, self._asked)
+        identity = self._imported.add_case(case, where, self._asked)
+        self._kept[identity] = kept
+        return identity
+
+
+def _declarations(scorers: Any) -> Iterator[tuple[str, Mapping[str, Any], list[str | int]]]:
+    """(name, options, keys) of eval.scorers."""
+    for index, scorer in enumerate(scorers if isinstance(scorers, list) else []):
+        if isinstance(scorer, dict) and isinstance(scorer.get("name"), str):
+            yield scorer["name"], _part(scorer, "options"), ["eval", "scorers", index]
+
+
+def _under_results(results: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], list[str | int]]]:
+    """(name, options, keys) of results.scores, each scorer once, or of the earlier results.scorer."""
+    seen: list[tuple[str, Mapping[str, Any]]] = []
+    listed = results.get("scores")
+    single = results.get("scorer")
+    entries: list[tuple[Any, list[str | int]]] = [
+        (each, ["results", "scores", index]) for index, each in enumerate(listed if isinstance(listed, list) else [])
+    ]
+    for entry, keys in entries or [(single, ["results", "scorer"])]:
+        held = entry if isinstance(entry, dict) else {"name": entry}
+        name, options = held.get("scorer", held.get("name")), _part(held, "params")
+        # A scorer of several values, or with several reducers, has an entry for each.
+        if isinstance(name, str) and (name, options) not in seen:
+            seen.append((name, options))
+            yield name, options, keys
+
+
+def _passed(value: Any) -> bool | None:
+    """A score that is right or wrong; None for one between, and for one that is no such word (value_to_float)."""
+    if isinstance(value, str):
+        return {"C": True, "I": False}.get(value)
+    return verdict_of(value)
 
 
 def _input(sample: dict[str, Any]) -> Any:
@@ -142,13 +208,27 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
     calls = [call for each in _messages(sample) for call in _mappings(each.get("tool_calls"))]
     if "messages" in sample:
         line["tool_calls"] = [recorded_call(call) for call in calls]
-    seconds = output.get("time") or sample.get("working_time")
-    if isinstance(seconds, int | float) and seconds >= 0:
-        line["latency_seconds"] = seconds
-    usage = _part(output, "usage")
+    return line | _took(sample, output)
+
+
+def _took(sample: dict[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
+    """Tokens and seconds of all calls of the sample; the last call stands for them only where it is the only one."""
+    single = sum(each.get("role") == "assistant" for each in _messages(sample)) <= 1
+    usages: list[Mapping[str, Any]] = [each for each in _part(sample, "model_usage").values() if isinstance(each, dict)]
+    if not usages:
+        calls = [each for each in _mappings(sample.get("events")) if each.get("event") == "model"]
+        usages = [_part(_part(each, "output"), "usage") for each in calls]
+    if not usages and single:
+        usages = [_part(output, "usage")]
+    line: dict[str, Any] = {}
     for theirs, ours in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")):
-        if isinstance(usage.get(theirs), int):
-            line[ours] = usage[theirs]
+        counts = [count for each in usages if isinstance(count := each.get(theirs), int) and count >= 0]
+        if counts and len(counts) == len(usages):
+            line[ours] = sum(counts)
+    times = [sample.get("working_time"), sample.get("total_time"), output.get("time") if single else None]
+    seconds = next((each for each in times if isinstance(each, int | float) and each >= 0), None)
+    if seconds is not None:
+        line["latency_seconds"] = seconds
     return line
 
 

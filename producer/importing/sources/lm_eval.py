@@ -10,16 +10,20 @@ from typing import Any
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.patterns import compiled
 from evalq.producer.importing.accepting import accepted
-from evalq.producer.importing.imported import Imported, ImportRequest
+from evalq.producer.importing.imported import Imported, ImportRequest, verdict_of
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 from evalq.producer.importing.reading import read_json, read_lines
 
 __all__ = ["read"]
 
-_SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d-]+\.\d+)\.jsonl")
-_RESULTS = re.compile(r"results_(?P<date>\d{4}-\d\d-\d\dT[\d-]+\.\d+)\.json")
+_DATE = r"(?P<date>\d{4}-\d\d-\d\dT[\d-]+(?:\.\d+)?)"
+_SAMPLES = re.compile(rf"samples_(?P<task>.+)_{_DATE}\.jsonl")
+# With --output_path NAME.json the results are NAME_DATE.json.
+_RESULTS = re.compile(rf"(?P<name>.+)_{_DATE}\.json")
 _NO_FILTER = [{"function": "take_first"}]
 _STRICTER = ("regexes_to_ignore", "ignore_punctuation", "ignore_numbers")
+_METRIC = {"metric", "aggregation", "higher_is_better", "ignore_case", "hf_evaluate", *_STRICTER}
+_REGEX = {"function", "regex_pattern", "group_select", "fallback"}
 
 
 def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
@@ -43,14 +47,29 @@ def _files(path: Path) -> tuple[Path, list[tuple[str, Path]]]:
         read_json(path)
     found, whole = _SAMPLES.fullmatch(path.name), _RESULTS.fullmatch(path.name)
     if found:
-        return path.with_name(f"results_{found['date']}.json"), [(found["task"], path)]
+        return _results_beside(path, found["date"]), [(found["task"], path)]
     if not whole:
-        raise ConfigError(f"{path}: name results_DATE.json, or samples_TASK_DATE.jsonl with those beside it")
+        raise ConfigError(
+            f"{path}: name results_DATE.json or NAME_DATE.json, or samples_TASK_DATE.jsonl with those beside it"
+        )
     beside = [(_SAMPLES.fullmatch(each.name), each) for each in sorted(path.parent.iterdir())]
     samples = [(match["task"], each) for match, each in beside if match and match["date"] == whole["date"]]
     if not samples:
         raise ConfigError(f"{path}: no samples_TASK_{whole['date']}.jsonl beside it: run lm_eval with --log_samples")
     return path, samples
+
+
+def _results_beside(path: Path, date: str) -> Path:
+    """The results of that date beside a file of samples. Raises ConfigError for several."""
+    usual = path.with_name(f"results_{date}.json")
+    if usual.exists():
+        return usual
+    found = [
+        each for each in sorted(path.parent.iterdir()) if (of := _RESULTS.fullmatch(each.name)) and of["date"] == date
+    ]
+    if len(found) > 1:
+        raise ConfigError(f"{path}: several results beside it: {', '.join(each.name for each in found[:5])}: name one")
+    return found[0] if found else usual
 
 
 def _model(results: Mapping[str, Any]) -> str:
@@ -67,6 +86,7 @@ class _Task:
         self._imported, self._asked = imported, asked
         self._where = f"{results}: configs.{name}"
         self._filters = {str(each.get("name")): each.get("filter") for each in _mappings(config.get("filter_list"))}
+        self._filters = self._filters or {"none": _NO_FILTER}
         self._cases: dict[str, dict[str, Any]] = {}
 
     def read(self, path: Path) -> None:
@@ -78,13 +98,14 @@ class _Task:
             return
         answers: dict[str, list[Any]] = {}
         places: dict[str, str] = {}
+        verdicts: dict[str, list[bool | None]] = {}
         seen: set[tuple[str, str]] = set()
         for line, sample in read_lines(path):
             where = f"{path}:{line}"
             if not isinstance(sample, dict) or "doc_id" not in sample or not isinstance(sample.get("resps"), list):
                 self._imported.note("none", where, "a sample", "it has no doc_id or no resps")
                 continue
-            key, name = str(sample["doc_id"]), str(sample.get("filter") or "none")
+            key, name = str(sample["doc_id"]), self._filter_of(sample)
             if (key, name) in seen:
                 why = "this document and filter are there before: it is of another run, import that by itself"
                 self._imported.note("none", where, f"{self._name}-{key}", why)
@@ -92,12 +113,23 @@ class _Task:
             seen.add((key, name))
             if key not in self._cases:
                 self._cases[key] = self._case(sample, key)
-                answers[key], places[key] = list(_flat(sample["resps"])), where
-            self._cases[key]["checks"] += self._checks(sample, where)
+                answers[key], places[key], verdicts[key] = list(_flat(sample["resps"])), where, []
+            for metric, check in self._checks(sample, where):
+                self._cases[key]["checks"].append(check)
+                verdicts[key].append(verdict_of(sample.get(metric)))
         for key, case in self._cases.items():
             identity = self._imported.add_case(case, places[key], self._asked)
-            for answer in answers[key] if identity else []:
-                self._imported.add_output(self._model, identity, {"output": answer})
+            for number, answer in enumerate(answers[key] if identity else []):
+                # What a filter takes is of the first response.
+                said = verdicts[key] if number == 0 else ()
+                self._imported.add_output(self._model, identity, {"output": answer}, said)
+
+    def _filter_of(self, sample: Mapping[str, Any]) -> str:
+        """The filter that a line is of: samples of early versions do not name it, and are of the only one there is."""
+        name = sample.get("filter")
+        if name:
+            return str(name)
+        return next(iter(self._filters)) if len(self._filters) == 1 else ""
 
     def _case(self, sample: dict[str, Any], key: str) -> dict[str, Any]:
         case: dict[str, Any] = {"id": f"{self._name}-{key}", "input": _asked_text(sample), "checks": []}
@@ -105,10 +137,15 @@ class _Task:
             case["expected"] = sample["target"]
         return case | {"tags": [f"task:{self._name}"]}
 
-    def _checks(self, sample: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
-        """A check for each metric of the filter that the line is of."""
-        name = str(sample.get("filter") or "none")
-        steps = self._filters.get(name, _NO_FILTER)
+    def _checks(self, sample: dict[str, Any], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(metric, check) for each metric of the filter that the line is of."""
+        name = self._filter_of(sample)
+        if name not in self._filters:
+            listed = ", ".join(self._filters)
+            why = f"the task declares no such filter, but {listed}" if name else f"it is not said which one: {listed}"
+            self._imported.note("none", where, f"filter {name}".strip(), why)
+            return
+        steps = self._filters[name]
         declared = {str(each.get("metric")): each for each in _mappings(self._config.get("metric_list"))}
         given = sample.get("metrics")
         for metric in map(str, given if isinstance(given, list) else declared):
@@ -117,6 +154,10 @@ class _Task:
                 self._imported.note("none", place, f"{self._name}: {metric}", "evalq has no such measure of one answer")
                 continue
             try:
+                if self._config.get("process_results"):
+                    raise NoCounterpart("the task computes its metrics by a program of its own, process_results")
+                if declared and metric not in declared:
+                    raise NoCounterpart("exact_match is not in the task's metric_list, which would give its options")
                 check = _exact(sample.get("target"), steps, declared.get(metric, {}))
                 accepted(check)
             except NoCounterpart as error:
@@ -124,11 +165,14 @@ class _Task:
                 of_line = "target" in str(error)
                 self._imported.note("none", where if of_line else self._where, f"filter {name}", str(error))
                 continue
-            yield {**check, "name": f"{metric},{name}"}
+            yield metric, {**check, "name": f"{metric},{name}"}
 
 
 def _exact(target: Any, steps: Any, metric: Mapping[str, Any]) -> dict[str, Any]:
     """exact_match of what a filter takes. Raises NoCounterpart."""
+    odd = sorted(map(str, metric.keys() - _METRIC))
+    if odd:
+        raise NoCounterpart(f"exact_match with {odd[0]}, an option that is not known")
     stricter = [option for option in _STRICTER if metric.get(option)]
     if stricter:
         raise NoCounterpart(f"exact_match with {stricter[0]} compares what is left of both texts")
@@ -138,6 +182,9 @@ def _exact(target: Any, steps: Any, metric: Mapping[str, Any]) -> dict[str, Any]
     options = {"ignore-case": True} if metric.get("ignore_case") else {}
     listed = list(_mappings(steps))
     names = [str(step.get("function")) for step in listed]
+    odd = [str(key) for step in listed for key in sorted(step.keys() - _REGEX)]
+    if odd:
+        raise NoCounterpart(f"a filter with {odd[0]}, an option that is not known")
     if names == ["take_first"]:
         return {"equals": wanted, **options}
     if names == ["remove_whitespace", "take_first"] and wanted == wanted.strip():
