@@ -52,8 +52,19 @@ def _import(
         click.echo(f"removed {path}: it came from the earlier import")
     for path in written.left:
         click.echo(f"left {path}: it came from the earlier import and was changed since; it is not about these cases")
+    _compare(imported, written.files)
     _next(imported, written.files)
     return 0
+
+
+def _compare(imported: Imported, written: list[Path]) -> None:
+    """One line on how far the checks agree with what the source itself says of the recorded outputs."""
+    from evalq.evalcore.views.markdown import visible
+    from evalq.producer.importing.agreement import agreement
+
+    cases = next((path for path in written if path.stem == "cases"), None)
+    if cases is not None and imported.outputs:
+        click.echo(visible(" ".join(agreement(imported, cases).sentence().splitlines())))
 
 
 def _tell(imported: Imported, others: str = ", all of them in not-imported.jsonl") -> None:

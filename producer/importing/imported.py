@@ -69,6 +69,8 @@ class Imported:
         self.notes: list[Note] = []
         self._noted: set[Note] = set()
         self._ids: dict[str, int] = {}
+        self._first: dict[str, dict[str, Any]] = {}
+        self._shared: set[str] = set()
         self._room = _MOST_CASES
         self._repeats: dict[tuple[str, str], int] = {}
 
@@ -79,8 +81,12 @@ class Imported:
             self._noted.add(note)
             self.notes.append(note)
 
-    def add_case(self, case: dict[str, Any], where: str, asked: ImportRequest) -> str:
-        """Add a case under an id that no other has; returns that. One without a check is noted and left out: ""."""
+    def add_case(self, case: dict[str, Any], where: str, asked: ImportRequest, *, named: bool = True) -> str:
+        """Add a case under an id that no other has; returns that. One without a check is noted and left out: "".
+
+        ``named`` says that its id is a name of the user's. Where it is not, as with numbers of rows, the id is followed
+        by a digest of what the case asks and checks: a case that comes in before it changes nothing then.
+        """
         checks = [check for check in case.get("checks") or () if self._fine(check, where)]
         if checks and weightless(checks):
             self.note("none", where, str(case["id"]), "all its checks have weight 0: it passes, whatever the answer is")
@@ -99,15 +105,34 @@ class Imported:
             )
         if "input" in case:
             case["input"] = _asked(case["input"])
-        case["id"] = unique_id(whole(str(case["id"]))[:_LONGEST_ID], self._ids)
+        case["checks"] = checks
+        name = whole(str(case["id"]))[:_LONGEST_ID]
+        first = named and name not in self._first
+        if first:
+            self._first[name] = case
+        elif named:
+            self._shared.add(name)
+        case["id"] = unique_id(name if first else f"{name}-{_content_digest(case)}", self._ids)
         tags = case.pop("tags", None)
         if tags:
             case["tags"] = tags[:_MOST_TAGS]
             for tag in tags[_MOST_TAGS:]:
                 self.note("none", where, f"tag {tag}", f"a case has {_MOST_TAGS} tags at most")
-        case["checks"] = checks
         self.cases.append(case)
         return str(case["id"])
+
+    def finish(self) -> None:
+        """Give cases that share a name ids that do not depend on which of them came first."""
+        renamed: dict[str, str] = {}
+        for name in sorted(self._shared):
+            case = self._first[name]
+            made = unique_id(f"{name}-{_content_digest(case)}", self._ids)
+            renamed[case["id"]] = case["id"] = made
+        for line in (line for lines in self.outputs.values() for line in lines) if renamed else ():
+            line["case"] = renamed.get(line["case"], line["case"])
+        self.verdicts = {
+            (renamed.get(name, name), repeat, source): said for (name, repeat, source), said in self.verdicts.items()
+        }
 
     def _fine(self, check: Any, where: str) -> bool:
         """Whether the evaluator takes a check; noted where it does not."""
@@ -192,6 +217,12 @@ def same_case(identity: Any, *content: Any) -> bytes:
     Ids number the rows of one data source: where records of several are in one file, other rows have the same ones.
     """
     return hashlib.sha256(json.dumps([identity, *content], sort_keys=True).encode()).digest()
+
+
+def _content_digest(case: dict[str, Any]) -> str:
+    """12 digits of a digest of what a case asks and checks."""
+    content = json.dumps([case.get("input"), case["checks"], case.get("thresholds")], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def unique_id(wanted: str, taken: dict[str, int]) -> str:

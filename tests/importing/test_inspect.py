@@ -78,7 +78,7 @@ def test_samples_of_one_id_that_ask_something_else_are_cases_of_their_own(tmp_pa
     log = {"version": 2, "eval": {"task": "t", "model": "m", "scorers": scorers}, "samples": samples}
     (tmp_path / "log.json").write_text(json.dumps(log))
     imported, judgements = judged("inspect", tmp_path / "log.json", tmp_path)
-    assert [case["id"] for case in imported.cases] == ["t-1", "t-1-2", "t-1-3"]
+    assert [case["expected"] for case in imported.cases] == ["Paris", "Rome", "Bern"]
     assert [(each.status, each.repeat) for each in judgements] == [("passed", 0)] * 3 + [("passed", 1)]
 
 

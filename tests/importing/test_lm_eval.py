@@ -6,6 +6,7 @@ import json
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import re2
@@ -20,16 +21,21 @@ FOLDER = HERE / "lm-eval"
 (RESULTS,) = FOLDER.glob("results_*.json")
 
 
+def _prompt(sample: dict[str, Any]) -> str:
+    return str(sample["arguments"]["gen_args_0"]["arg_0"])
+
+
 def test_exact_matches_are_the_verdicts_of_the_checks(tmp_path: Path) -> None:
     """Of every document and filter that has a counterpart: take_first is the first repeat."""
     imported, judgements = judged("lm-eval", RESULTS, tmp_path)
-    first = {each.plan.case.id: each for each in judgements if each.plan is not None and each.repeat == 0}
+    asked = {case["id"]: (case["tags"][0], case["input"]) for case in imported.cases}
+    first = {asked[each.plan.case.id]: each for each in judgements if each.plan is not None and each.repeat == 0}
     lost = {note.what.removeprefix("filter ") for note in imported.notes}
     compared: Counter[str] = Counter()
     for task in ("sums", "plain"):
         (samples,) = FOLDER.glob(f"samples_{task}_*.jsonl")
         for sample in map(json.loads, samples.read_text().splitlines()):
-            verdicts = {verdict.name: verdict for verdict in first[f"{task}-{sample['doc_id']}"].checks}
+            verdicts = {verdict.name: verdict for verdict in first[f"task:{task}", _prompt(sample)].checks}
             name = f"exact_match,{sample['filter']}"
             assert (name in verdicts) != (sample["filter"] in lost)
             if name in verdicts:
@@ -41,11 +47,12 @@ def test_exact_matches_are_the_verdicts_of_the_checks(tmp_path: Path) -> None:
 def test_every_response_is_a_repeat_of_its_document(tmp_path: Path) -> None:
     """With the prompt that was asked, and the target as what is expected."""
     imported, judgements = judged("lm-eval", RESULTS, tmp_path)
-    sums = next(case for case in imported.cases if case["id"] == "sums-1")
-    assert (sums["input"], sums["expected"]) == ("Q: 1: 1 + 1?\nA:", "4")
+    sums = next(case for case in imported.cases if case["input"] == "Q: 1: 1 + 1?\nA:")
+    plain = next(case for case in imported.cases if case["input"] == "1: 1 + 1?")
+    assert (sums["expected"], sums["tags"], plain["tags"]) == ("4", ["task:sums"], ["task:plain"])
     repeats = Counter(each.plan.case.id for each in judgements if each.plan is not None)
-    assert repeats["sums-1"] == 2
-    assert repeats["plain-1"] == 1
+    assert repeats[sums["id"]] == 2
+    assert repeats[plain["id"]] == 1
 
 
 def test_a_document_that_is_there_twice_is_listed(tmp_path: Path) -> None:

@@ -130,7 +130,8 @@ tests:
     imported = _imported(tmp_path, text)
     noted = {note.what for note in imported.notes}
     assert {"echo: prompts", "echo: delay", "openai:chat:small: transform", "two: prompts"} <= noted
-    assert [case["id"] for case in imported.cases] == ["one-p2"]
+    assert [case["id"] for case in imported.cases] == ["one"]
+    assert imported.cases[0]["tags"] == ["prompt:short"]
 
 
 @pytest.mark.parametrize("name", ["../outside.txt", "ABSOLUTE", "link.txt", "sub/../../outside.txt"])

@@ -106,9 +106,10 @@ def checks_of(
     assertions: Sequence[tuple[Any, Sequence[str | int], Callable[[Sequence[str | int]], str]]],
     setting: Setting,
     imported: Imported,
-) -> tuple[list[Check], bool]:
-    """The checks of (assertion, its keys, what makes a place of keys), and whether any of them is lost."""
+) -> tuple[list[Check], list[Any], bool]:
+    """The checks of (assertion, its keys, what makes a place of keys), their assertions, and whether any is lost."""
     checks: list[Check] = []
+    kept: list[Any] = []
     lost = False
     for assertion, keys, where in assertions:
         reader = _Reader(imported, setting, where)
@@ -116,4 +117,5 @@ def checks_of(
         lost = lost or reader.lost
         if check is not None:
             checks.append(check)
-    return checks, lost
+            kept.append(assertion)
+    return checks, kept, lost

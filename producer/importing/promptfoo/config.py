@@ -73,10 +73,10 @@ class _Suite:
             self._default, self._default_keys, self._default_place = {}, [], document.where
 
     def read(self) -> None:
-        for number, test in enumerate(tests_of(self._document, self._imported, self._asked), start=1):
-            self._test(number, test)
+        for test in tests_of(self._document, self._imported, self._asked):
+            self._test(test)
 
-    def _test(self, number: int, test: Test) -> None:
+    def _test(self, test: Test) -> None:
         options = {**_mapping(self._default.get("options")), **_mapping(test.data.get("options"))}
         self._leftovers(test, options)
         try:
@@ -85,19 +85,20 @@ class _Suite:
             self._imported.note("none", test.where(), "vars", str(error))
             return
         alone = options.get("disableVarExpansion") is True
-        name = slug(str(test.data.get("description") or "")) or f"test-{number}"
+        name = slug(str(test.data.get("description") or ""))
         sizes = [len(value) for value in variables.values() if isinstance(value, list) and value and not alone]
         self._made += math.prod(sizes) * len(self._prompts)
         if self._made > MOST_CASES:
             raise ConfigError(f"{self._document.path}: prompts and variables multiply to more than {MOST_CASES} cases")
         wanted = test.data.get("prompts", self._default.get("prompts"))
-        prompts = [(index, prompt) for index, prompt in enumerate(self._prompts, start=1) if matches(prompt, wanted)]
+        prompts = [prompt for prompt in self._prompts if matches(prompt, wanted)]
         if not prompts and self._prompts:
-            self._imported.note("none", test.where(), f"{name}: prompts", "no prompt has the label that it asks for")
+            self._imported.note(
+                "none", test.where(), f"{name or 'a test'}: prompts", "no prompt has the label that it asks for"
+            )
         for each in [variables] if alone else combinations(variables):
-            for index, prompt in prompts:
-                suffix = f"-p{index}" if len(self._prompts) > 1 else ""
-                self._case(f"{name}{suffix}", test, options, each, prompt)
+            for prompt in prompts:
+                self._case(name, test, options, each, prompt)
 
     def _case(self, name: str, test: Test, options: Mapping[str, Any], given: dict[str, Any], prompt: Prompt) -> None:
         where = test.where()
@@ -106,22 +107,22 @@ class _Suite:
             around = (str(options.get("prefix") or ""), str(options.get("suffix") or ""))
             value = filled(prompt.template, variables, around)
         except NoText as error:
-            self._imported.note("none", where, f"{name}: its prompt", str(error))
+            self._imported.note("none", where, f"{name or 'a test'}: its prompt", str(error))
             return
         checks, lost = self._checks(test, options, variables)
         if options.get("transform") or options.get("postprocess"):
             self._imported.note(
-                "none", where, f"{name}: transform", "its checks look at what a program makes of the answer"
+                "none", where, f"{name or 'a test'}: transform", "its checks look at what a program makes of the answer"
             )
             checks = []
-        case: dict[str, Any] = {"id": name, "input": value, "checks": checks}
+        case: dict[str, Any] = {"id": name or "test", "input": value, "checks": checks}
         threshold_of(case, test.data.get("threshold", self._default.get("threshold")), lost, where, self._imported)
         tags = tags_of({**_mapping(self._default.get("metadata")), **_mapping(test.data.get("metadata"))})
         if len(self._prompts) > 1:
             tags.append(f"prompt:{slug(prompt.label) or prompt.label[:60]}")
         if tags:
             case["tags"] = tags
-        identity = self._imported.add_case(case, where, self._asked)
+        identity = self._imported.add_case(case, where, self._asked, named=bool(name))
         recorded = test.data.get("providerOutput")
         if identity and recorded not in (None, ""):
             self._imported.add_output("outputs", identity, {"output": recorded})
@@ -136,7 +137,8 @@ class _Suite:
             (each, [*self._default_keys, "assert", index], self._default_place) for index, each in enumerate(shared)
         ]
         listed += [(each, [*test.keys, "assert", index], test.place) for index, each in enumerate(own)]
-        return checks_of(listed, setting, self._imported)
+        checks, _, lost = checks_of(listed, setting, self._imported)
+        return checks, lost
 
     def _vars(self, given: Any) -> Mapping[str, Any]:
         if isinstance(given, str) or (isinstance(given, list) and all(isinstance(each, str) for each in given)):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.importing.imported import Imported, ImportRequest
+from evalq.producer.importing.imported import Imported, ImportRequest, verdict_of
 from evalq.producer.importing.promptfoo.assertions import checks_of
 from evalq.producer.importing.promptfoo.config import tags_of, threshold_of
 from evalq.producer.importing.promptfoo.counterparts import Setting
@@ -45,6 +45,7 @@ class _Rows:
     def __init__(self, document: Document, asked: ImportRequest, imported: Imported) -> None:
         self._document, self._asked, self._imported = document, asked, imported
         self._ids: dict[str, str] = {}
+        self._kept: dict[str, list[Any]] = {}
 
     def add(self, row: Any, keys: Sequence[str | int]) -> None:
         """A row: the case, when it is met for the first time, and the answer."""
@@ -62,7 +63,8 @@ class _Rows:
         if identity:
             provider = _part(row, "provider")
             name = harmless_name(str(provider.get("label") or provider.get("id") or "outputs"))
-            self._imported.add_output(name, identity, _answer(row))
+            said = _verdicts(row, test, self._kept[identity])
+            self._imported.add_output(name, identity, _answer(row), said)
 
     def _case(
         self,
@@ -73,16 +75,15 @@ class _Rows:
         keys: Sequence[str | int],
     ) -> str:
         where = self._document.where(keys)
-        number = row.get("testIdx", 0)
-        name = slug(str(test.get("description") or "")) or f"test-{number + 1 if isinstance(number, int) else number}"
+        name = slug(str(test.get("description") or ""))
         setting = Setting(variables, lambda name: load_file(self._document.path.parent, name, self._asked))
         asserts = test.get("assert")
         listed = [
             (each, [*keys, "testCase", "assert", index], self._document.where)
             for index, each in enumerate(asserts if isinstance(asserts, list) else [])
         ]
-        checks, lost = checks_of(listed, setting, self._imported)
-        case: dict[str, Any] = {"id": name, "checks": checks}
+        checks, kept, lost = checks_of(listed, setting, self._imported)
+        case: dict[str, Any] = {"id": name or "test", "checks": checks}
         if isinstance(prompt, str):
             # Filled in already: what looks like a template now came out of a variable.
             case["input"] = _as_asked(prompt)
@@ -91,7 +92,34 @@ class _Rows:
             if key in test:
                 self._imported.note("none", where, key, "it is a program")
         tags = tags_of(_part(test, "metadata"))
-        return self._imported.add_case(case | ({"tags": tags} if tags else {}), where, self._asked)
+        case |= {"tags": tags} if tags else {}
+        identity = self._imported.add_case(case, where, self._asked, named=bool(name))
+        self._kept[identity] = kept
+        return identity
+
+
+def _verdicts(row: Mapping[str, Any], test: Mapping[str, Any], kept: Sequence[Any]) -> list[bool | None]:
+    """What promptfoo said of each of the assertions ``kept`` of a test; None where the row does not have it.
+
+    componentResults are in the order of the assertions; the parts of a set follow it.
+    """
+    parts = _part(row, "gradingResult").get("componentResults")
+    waiting = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+    if row.get("failureReason") == 2:
+        waiting = []
+    said: list[tuple[Any, bool | None]] = []
+    asserts = test.get("assert")
+    for assertion in asserts if isinstance(asserts, list) else []:
+        found = _part(waiting[0], "assertion") if waiting else {}
+        inner = assertion.get("assert") if isinstance(assertion, Mapping) else None
+        is_set = isinstance(inner, list) and bool(waiting) and "assertionSet" in _part(waiting[0], "metadata")
+        same = isinstance(assertion, Mapping) and bool(found) and found.get("type") == assertion.get("type")
+        if not (is_set or same):
+            said.append((assertion, None))
+            continue
+        said.append((assertion, verdict_of(waiting[0].get("pass"))))
+        waiting = waiting[1 + (len(inner) if is_set and isinstance(inner, list) else 0) :]
+    return [next((verdict for each, verdict in said if each is wanted or each == wanted), None) for wanted in kept]
 
 
 def _as_asked(prompt: str) -> Any:

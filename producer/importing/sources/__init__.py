@@ -25,6 +25,7 @@ def read(source: str, path: Path, asked: ImportRequest) -> Imported:
     imported = Imported()
     try:
         import_module(f"{__name__}.{source.replace('-', '_')}").read(path, asked, imported)
+        imported.finish()
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply") from None
     except OverflowError as error:

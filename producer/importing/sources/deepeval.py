@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.tool_calls import recorded_call
-from evalq.producer.importing.imported import Imported, ImportRequest, cut
+from evalq.producer.importing.imported import Imported, ImportRequest, cut, verdict_of
 from evalq.producer.importing.reading import csv_rows, read_json, read_lines
 
 __all__ = ["read"]
@@ -24,6 +25,8 @@ _TOOK: Mapping[str, tuple[str, type[int] | type[float]]] = {
     "output_token_count": ("completion_tokens", int),
 }
 """Theirs, and what recorded outputs call it."""
+_NUMBERED = re.compile(r"(?:conversational_)?test_case_\d+")
+"""What DeepEval calls a test case that has no name."""
 _MOST = 1e15
 """Recorded outputs hold amounts below it."""
 _JSON_CELLS = ("tools_called", "expected_tools", "additional_metadata", "custom_column_key_values")
@@ -32,9 +35,9 @@ _JSON_CELLS = ("tools_called", "expected_tools", "additional_metadata", "custom_
 def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from a dataset or a test run. Raises ConfigError for what is neither."""
     reader = _Reader(imported, asked)
-    for number, (where, given) in enumerate(_entries(path, imported), start=1):
+    for where, given in _entries(path, imported):
         if isinstance(given, Mapping) and isinstance(given.get("input"), str):
-            reader.add({_snake(str(key)): value for key, value in given.items()}, where, number)
+            reader.add({_snake(str(key)): value for key, value in given.items()}, where)
         else:
             what = "a conversation" if isinstance(given, Mapping) and "turns" in given else "an entry"
             imported.note("none", where, what, "evalq's cases have an input of their own, and one answer to it")
@@ -81,31 +84,35 @@ class _Reader:
     def __init__(self, imported: Imported, asked: ImportRequest) -> None:
         self._imported, self._asked = imported, asked
 
-    def add(self, given: dict[str, Any], where: str, number: int) -> None:
+    def add(self, given: dict[str, Any], where: str) -> None:
         """A golden or a test case: a case, and an output where there was one."""
-        case: dict[str, Any] = {"id": str(given.get("name") or f"case-{number}"), "input": given["input"]}
+        name = given.get("name")
+        named = isinstance(name, str) and bool(name) and not _NUMBERED.fullmatch(name)
+        case: dict[str, Any] = {"id": name if named else "case", "input": given["input"]}
         if isinstance(given.get("expected_output"), str):
             case["expected"] = given["expected_output"]
-        case["checks"] = [*self._metrics(given, where), *self._tools(given, where)]
+        made = [*self._metrics(given, where), *((check, None) for check in self._tools(given, where))]
+        case["checks"] = [check for check, _ in made]
         tags = self._tags(given)
         if tags:
             case["tags"] = tags
         for key in _DROPPED:
             if given.get(key):
                 self._imported.note("none", where, key, "no check of evalq looks at it")
-        identity = self._imported.add_case(case, where, self._asked)
+        identity = self._imported.add_case(case, where, self._asked, named=named)
         if identity and isinstance(given.get("actual_output"), str):
-            self._imported.add_output("outputs", identity, self._answer(given, where))
+            self._imported.add_output("outputs", identity, self._answer(given, where), [said for _, said in made])
 
-    def _metrics(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
-        """Of the metrics that a test run recorded, those that are checks."""
+    def _metrics(self, given: dict[str, Any], where: str) -> Iterator[tuple[dict[str, Any], bool | None]]:
+        """Of the metrics that a test run recorded, those that are checks, each with its verdict."""
         listed = given.get("metrics_data")
         for index, metric in enumerate(listed if isinstance(listed, list) else []):
             name = str(metric.get("name")) if isinstance(metric, dict) else "a metric"
             place = f"{where}.metricsData[{index}]"
             if name == "Exact Match" and isinstance(given.get("expected_output"), str):
                 # It leaves white space around both aside.
-                yield {"equals": given["expected_output"], "trim": True, "name": name}
+                check = {"equals": given["expected_output"], "trim": True, "name": name}
+                yield check, verdict_of(metric.get("success"))
             elif name in _PROGRAMS:
                 self._imported.note("none", place, name, "the file does not say what it compares with")
             elif name != "Tool Correctness":

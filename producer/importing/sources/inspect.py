@@ -91,7 +91,7 @@ class _Log:
                 continue
             key = same_case(sample["id"], sample.get("input"), sample.get("target"))
             if key not in self._ids:
-                self._ids[key] = self._case(sample, str(sample["id"]), where)
+                self._ids[key] = self._case(sample, where)
             case = self._ids[key]
             if not case:
                 continue
@@ -110,7 +110,7 @@ class _Log:
         scores = _part(sample, "scores")
         return [_passed(_part(scores, key).get("value")) for key in self._kept[case]]
 
-    def _case(self, sample: dict[str, Any], key: str, where: str) -> str:
+    def _case(self, sample: dict[str, Any], where: str) -> str:
         targets = sample.get("target")
         wanted = [str(each) for each in targets] if isinstance(targets, list) else [str(targets or "")]
         checks, kept = [], []
@@ -123,7 +123,13 @@ class _Log:
                 continue
             checks.append({**check, "name": name})
             kept.append(score)
-        case: dict[str, Any] = {"id": f"{self._task}-{key}", "input": _input(sample), "checks": checks}
+        # Inspect numbers samples that have no id of their own.
+        named = isinstance(sample["id"], str)
+        case: dict[str, Any] = {
+            "id": f"{self._task}-{sample['id']}" if named else self._task,
+            "input": _input(sample),
+            "checks": checks,
+        }
         if any(wanted):
             case["expected"] = wanted[0] if len(wanted) == 1 else wanted
         tags = [f"{name}:{value}" for name, value in _part(sample, "metadata").items() if isinstance(value, str | int)]
@@ -132,7 +138,7 @@ class _Log:
         for name in ("files", "setup", "sandbox"):
             if sample.get(name):
                 self._imported.note("none", where, name, "evalq sets up no sandbox: your agent does")
-        identity = self._imported.add_case(case, where, self._asked)
+        identity = self._imported.add_case(case, where, self._asked, named=named)
         self._kept[identity] = kept
         return identity
 

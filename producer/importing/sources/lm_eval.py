@@ -118,7 +118,7 @@ class _Task:
                 self._cases[key]["checks"].append(check)
                 verdicts[key].append(verdict_of(sample.get(metric)))
         for key, case in self._cases.items():
-            identity = self._imported.add_case(case, places[key], self._asked)
+            identity = self._imported.add_case(case, places[key], self._asked, named=False)
             for number, answer in enumerate(answers[key] if identity else []):
                 # What a filter takes is of the first response.
                 said = verdicts[key] if number == 0 else ()
@@ -132,7 +132,7 @@ class _Task:
         return next(iter(self._filters)) if len(self._filters) == 1 else ""
 
     def _case(self, sample: dict[str, Any], key: str) -> dict[str, Any]:
-        case: dict[str, Any] = {"id": f"{self._name}-{key}", "input": _asked_text(sample), "checks": []}
+        case: dict[str, Any] = {"id": self._name, "input": _asked_text(sample), "checks": []}
         if sample.get("target") is not None:
             case["expected"] = sample["target"]
         return case | {"tags": [f"task:{self._name}"]}

@@ -15,7 +15,7 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.accepting import accepted
-from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case
+from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case, verdict_of
 from evalq.producer.importing.patterns import NoCounterpart
 from evalq.producer.importing.reading import read_json, read_lines
 
@@ -41,6 +41,7 @@ def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     if not isinstance(data, dict) or not isinstance(criteria, list):
         raise ConfigError(f"{path}: not an eval of OpenAI: it has no testing_criteria")
     cases: dict[bytes, str] = {}
+    kept: dict[str, list[str]] = {}
     found = False
     for where, item in _items(path, data, imported):
         found = True
@@ -50,11 +51,13 @@ def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
         number = item.get("datasource_item_id", len(cases))
         key = same_case(number, item["datasource_item"])
         if key not in cases:
-            cases[key] = _case(path, criteria, item, str(number), where, imported, asked)
+            cases[key], names = _case(path, criteria, item, where, imported, asked)
+            kept[cases[key]] = names
         if cases[key]:
             sample = item.get("sample")
             sample = sample if isinstance(sample, dict) else {}
-            imported.add_output(str(sample.get("model") or "outputs"), cases[key], _answer(sample))
+            said = _verdicts(item, kept[cases[key]])
+            imported.add_output(str(sample.get("model") or "outputs"), cases[key], _answer(sample), said)
     if not found:
         raise ConfigError(f"{path}: no output items: under output_items, or in output_items.json(l) beside it")
 
@@ -82,11 +85,11 @@ def _case(
     path: Path,
     criteria: list[Any],
     item: dict[str, Any],
-    key: str,
     where: str,
     imported: Imported,
     asked: ImportRequest,
-) -> str:
+) -> tuple[str, list[str]]:
+    """The id of an item's case, and the names of its checks."""
     row = item["datasource_item"]
     checks = []
     for index, grader in enumerate(criteria):
@@ -106,8 +109,20 @@ def _case(
         checks.append({**check, "name": name})
     sample = item.get("sample")
     asked_of = sample.get("input") if isinstance(sample, dict) else None
-    case: dict[str, Any] = {"id": f"item-{key}", "input": _input(asked_of, row), "checks": checks}
-    return imported.add_case(case, where, asked)
+    case: dict[str, Any] = {"id": "item", "input": _input(asked_of, row), "checks": checks}
+    return imported.add_case(case, where, asked, named=False), [check["name"] for check in checks]
+
+
+def _verdicts(item: Mapping[str, Any], names: list[str]) -> list[bool | None]:
+    """What the service said of each grader; None where it did not, or two have one name."""
+    results = item.get("results")
+    said = (
+        [(str(each.get("name")), each.get("passed")) for each in results if isinstance(each, dict)]
+        if isinstance(results, list)
+        else []
+    )
+    found = {name: verdict_of(passed) for name, passed in said if sum(name == other for other, _ in said) == 1}
+    return [found.get(name) for name in names]
 
 
 def _string_check(grader: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
