@@ -105,8 +105,9 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, caps
     from evalq.producer.importing.sources import names
 
     for source in names():
-        assert main(["import", source, str(tmp_path / "absent.json"), "-d", str(tmp_path / "e")]) == 2
-        assert f"{tmp_path}/absent.json: cannot be read" in capsys.readouterr().err
+        for name in ("absent.json", "absent.jsonl") if source in ("deepeval", "openai-evals") else ("absent.json",):
+            assert main(["import", source, str(tmp_path / name), "-d", str(tmp_path / "e")]) == 2
+            assert f"{tmp_path}/{name}: cannot be read" in capsys.readouterr().err
 
 
 def test_a_check_by_name_has_to_be_one_that_takes_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

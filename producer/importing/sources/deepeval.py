@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -75,6 +76,18 @@ def _cell(key: str, text: str) -> Any:
         return text
 
 
+def _tools_of(text: str) -> Any:
+    """Tools that a cell or a field has as text: JSON, else names with ; between them, as DeepEval reads CSV."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    # What Python prints of its objects is no list of names.
+    if any(sign in text for sign in "[]{}()="):
+        return text
+    return [name for part in text.split(";") if (name := part.strip())]
+
+
 def _snake(name: str) -> str:
     """The name of a field, however the file has it: test runs write actualOutput."""
     return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
@@ -120,16 +133,31 @@ class _Reader:
                 self._imported.note("later", place, name, why)
 
     def _tools(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
-        tools = given.get("expected_tools")
-        names = (
-            [name for tool in tools if isinstance(name := tool.get("name") if isinstance(tool, dict) else tool, str)]
-            if isinstance(tools, list)
-            else []
-        )
+        names = [call["name"] for call in self._calls(given, "expected_tools", where) or ()]
         if names:
             yield {"tool-calls": names}
             why = "all of these tools have to be called; Tool Correctness passes from a share on"
             self._imported.note("differs", where, "expected_tools", why)
+
+    def _calls(self, given: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]] | None:
+        """The tools under ``key``: a list, its JSON as text, or names with ; between them; None where none are said."""
+        tools = given.get(key)
+        if isinstance(tools, str):
+            tools = _tools_of(tools)
+        if isinstance(tools, dict):
+            tools = [tools]
+        if not isinstance(tools, list):
+            if tools is not None:
+                self._imported.note("none", where, key, "it is neither a list of tools nor one as text")
+            return None
+        calls = []
+        for tool in tools:
+            call = recorded_call(tool) if isinstance(tool, str | dict) else {}
+            if call.get("name"):
+                calls.append(call)
+            else:
+                self._imported.note("none", where, f"{key}: a tool", "it has no name")
+        return calls
 
     def _tags(self, given: Mapping[str, Any]) -> list[str]:
         listed = given.get("tags")
@@ -142,9 +170,9 @@ class _Reader:
 
     def _answer(self, given: Mapping[str, Any], where: str) -> dict[str, Any]:
         line: dict[str, Any] = {"output": given["actual_output"]}
-        tools = given.get("tools_called")
-        if isinstance(tools, list):
-            line["tool_calls"] = [recorded_call(tool) for tool in tools if isinstance(tool, str | dict)]
+        calls = self._calls(given, "tools_called", where)
+        if calls is not None:
+            line["tool_calls"] = calls
         elif given.get("expected_tools"):
             line["tool_calls"] = []
         for theirs, (ours, kind) in _TOOK.items():

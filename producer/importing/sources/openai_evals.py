@@ -1,4 +1,4 @@
-"""OpenAI's hosted evals: an eval as its API gives it, with the output items of a run.
+"""OpenAI's evals: a hosted one as its API gives it, with the output items of a run; YAML and samples of the registry.
 
 The eval is what ``GET /evals/ID`` gives, an object with testing_criteria; output items what
 ``GET /evals/ID/runs/RUN/output_items`` gives: under output_items in the same file, or in output_items.json or
@@ -16,6 +16,7 @@ from typing import Any
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case, verdict_of
+from evalq.producer.importing.openai_registry import read_registry, read_samples
 from evalq.producer.importing.patterns import NoCounterpart
 from evalq.producer.importing.reading import read_json, read_lines
 
@@ -36,6 +37,12 @@ _REASONS: dict[str, tuple[Kind, str]] = {
 
 def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from an eval and its output items. Raises ConfigError for what is none."""
+    if path.suffix in (".yaml", ".yml"):
+        read_registry(path, asked, imported)
+        return
+    if path.suffix == ".jsonl":
+        read_samples(path, asked, imported)
+        return
     data = read_json(path)
     criteria = data.get("testing_criteria") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(criteria, list):
