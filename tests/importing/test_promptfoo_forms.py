@@ -68,7 +68,6 @@ def test_everything_without_a_counterpart_is_listed_with_its_place() -> None:
     lines = path.read_text().splitlines()
     listed = {(note.kind, note.what): note.where for note in imported.notes}
     for kind, what, text in (
-        ("none", "javascript", "javascript"),
         ("later", "llm-rubric", "llm-rubric"),
         ("none", "rouge-n", "rouge-n"),
         ("none", "evaluateOptions", "evaluateOptions"),

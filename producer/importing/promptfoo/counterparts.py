@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from evalq.producer.importing.imported import Kind, cut
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
+from evalq.producer.importing.promptfoo.javascript import Program, check_of_program
 from evalq.producer.importing.promptfoo.texts import javascript_text, parse_commas, rendered
 
 __all__ = ["COUNTERPARTS", "REASONS", "Check", "Differs", "Setting", "value_of"]
@@ -31,8 +32,11 @@ class Setting(NamedTuple):
 
 
 def value_of(assertion: Mapping[str, Any], setting: Setting) -> Any:
-    """The assertion's value with variables filled in. Raises NoText."""
+    """The assertion's value with variables filled in; of a program with the variables, too. Raises NoText."""
     value = assertion.get("value")
+    if str(assertion.get("type")).removeprefix("not-") == "javascript" and isinstance(value, str):
+        given = setting.load(value) if value.startswith("file://") else rendered(value, setting.variables)
+        return Program(str(given), setting.variables)
     if isinstance(value, str):
         return setting.load(value) if value.startswith("file://") else rendered(value, setting.variables)
     if isinstance(value, list):
@@ -200,6 +204,14 @@ def _count(value: Any) -> int:
     return int(number)
 
 
+def _javascript(assertion: Mapping[str, Any], value: Any) -> Check:
+    if not isinstance(value, Program):
+        raise NoCounterpart("it needs a program as its value")
+    if assertion.get("threshold") is not None or assertion.get("config") is not None:
+        raise NoCounterpart("its program is given a threshold or a config, which only promptfoo has")
+    return check_of_program(value, negated=str(assertion["type"]).startswith("not-"))
+
+
 COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] = {
     "equals": _equals,
     "contains": _containing("contains", ignore=False),
@@ -217,6 +229,7 @@ COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] 
     "levenshtein": _levenshtein,
     "is-refusal": _refusal,
     "word-count": _word_count,
+    "javascript": _javascript,
 }
 """By promptfoo's type: the check that an assertion of it is, from that and its value with variables filled in."""
 
@@ -241,7 +254,7 @@ REASONS: Mapping[str, tuple[Kind, str]] = {
         ("similar", "similar:cosine", "similar:dot", "similar:euclidean"),
         ("later", "embeddings compare: evalq has none in checks yet"),
     ),
-    **dict.fromkeys(("javascript", "python", "ruby", "webhook"), ("none", _PROGRAM)),
+    **dict.fromkeys(("python", "ruby", "webhook"), ("none", _PROGRAM)),
     **dict.fromkeys(
         ("is-html", "contains-html", "is-xml", "contains-xml", "is-sql", "contains-sql"), ("none", _MARKUP)
     ),

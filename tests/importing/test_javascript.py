@@ -1,0 +1,154 @@
+"""`javascript` assertions that are one closed expression are checks with the verdicts that Node.js gives."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.evalcore.evaluators.checks.expanding import load_cases
+from evalq.evalcore.evaluators.checks.params import ChecksParams
+from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.producer.importing import sources
+from evalq.producer.importing.imported import Imported, ImportRequest
+from evalq.producer.importing.writing import write
+
+CHECKED = (
+    'output.includes("Paris")',
+    "output.includes('pa\\nris')",
+    "output.toLowerCase().includes('paris')",
+    "output.startsWith(`Paris`)",
+    'output.endsWith(".")',
+    'output === "Paris"',
+    'output.trim() == "Paris"',
+    'output.toLowerCase() === "paris"',
+    'output !== "Paris"',
+    "output.length < 7",
+    "output.length <= 5",
+    "output.length > 5",
+    "6 >= output.length",
+    "output.length === 5",
+    "output.length !== 5",
+    r"/^par(is|y)\b/i.test(output)",
+    r"/[/a]\d+/.test(output)",
+    "JSON.parse(output).path === '/tmp'",
+    "JSON.parse(output).items[1].price === 9.5",
+    "JSON.parse(output).done === true && JSON.parse(output).path === null",
+    '!output.includes("error")',
+    '!(output.includes("a") && output.length > 5)',
+    'output.includes("Paris") || (output.length < 3 && !/x/.test(output))',
+    "return output.includes('Paris');",
+    "output.includes(context.vars.city)",
+)
+ANSWERS = (
+    *(
+        "Paris",
+        "paris",
+        " Paris\n",
+        "Paris.",
+        "It is Paris.",
+        "PARIS is big",
+        "",
+        "pa\nris",
+        "pary",
+        "a1",
+        "/2",
+        "error",
+    ),
+    *(
+        '{"path": "/tmp"}',
+        '{"items": [0, {"price": 9.5}]}',
+        '{"done": true, "path": null}',
+        '{"done": 1}',
+        "[]",
+        "null",
+    ),
+    *('"path"', '{"path": "/tmp/x"}', "{", 'x {"path": "/tmp"}', '```json\n{"path": "/tmp"}\n```'),
+)
+NOT_CHECKED = (
+    "output.split(' ').length < 5",
+    "output.includes('a') ? 1 : 0",
+    "output.length",
+    "output.match(/x/)",
+    "JSON.parse(output).path == '/tmp'",
+    "JSON.parse(output).path !== '/tmp'",
+    "!(JSON.parse(output).done === true)",
+    "output.length < 5 || JSON.parse(output).a === 1",
+    "JSON.parse(output).items.length === 2",
+    "JSON.parse(output).path.includes('x')",
+    "output.includes('a'); output.includes('b')",
+    "output.includes('a') + 1",
+    "output.toLowerCase().includes('Paris')",
+    "/x/s.test(output)",
+    "/(?=x)/.test(output)",
+    "output.includes(`${x}`)",
+    "output.includes(context.vars.absent)",
+    "output.includes('a', 3)",
+    "process.exit(1)",
+    "output.includes('a') && fetch('http://x')",
+    "(" * 200 + "output" + ")" * 200,
+    "output.includes('')",
+)
+
+
+def _imported(folder: Path, programs: tuple[str, ...], kind: str = "javascript") -> Imported:
+    tests = [{"vars": {"city": "Paris"}, "assert": [{"type": kind, "value": each}]} for each in programs]
+    path = folder / "promptfooconfig.json"
+    path.write_text(json.dumps({"prompts": ["?"], "tests": tests}))
+    return sources.read("promptfoo", path, ImportRequest())
+
+
+_SCRIPT = """
+const [programs, answers] = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const context = {vars: {city: "Paris"}};
+const said = programs.map((code) => answers.map((output) => {
+  const body = code.startsWith("return") ? code : "return " + code;
+  try { return new Function("output", "context", body)(output, context) === true; } catch { return false; }
+}));
+console.log(JSON.stringify(said));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is what decides here")
+def test_each_expression_decides_as_node_does(tmp_path: Path) -> None:
+    """Every program beside every answer; a program that throws fails."""
+    given = json.dumps([CHECKED, ANSWERS])
+    done = subprocess.run(["node", "-e", _SCRIPT], input=given, capture_output=True, text=True, check=True, timeout=60)
+    said: list[list[bool]] = json.loads(done.stdout)
+    imported = _imported(tmp_path, CHECKED)
+    cases = imported.cases
+    assert len(cases) == len(CHECKED), imported.notes
+    (written,) = (path for path in write(imported, tmp_path / "evals", force=True).files if path.stem == "cases")
+    judge = Judge(ChecksParams.model_validate({"cases": [case.params for case in load_cases([written])]}))
+    for program, case, theirs in zip(CHECKED, cases, said, strict=True):
+        assert {True, False} == set(theirs), program
+        for answer, passed in zip(ANSWERS, theirs, strict=True):
+            judged = judge.test(json.dumps({"case": case["id"], "output": answer}).encode())
+            assert (judged.status == "passed") == passed, (program, answer, judged)
+
+
+@pytest.mark.parametrize("program", NOT_CHECKED)
+def test_any_other_program_is_listed_by_its_name(program: str, tmp_path: Path) -> None:
+    """No part of it becomes a check."""
+    imported = _imported(tmp_path, (program,))
+    assert not imported.cases
+    assert "javascript" in {note.what for note in imported.notes}
+
+
+def test_the_opposite_of_a_program_is_the_opposite_of_its_check(tmp_path: Path) -> None:
+    """But for one that throws without JSON: that fails there either way."""
+    (case,) = _imported(tmp_path, ('output.includes("x")',), "not-javascript").cases
+    assert case["checks"] == [{"not-contains": "x"}]
+    assert not _imported(tmp_path, ("JSON.parse(output).a === 1",), "not-javascript").cases
+
+
+@pytest.mark.parametrize("more", [{"threshold": 0.5}, {"config": {"a": 1}}, {"transform": "output.x"}], ids=str)
+def test_a_program_with_more_than_its_answer_is_listed(more: dict[str, Any], tmp_path: Path) -> None:
+    """It can decide by that."""
+    config = {"prompts": ["?"], "tests": [{"assert": [{"type": "javascript", "value": "output.length > 1", **more}]}]}
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    assert not sources.read("promptfoo", tmp_path / "c.json", ImportRequest()).cases
