@@ -53,11 +53,11 @@ def read_config(path: Path, asked: ImportRequest, imported: Imported) -> None:
         # What others refer to by $ref may have any name.
         if (key not in _READ and not isinstance(document.data[key], dict | list)) or key in _WHY:
             imported.note("none", document.where([str(key)]), str(key), _WHY.get(str(key), "evalq has no such setting"))
+    _Suite(document, asked, imported).read()
     for name in ("providers", "targets"):
         given = document.data.get(name)
         for index, provider in enumerate(given if isinstance(given, list) else [] if given is None else [given]):
             add_target(imported, provider, document.where([name, index]))
-    _Suite(document, asked, imported).read()
 
 
 class _Suite:

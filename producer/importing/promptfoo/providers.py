@@ -6,6 +6,7 @@ says which variable goes to which host. What cannot be read as an address is no 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -21,11 +22,26 @@ _LOCAL = {
     "vllm": "http://127.0.0.1:8000/v1",
     "llamafile": "http://127.0.0.1:8080/v1",
 }
+_SERVICES = {
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    "togetherai": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
+}
+"""Services that speak chat completions: their own address, and the variable that promptfoo reads their key from."""
 _REQUEST = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#|\$\{")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(:\d{1,5})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ENVIRONMENT = re.compile(r"^(?:Bearer\s+)?\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}$")
+_ENVIRONMENT = re.compile(r"^(?P<bearer>Bearer\s+)?\{\{\s*env\.(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}$")
+_PROMPT = re.compile(r"\{\{\s*prompt\s*\}\}")
+_DUMPED = re.compile(r"\{\{\s*prompt\s*(?:\|\s*dump\s*)?\}\}")
+_PLACEHOLDER = re.compile(r"(?<!\{)\{(?:prompt|agent|case|repeat|messages)\}(?!\})")
 _PATH = re.compile(r"^json((?:\.[A-Za-z_][\w]*|\[\d+\]|\[['\"][^'\"]+['\"]\])*)$")
 _PROGRAMS = ("exec:", "file://", "python:", "golang:", "ruby:", "package:", "mcp:", "browser", "webhook:")
 
@@ -51,7 +67,10 @@ class _NoTarget(ValueError):
 
 
 def add_target(imported: Imported, provider: Any, where: str) -> None:
-    """Add the target that ``provider`` is, or note why there is none."""
+    """Add the target that ``provider`` is, or note why there is none; the cases are there already.
+
+    What a body of kind http sends for a prompt depends on them.
+    """
     given, label, config = provider_name(provider)
     name = harmless_name(given)
     _settings(imported, provider, where, name)
@@ -157,10 +176,10 @@ def _without_secrets(imported: Imported, given: str, where: str, name: str) -> s
 def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     parts = name.split(":")
     service = parts[0]
-    if service == "openai" and len(parts) >= 2 and parts[1] not in ("chat", "embedding", "moderation", "image"):
+    if service in _SERVICES and len(parts) >= 2 and parts[1] != "chat":
         # `openai:gpt-4o`; other words there name other interfaces.
         model = ":".join(parts[1:]) if parts[1] not in _INTERFACES else ""
-    elif service in ("openai", *_LOCAL) and len(parts) >= 3 and parts[1] == "chat":
+    elif service in (*_SERVICES, *_LOCAL) and len(parts) >= 3 and parts[1] == "chat":
         model = ":".join(parts[2:])
     else:
         return None
@@ -179,10 +198,11 @@ def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
     elif key is not None:
         why = "it is no name of a variable: set api_key_env by hand"
         imported.note("none", where, f"{shown}: apiKeyEnvar", why)
-    elif service == "openai" and is_default:
-        target["api_key_env"] = "OPENAI_API_KEY"
-    elif service == "openai":
-        why = "no variable is named for this address, where promptfoo sends $OPENAI_API_KEY: set api_key_env by hand"
+    elif service in _SERVICES and is_default:
+        target["api_key_env"] = _SERVICES[service][1]
+    elif service in _SERVICES:
+        variable = _SERVICES[service][1]
+        why = f"no variable is named for this address, where promptfoo sends ${variable}: set api_key_env by hand"
         imported.note("none", where, f"{shown}: its key", why)
     options = {option: config[option] for option in _REQUEST if option in config}
     if options:
@@ -192,6 +212,10 @@ def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
 
 
 _INTERFACES = (
+    "embedding",
+    "embeddings",
+    "moderation",
+    "image",
     "completion",
     "responses",
     "assistant",
@@ -212,7 +236,7 @@ def _base(service: str, config: Mapping[str, Any]) -> tuple[str, bool]:
         if not isinstance(host, str) or "/" in host:
             raise _NoTarget("its apiHost is not the name of a host: write the target by hand")
         return _address(f"https://{host}/v1", "apiHost"), False
-    return _LOCAL.get(service, "https://api.openai.com/v1"), True
+    return _LOCAL.get(service) or _SERVICES[service][0], True
 
 
 def _http(imported: Imported, name: str, config: Mapping[str, Any], where: str) -> dict[str, Any] | None:
@@ -229,7 +253,10 @@ def _http(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
         raise _NoTarget("evalq posts its calls, and it asks by another method")
     if not isinstance(body, dict | list):
         raise _NoTarget("its body is no JSON: write a target of kind http for it (see docs/reference/targets.md)")
-    target: dict[str, Any] = {"kind": "http", "url": url, "body": _filled(body)}
+    changed = sorted(set(config) & _CHANGES)
+    if changed:
+        raise _NoTarget(f"its {changed[0]} changes the request, and evalq has no such key: write the target by hand")
+    target: dict[str, Any] = {"kind": "http", "url": url, "body": _filled(body, _prompt_of(imported))}
     answer = config.get("transformResponse", config.get("responseParser"))
     found = _PATH.match(answer.strip()) if isinstance(answer, str) else None
     if found:
@@ -240,7 +267,11 @@ def _http(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
     for header, value in (headers if isinstance(headers, Mapping) else {}).items():
         variable = _ENVIRONMENT.match(str(value).strip())
         if variable and "api_key_env" not in target:
-            target |= {"api_key_env": variable[1]}
+            target |= {"api_key_env": variable["name"]}
+            # evalq puts it before the key in this header, and in no other.
+            if bool(variable["bearer"]) != (str(header).lower() == "authorization"):
+                there = "with" if variable["bearer"] else "without"
+                raise _NoTarget(f"its header {header} has the key {there} Bearer before it: write the target by hand")
             if str(header).lower() != "authorization":
                 target["api_key_header"] = str(header)
         elif str(header).lower() not in ("content-type", "accept"):
@@ -251,14 +282,49 @@ def _http(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
     return target
 
 
-def _filled(body: Any) -> Any:
-    """The body with evalq's placeholder for the prompt."""
+_CHANGES = {
+    *("request", "queryParams", "transformRequest", "auth", "signatureAuth", "session", "multipart", "contentType"),
+}
+"""Keys of the configuration by which another request is sent."""
+
+
+def _prompt_of(imported: Imported) -> str:
+    """The placeholder of a text that is {{prompt}} alone; "" where the cases are not all of one kind.
+
+    promptfoo sends such a text as data where it is JSON: a chat stays a list of messages.
+    """
+    kinds = {_kind_of(case.get("input")) for case in imported.cases}
+    if kinds == {"chat"}:
+        return "{messages}"
+    return "{prompt}" if kinds <= {"text"} else ""
+
+
+def _kind_of(given: Any) -> str:
+    if not isinstance(given, str):
+        return "chat" if isinstance(given, list) else "data"
+    try:
+        json.loads(given)
+    except (ValueError, RecursionError):
+        return "text"
+    return "data"
+
+
+def _filled(body: Any, alone: str) -> Any:
+    """The body with evalq's placeholders for the prompt; ``alone`` is that of a text of nothing else."""
     if isinstance(body, str):
-        return re.sub(r"\{\{\s*prompt\s*(?:\|\s*dump\s*)?\}\}", "{prompt}", body)
+        if _PLACEHOLDER.search(body):
+            raise _NoTarget(f"its body has {body[:60]!r}, where evalq would fill in a call: write the target by hand")
+        if _PROMPT.fullmatch(body.strip()):
+            if not alone:
+                why = "chats and texts, or texts that are JSON, are among its prompts, and promptfoo sends each as data"
+                raise _NoTarget(f"{why}: import them apart")
+            # Space around a chat is none of its JSON; around a text it is sent.
+            return alone if alone != "{prompt}" else _DUMPED.sub(alone, body)
+        return _DUMPED.sub("{prompt}", body)
     if isinstance(body, dict):
-        return {key: _filled(value) for key, value in body.items()}
+        return {key: _filled(value, alone) for key, value in body.items()}
     if isinstance(body, list):
-        return [_filled(value) for value in body]
+        return [_filled(value, alone) for value in body]
     return body
 
 

@@ -34,11 +34,11 @@ def read_results(path: Path, data: dict[str, Any], asked: ImportRequest, importe
         raise ConfigError(f"{path}: results.results: must be a list")
     config = data.get("config")
     providers = config.get("providers", config.get("targets")) if isinstance(config, Mapping) else None
-    for index, provider in enumerate(providers if isinstance(providers, list) else []):
-        add_target(imported, provider, document.where(["config", "providers", index]))
     reader = _Rows(document, asked, imported)
     for index, row in enumerate(rows):
         reader.add(row, ["results", "results", index])
+    for index, provider in enumerate(providers if isinstance(providers, list) else []):
+        add_target(imported, provider, document.where(["config", "providers", index]))
 
 
 class _Rows:

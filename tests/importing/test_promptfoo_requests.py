@@ -1,0 +1,139 @@
+"""An imported target sends what promptfoo sends, or is listed with the name of what it would send otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.producer.importing import sources
+from evalq.producer.importing.imported import Imported, ImportRequest
+from evalq.workers.targets.answers import Call
+from evalq.workers.targets.template import fill
+
+CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{q}}"}]
+TEXT = "Say {{q}}"
+
+
+def _imported(folder: Path, provider: Any, *prompts: Any) -> Imported:
+    told = [each if isinstance(each, str) else json.dumps(each) for each in prompts]
+    config = {
+        "prompts": told,
+        "providers": [provider],
+        "tests": [{"vars": {"q": "hi", "lang": "French"}, "assert": [{"type": "contains", "value": "x"}]}],
+    }
+    (folder / "promptfooconfig.json").write_text(json.dumps(config))
+    return sources.read("promptfoo", folder / "promptfooconfig.json", ImportRequest())
+
+
+def _http(body: Any, **more: Any) -> dict[str, Any]:
+    return {"id": "https", "label": "t", "config": {"url": "https://inner.example/ask", "body": body, **more}}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "body", "sent"),
+    [
+        (TEXT, {"q": "{{prompt}}"}, {"q": "Say hi"}),
+        (TEXT, {"q": "{{ prompt | dump }}"}, {"q": "Say hi"}),
+        (TEXT, {"q": "Please: {{prompt}}"}, {"q": "Please: Say hi"}),
+        (CHAT, {"messages": "{{prompt}}"}, {"messages": [CHAT[0], {"role": "user", "content": "hi"}]}),
+        (TEXT, {"q": " {{prompt}} "}, {"q": " Say hi "}),
+        (CHAT, [{"a": {"b": " {{ prompt }} "}}], [{"a": {"b": [CHAT[0], {"role": "user", "content": "hi"}]}}]),
+    ],
+)
+def test_a_body_is_sent_as_promptfoo_fills_it(prompt: Any, body: Any, sent: Any, tmp_path: Path) -> None:
+    """A text stays one, and a chat a list of messages."""
+    found = _imported(tmp_path, _http(body), prompt)
+    (case,) = found.cases
+    given = case["input"]
+    call = Call(prompt=given) if isinstance(given, str) else Call(prompt=json.dumps(given), messages=tuple(given))
+    assert fill(found.targets["t"]["body"], call.fillings()) == sent
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "said"),
+    [
+        ({"q": "{{prompt}}", "lang": "{{lang}}"}, {}, "{{lang}}"),
+        ({"q": "{{prompt}} in {{ lang }}"}, {}, "{{ lang }}"),
+        ({"q": "{{prompt}}", "as": "{agent}"}, {}, "{agent}"),
+        ({"q": "{{prompt}}"}, {"headers": {"Authorization": "{{env.KEY}}"}}, "without Bearer"),
+        ({"q": "{{prompt}}"}, {"headers": {"X-Key": "Bearer {{env.KEY}}"}}, "with Bearer"),
+        ({"q": "{{prompt}}"}, {"queryParams": {"a": "1"}}, "queryParams"),
+        ({"q": "{{prompt}}"}, {"transformRequest": '{"x": "{{prompt}}"}'}, "transformRequest"),
+        ({"q": "{{prompt}}"}, {"auth": {"type": "basic"}}, "auth"),
+    ],
+)
+def test_a_request_that_would_be_another_one_is_no_target(
+    body: Any, more: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """The note names what it would be."""
+    found = _imported(tmp_path, _http(body, **more), TEXT)
+    assert found.targets == {}
+    assert any(said in note.why for note in found.notes if note.what == "https"), found.notes
+
+
+@pytest.mark.parametrize("prompts", [(TEXT, CHAT), ("{{q}} 1", "42"), ('{"a": "{{q}}"}',)], ids=str)
+def test_prompts_of_several_kinds_are_for_no_one_body(prompts: tuple[Any, ...], tmp_path: Path) -> None:
+    """promptfoo sends a prompt that is JSON as data, and another one as a text."""
+    found = _imported(tmp_path, _http({"q": "{{prompt}}"}), *prompts)
+    assert found.targets == {}
+    # Within other text it is one either way.
+    assert "t" in _imported(tmp_path, _http({"q": "Please: {{prompt}}"}), *prompts).targets
+
+
+@pytest.mark.parametrize("header", ["Authorization", "authorization"])
+def test_a_key_with_bearer_is_sent_with_it(header: str, tmp_path: Path) -> None:
+    """As evalq sends a key in that header; in another one it stands alone."""
+    found = _imported(tmp_path, _http({"q": "{{prompt}}"}, headers={header: "Bearer {{env.KEY}}"}), TEXT)
+    assert found.targets["t"]["api_key_env"] == "KEY"
+    assert "api_key_header" not in found.targets["t"]
+    found = _imported(tmp_path, _http({"q": "{{prompt}}"}, headers={"X-Key": "{{env.KEY}}"}), TEXT)
+    assert found.targets["t"]["api_key_header"] == "X-Key"
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "address", "variable"),
+    [
+        ("openrouter:meta/llama-3:free", "meta/llama-3:free", "openrouter.ai/api/v1", "OPENROUTER"),
+        ("groq:llama-3.1-8b", "llama-3.1-8b", "api.groq.com/openai/v1", "GROQ"),
+        ("deepseek:deepseek-chat", "deepseek-chat", "api.deepseek.com/v1", "DEEPSEEK"),
+        ("mistral:mistral-large-latest", "mistral-large-latest", "api.mistral.ai/v1", "MISTRAL"),
+        ("perplexity:sonar", "sonar", "api.perplexity.ai", "PERPLEXITY"),
+        ("cerebras:llama3.1-8b", "llama3.1-8b", "api.cerebras.ai/v1", "CEREBRAS"),
+        ("togetherai:chat:a/b", "a/b", "api.together.xyz/v1", "TOGETHER"),
+        ("xai:grok-3", "grok-3", "api.x.ai/v1", "XAI"),
+    ],
+)
+def test_services_of_chat_completions_are_targets_of_kind_openai(
+    provider: str, model: str, address: str, variable: str, tmp_path: Path
+) -> None:
+    """With their own address and their own variable, which a note names; another address gets no key."""
+    ((_, target),) = _imported(tmp_path, provider, TEXT).targets.items()
+    assert target == {
+        "kind": "openai",
+        "base_url": f"https://{address}",
+        "model": model,
+        "api_key_env": f"{variable}_API_KEY",
+        "output": "text",
+    }
+    config = {"apiBaseUrl": "https://inner.example/v1", "temperature": 0.5}
+    ((_, target),) = _imported(tmp_path, {"id": provider, "config": config}, TEXT).targets.items()
+    assert target == {
+        "kind": "openai",
+        "base_url": "https://inner.example/v1",
+        "model": model,
+        "options": {"temperature": 0.5},
+        "output": "text",
+    }
+
+
+@pytest.mark.parametrize(
+    "provider", ["mistral:embedding:mistral-embed", "groq:responses:x", "acme:chat:x", "groq:", "xai:image:x"]
+)
+def test_other_interfaces_and_services_are_listed(provider: str, tmp_path: Path) -> None:
+    """None of them becomes a chat at somebody's address."""
+    found = _imported(tmp_path, provider, TEXT)
+    assert found.targets == {}
+    assert provider in {note.what for note in found.notes}
