@@ -66,6 +66,7 @@ OWN_VARIABLES: tuple[Named, ...] = (
     Named("EVALQ_SETTINGS", "the YAML file of settings"),
     Named("EVALQ_LOGLEVEL", "how much a worker's process for live calls logs; the worker sets it"),
     Named("EVALQ_HANDED", "the pipe through which a command hands keys to a worker of its own; the command sets it"),
+    Named("EVALQ_CALL", "what a target's program started has it, so that nothing outlives the call; each call sets it"),
     Named("EVALQ_BASELINE", "pytest plug-in: the run to compare with"),
     Named("EVALQ_CANDIDATE", "pytest plug-in: what is judged, such as a commit"),
     Named("EVALQ_ONCE", "pytest plug-in: the key of a run that is done once"),
@@ -136,7 +137,7 @@ SIGNALS: tuple[Named, ...] = (
     Named("SIGTERM, SIGINT", "a command stops and can be resumed; a worker ends its chunks and calls and leaves"),
     Named("SIGQUIT, SIGHUP", "a worker: as SIGTERM"),
     Named("SIGALRM", "a pool process: the time of a record is over"),
-    Named("SIGKILL", "sent to process groups that evalq started, and to no other"),
+    Named("SIGKILL", "sent to process groups that evalq started, to what left such a group, and to no other"),
 )
 """Signals that evalq handles or sends."""
 

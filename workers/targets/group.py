@@ -1,25 +1,37 @@
-"""A process with pipes, in a group of its own, of which nothing is left once it is ended."""
+"""A process with pipes, in a group of its own, of which nothing is left once it is ended.
+
+A process that it starts can leave its group and its session (setsid), and so no signal to the group reaches it. On
+Linux such processes are looked for in /proc: by the session, by their parents, by a variable of the environment that
+each process takes from its parent (`MARK`), and by the pipes. A process is not found that has left its session, whose
+parent has ended, and that has another environment and other pipes. Systems without /proc have the group alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
 from subprocess import PIPE
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-__all__ = ["Group"]
+__all__ = ["MARK", "Group"]
 
+MARK = "EVALQ_CALL"
+"""The variable that each process of a group has, with a value that no other group has."""
+_PASSES = 10
+"""How often left processes are looked for: one that starts others while it is looked for needs a second look."""
 _BUFFERED = 1 << 16
 _PAUSE_SECONDS = 0.02
 
 
 class Group:
-    """The process that leads a group, and all that it starts there. ``how`` is as in `subprocess.Popen`.
+    """The process that leads a group, and all that it starts. ``how`` is as in `subprocess.Popen`.
 
     ``stderr`` is None where it has its parent's; ``limit`` is the longest line, in bytes, that can be read of a pipe.
 
@@ -29,13 +41,20 @@ class Group:
     once, so that another may be given its number, by which its group is still to be killed.
     """
 
-    def __init__(self, *argv: str, stderr: int | None = PIPE, limit: int = _BUFFERED, **how: Any) -> None:
+    def __init__(
+        self, *argv: str, env: Mapping[str, str], stderr: int | None = PIPE, limit: int = _BUFFERED, **how: Any
+    ) -> None:
+        mark = secrets.token_hex(16)
+        how |= {"env": {**env, MARK: mark}, "start_new_session": True}
         self._leader = subprocess.Popen(  # noqa: S603 - the user's own command
-            argv, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=stderr, start_new_session=True, **how
+            argv, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=stderr, **how
         )
         self._limit = limit
         ends = (self._leader.stdin, self._leader.stdout, self._leader.stderr)
         self._unconnected: list[IO[bytes]] = [end for end in ends if end is not None]
+        # An end at 0 to 2, where this process was started without those, is in its own forks, too.
+        own = {f"pipe:[{os.fstat(end.fileno()).st_ino}]" for end in self._unconnected if end.fileno() > 2}
+        self._signs = _Signs(self._leader.pid, f"{MARK}={mark}".encode(), frozenset(own))
         self._connected: list[asyncio.WriteTransport | asyncio.ReadTransport] = []
 
     async def pipes(self) -> tuple[StreamWriter, list[StreamReader]]:
@@ -72,9 +91,20 @@ class Group:
             os.close(watched)
 
     def kill(self) -> None:
-        """Kill what is left of the group, before `end`: until then its number is nobody else's."""
+        """Kill what is left of the group, and what left it, before `end`: until then its number is nobody else's."""
+        # Once before the leader is killed: then a process has the parent that started it.
+        known = _left(self._signs)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._leader.pid, signal.SIGKILL)
+        killed = set[int]()
+        for _ in range(_PASSES):
+            if not (new := known - killed):
+                break
+            for pid in new:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            killed |= new
+            known = _left(self._signs)
 
     def end(self) -> Coroutine[Any, Any, int]:
         """`kill`, and let go of the pipes; to be called once. Awaited, it reaps the leader, and gives its exit code.
@@ -108,6 +138,62 @@ class Group:
             return os.waitid(os.P_PID, self._leader.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return True
+
+
+class _Signs(NamedTuple):
+    """What tells a process of a group from others: the leader's number, the mark, and the names of its pipes."""
+
+    leader: int
+    mark: bytes
+    pipes: frozenset[str]
+
+    def are_of(self, pid: int) -> bool:
+        """Whether a process has the mark or a pipe as standard input, output or error."""
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if self.mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                return True
+        for number in range(3):
+            with contextlib.suppress(OSError):  # closed
+                if str(Path(f"/proc/{pid}/fd/{number}").readlink()) in self.pipes:
+                    return True
+        return False
+
+
+class _Process(NamedTuple):
+    """What the kernel shows of a process to everybody."""
+
+    parent: int
+    session: int
+    started: int
+
+
+def _left(signs: _Signs) -> set[int]:
+    """Processes that the leader started, themselves or by others, and that have not ended, without the leader."""
+    alive = _processes()
+    leader = alive.get(signs.leader)
+    if leader is None:  # no /proc
+        return set()
+    own = os.getpid()
+    # An older one is none of them.
+    younger = {pid: at for pid, at in alive.items() if at.started >= leader.started and pid not in (own, signs.leader)}
+    found = {signs.leader} | {pid for pid in younger if signs.are_of(pid)}
+    while more := {pid for pid, at in younger.items() if found & {at.parent, at.session}} - found:
+        found |= more
+    return found - {signs.leader}
+
+
+def _processes() -> dict[int, _Process]:
+    """{number: process} of this machine; one that has ended and is not reaped is there, too."""
+    found = {}
+    try:
+        names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - a Path for each is slow
+    except OSError:
+        return {}
+    for name in names:
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb", 0) as file:
+            fields = file.read().rpartition(b")")[2].split()
+            found[int(name)] = _Process(int(fields[1]), int(fields[3]), int(fields[19]))
+    return found
 
 
 def _protocol() -> StreamReaderProtocol:

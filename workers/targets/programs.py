@@ -14,7 +14,7 @@ import msgspec
 
 from evalq.workers.processes.signals import signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.group import Group
+from evalq.workers.targets.group import MARK, Group
 
 if TYPE_CHECKING:  # each of them names the class here that makes its calls
     from evalq.workers.targets.kinds.command import CommandTarget
@@ -25,10 +25,13 @@ __all__ = ["CallFailed", "Command"]
 _ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
 _SHOWN = 200
 _LIMITED = (
-    '( { read -r _ <"/dev/fd/$1"; kill -KILL 0; } </dev/null >/dev/null 2>&1 & ); '
+    '( { read -r _ <"/dev/fd/$1"; read -r me _ </proc/self/stat; '
+    f'for one in $(cd /proc && grep -lsF "{MARK}=${MARK}" [0-9]*/environ); do '
+    '[ "${one%/*}" = "$me" ] || kill -KILL "${one%/*}"; done; kill -KILL 0; } </dev/null >/dev/null 2>&1 & ); '
     'ulimit -v "$2" && shift 2 && exec "$@"'
 )
-"""A guard in the program's group, but no child of it, ends it when the process that calls is gone."""
+"""A guard in the program's group, but no child of it, ends it when the process that calls is gone: what has its mark,
+wherever that is, and the group, itself with it."""
 
 
 class Command:
@@ -51,7 +54,7 @@ class Command:
         os.close(self._guarded)
 
     async def call(self, call: Call) -> Answer | Failure:
-        """Run the program; cancelled (as a call that takes too long is), its whole group is killed."""
+        """Run the program; cancelled (as a call that takes too long is), all that it started is killed."""
         began = time.monotonic()
         limited = (str(self._guarded), str(self._target.max_megabytes << 10), *self._target.argv)
         group = Group(

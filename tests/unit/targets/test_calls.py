@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -18,9 +20,10 @@ import pytest
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents import functions
 from tests.agents.server import Agent, running_agent
-from tests.integration.harness import PATIENCE, wait_until
+from tests.integration.harness import PATIENCE, clean_environment, wait_until
 from tests.integration.ports import free_port
 from tests.processes import runs
+from tests.unit.targets.test_programs import calling
 
 SECRET = "sk-never-to-be-seen"  # noqa: S105 - nobody's
 
@@ -302,12 +305,64 @@ def test_who_left_the_group_with_its_pipes_is_not_waited_for(tmp_path: Path, kee
     """A daemon that a program starts and that keeps its pipes: the call takes its time, and no longer."""
     text = f"{{ setsid sleep 600 & echo $! > pid; }} {keeps}; wait"
     entry = {"kind": "command", "argv": ["/bin/sh", "-c", text], "timeout_seconds": 1}
+    (result,) = _ask(tmp_path, entry, Call("x" * 1_000_000))  # more than a pipe holds
+    assert isinstance(result, Failure)
+    assert result.kind == "timeout"
+    wait_until(lambda: not runs(int((tmp_path / "pid").read_text())), "the daemon is killed", 60)
+
+
+_LEAVES = {
+    "setsid": "setsid sh -c '{0}' & {1}",
+    "its parent has ended": "(setsid sh -c '{0}' &) ; {1}",
+    "no environment": "setsid env -i /bin/sh -c '{0}' & {1}",
+    "no environment, its parent has ended": "(setsid env -i /bin/sh -c '{0}' &) ; {1}",
+    "no pipe, its parent has ended": "(setsid sh -c '{0}' </dev/null >/dev/null 2>&1 &) ; {1}",
+    "a group of its own": "set -m; sh -c '{0}' & {1}",
+    "a session of a session": "(setsid sh -c 'setsid sh -c \"{0}\" &' &) ; {1}",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what left a group")
+@pytest.mark.parametrize("ends", ["sleep 600", "echo 1"], ids=["time-out", "answer"])
+@pytest.mark.parametrize("leaves", _LEAVES.values(), ids=_LEAVES)
+def test_nothing_that_a_program_starts_outlives_its_call(tmp_path: Path, leaves: str, ends: str) -> None:
+    """However it leaves the group, and however the call ends."""
+    if ends == "echo 1" and "env -i" in leaves:
+        pytest.skip("the output would not end before the process that has the pipe does")
+    there = "echo $$ > new; mv new pid; exec sleep 600"
+    if ends == "echo 1":  # the output ends with the program's
+        there = f"exec <&- >&- 2>&-; {there}"
+    began = f"while [ ! -f pid ]; do sleep 0.01; done; {ends}"
+    text = leaves.format(there.replace("$$", "\\$\\$") if '"' in leaves else there, began)
+    entry = {"kind": "command", "argv": ["/bin/sh", "-c", text], "timeout_seconds": 2 if ends != "echo 1" else 600}
+    (result,) = _ask(tmp_path, entry, Call("x"))
+    assert isinstance(result, Answer if ends == "echo 1" else Failure), result
+    left = int((tmp_path / "pid").read_text())
     try:
-        (result,) = _ask(tmp_path, entry, Call("x" * 1_000_000))  # more than a pipe holds
-        assert isinstance(result, Failure)
-        assert result.kind == "timeout"
+        wait_until(lambda: not runs(left), "what left the group is killed", 30)
     finally:
-        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what left a group")
+def test_what_left_the_group_ends_with_the_process_that_calls(tmp_path: Path) -> None:
+    """Killed, it cannot end it itself; another call's processes go on."""
+    text = "setsid sh -c 'echo $$ > new; mv new pid; exec sleep 600' & wait"
+    entry = {"kind": "command", "argv": ["/bin/sh", "-c", text], "timeout_seconds": 600}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
+    caller = subprocess.Popen(calling(tmp_path / "targets.yaml"), env=clean_environment())
+    other = subprocess.Popen(["sleep", "600"], start_new_session=True, env={**os.environ, "EVALQ_CALL": "another"})
+    try:
+        wait_until((tmp_path / "pid").is_file, "the program runs")
+        left = int((tmp_path / "pid").read_text())
+        caller.kill()
+        wait_until(lambda: not runs(left), "what left the group is killed", 60)
+        assert runs(other.pid)
+    finally:
+        for process in (caller, other):
+            process.kill()
+            process.wait()
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -104,10 +103,8 @@ def test_the_number_of_a_program_is_nobody_elses_before_its_group_is_killed(tmp_
             await asyncio.wait([call])
             return held and not Path(f"/proc/{leader}").exists()
 
-    try:
-        assert asyncio.run(under_way())
-    finally:
-        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert asyncio.run(under_way())
+    wait_until(lambda: not runs(int((tmp_path / "pid").read_text())), "the daemon is killed", 60)
 
 
 _DIES = """
@@ -251,15 +248,13 @@ def test_no_call_leaves_a_descriptor_or_a_process(tmp_path: Path) -> None:
             await cancelled(turns)
         return [await kind(text) for text in (*texts, left)]
 
-    try:
-        asyncio.run(everything())  # what is made but once
-        before = _descriptors()
-        assert asyncio.run(everything()) == kinds
-        assert _descriptors() == before
-        assert children() == others
-    finally:
-        for pid in (tmp_path / "left").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+    asyncio.run(everything())  # what is made but once
+    before = _descriptors()
+    assert asyncio.run(everything()) == kinds
+    assert _descriptors() == before
+    assert children() == others
+    left = [int(pid) for pid in (tmp_path / "left").read_text().split()]
+    wait_until(lambda: not any(runs(pid) for pid in left), "what left its group is killed", 60)
 
 
 @pytest.mark.parametrize("lacking", [("pidfd_open",), ("pidfd_open", "waitid")])
