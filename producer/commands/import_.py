@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _LISTED = 50
-_WORDS = {"none": "no counterpart", "later": "no counterpart yet", "differs": "differs", "key": "key"}
 
 
 def _import(
@@ -68,12 +67,16 @@ def _compare(imported: Imported, written: list[Path]) -> None:
 
 
 def _tell(imported: Imported, others: str = ", all of them in not-imported.jsonl") -> None:
-    """The first notes, and where the ``others`` are."""
+    """The notes, those of one kind as one line with its first places, and where the ``others`` are."""
     from evalq.evalcore.views.markdown import visible
 
-    for note in imported.notes[:_LISTED]:
-        click.echo(visible(" ".join(f"{_WORDS[note.kind]}: {note.where}: {note.what}: {note.why}".splitlines())))
-    more = len(imported.notes) - _LISTED
+    lines = imported.summary()
+    for kind, omission in lines[:_LISTED]:
+        # A key and a difference leave nothing out.
+        sentence = omission.sentence()
+        line = sentence if kind in ("none", "later") else f"{kind}: {sentence.partition(': ')[2]}"
+        click.echo(visible(" ".join(line.splitlines())))
+    more = len(lines) - _LISTED
     if more > 0:
         click.echo(f"and {more} more{others}")
 

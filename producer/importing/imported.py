@@ -12,6 +12,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.params import weightless
+from evalq.evalcore.model.left_out import Example, Omission, grouped
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart
 
@@ -24,21 +25,30 @@ _MOST_CASES = 256 << 20
 """Characters of all cases together: `evalq checks` reads no longer file."""
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
+_WEIGHTLESS = "all its checks have weight 0: it passes, whatever the answer is"
+
 Kind = Literal["none", "later", "differs", "key"]
 """``none``: it has no counterpart; ``later``: not yet, as judges; ``differs``: its counterpart means something else;
 ``key``: a variable of the environment that a target sends to a host."""
 
 
-class Note(msgspec.Struct, frozen=True):
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing of the source that is not, or not quite, in what was imported.
 
     ``where`` is its file, line (as far as that is known) and key path, ``what`` a name for it, ``why`` the reason.
+    ``text`` tells things of one name apart, as the id of a case does.
     """
 
     kind: Kind
     where: str
     what: str
     why: str
+    text: str = ""
+
+    def example(self) -> Example:
+        """Where it is, as one example of its kind."""
+        file, _, keys = self.where.partition(": ")
+        return Example(file, self.text or keys or self.what)
 
 
 class ImportRequest(msgspec.Struct, frozen=True):
@@ -74,9 +84,9 @@ class Imported:
         self._room = _MOST_CASES
         self._repeats: dict[tuple[str, str], int] = {}
 
-    def note(self, kind: Kind, where: str, what: str, why: str) -> None:
+    def note(self, kind: Kind, where: str, what: str, why: str, text: str = "") -> None:
         """Note it; the same thing of the same place once, however many cases it is part of."""
-        note = Note(kind, whole(where), whole(cut(what)), whole(why))
+        note = Note(kind, whole(where), whole(cut(what)), whole(why), whole(cut(text)))
         if note not in self._noted:
             self._noted.add(note)
             self.notes.append(note)
@@ -89,14 +99,14 @@ class Imported:
         """
         checks = [check for check in case.get("checks") or () if self._fine(check, where)]
         if checks and weightless(checks):
-            self.note("none", where, str(case["id"]), "all its checks have weight 0: it passes, whatever the answer is")
+            self.note("none", where, "a case", _WEIGHTLESS, str(case["id"]))
             return ""
         checks = checks or ([*asked.checks] if "expected" in case else [])
         if not checks:
-            self.note("none", where, str(case["id"]), _no_check(case))
+            self.note("none", where, "a case", _no_check(case), str(case["id"]))
             return ""
         if not _plain(case):
-            self.note("none", where, str(case["id"]), "it has a number that JSON does not have")
+            self.note("none", where, "a case", "it has a number that JSON does not have", str(case["id"]))
             return ""
         self._room -= _size(case)
         if self._room < 0:
@@ -117,7 +127,7 @@ class Imported:
         if tags:
             case["tags"] = tags[:_MOST_TAGS]
             for tag in tags[_MOST_TAGS:]:
-                self.note("none", where, f"tag {tag}", f"a case has {_MOST_TAGS} tags at most")
+                self.note("none", where, "a tag", f"a case has {_MOST_TAGS} tags at most", tag)
         self.cases.append(case)
         return str(case["id"])
 
@@ -159,12 +169,23 @@ class Imported:
         following = self._repeats.get((source, case), 0)
         repeat = following if repeat is None else repeat
         if not _plain(output):
-            self.note("none", source, f"{case}, repeat {repeat}", "its output has a number that JSON does not have")
+            why = "it has a number that JSON does not have"
+            self.note("none", source, "an output", why, f"{case}, repeat {repeat}")
             output = {"error": "its output has a number that JSON does not have"}
         self._repeats[source, case] = max(following, repeat + 1)
         if any(verdict is not None for verdict in verdicts):
             self.verdicts[case, repeat, source] = verdicts
         lines.append({"case": case, "repeat": repeat, **output})
+
+    def summary(self) -> list[tuple[Kind, Omission]]:
+        """The notes, those of one kind, name and reason added up, in the order in which each was met first."""
+        kinds: dict[tuple[Kind, str, str], list[Note]] = {}
+        for note in self.notes:
+            kinds.setdefault((note.kind, note.what, note.why), []).append(note)
+        return [
+            (kind, grouped((what, why, "", 1, [note.example()]) for note in notes)[0])
+            for (kind, what, why), notes in kinds.items()
+        ]
 
     def counts(self, kinds: Iterable[Kind] = ("none", "later", "differs", "key")) -> dict[Kind, int]:
         """How many notes there are of each kind."""

@@ -44,7 +44,7 @@ def test_what_has_no_counterpart_is_listed() -> None:
     assert "does not say" in notes["Pattern Match"].why
     notes = {note.what: note for note in sources.read("deepeval", FOLDER / "goldens.json", ImportRequest()).notes}
     assert notes["retrieval_context"].kind == "none"
-    assert "--check equals" in notes["case"].why
+    assert "--check equals" in notes["a case"].why
 
 
 @pytest.mark.parametrize("content", ["{}", "3", "{"])

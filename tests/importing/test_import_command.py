@@ -28,7 +28,8 @@ def test_it_writes_cases_targets_and_notes_and_says_what_comes_next(
     files = _files(tmp_path / "evals")
     assert set(files) == {"cases.yaml", "targets.yaml", "not-imported.jsonl"}
     notes = [msgspec.json.decode(line) for line in files["not-imported.jsonl"].splitlines()]
-    assert all(f"{note['where']}: {note['what']}: {note['why']}" in told for note in notes)
+    assert all(f"x {note['what']}, {note['why']}" in told for note in notes)
+    assert all(note["where"].partition(": ")[0] in told for note in notes)
     assert "1 cases, 5 targets, 0 recorded outputs" in told
     assert (
         f"evalq checks {tmp_path}/evals/cases.yaml --targets {tmp_path}/evals/targets.yaml --target local-model" in told
@@ -163,8 +164,8 @@ def test_what_is_written_there_about_files_elsewhere_is_not_believed(tmp_path: P
 
 
 def test_where_nothing_is_written_no_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a file without anything that has a counterpart the first reasons are printed, and how many there are."""
-    tests = [{"vars": {"q": str(n)}, "assert": [{"type": "javascript", "value": "1"}]} for n in range(60)]
+    """Of a file without anything that has a counterpart the first kinds are printed, and how many more there are."""
+    tests = [{"vars": {"q": str(n)}, "assert": [{"type": f"odd-{n}", "value": "1"}]} for n in range(60)]
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"prompts": ["{{q}}"], "tests": tests}))
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 2
@@ -173,3 +174,32 @@ def test_where_nothing_is_written_no_file_is_named(tmp_path: Path, capsys: pytes
     assert "more" in told.out.splitlines()[-1]
     assert "not-imported.jsonl" not in told.out
     assert not (tmp_path / "evals").exists()
+
+
+def test_notes_of_one_kind_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With their count and their first places; the file has every one of them."""
+    tests = [
+        {
+            "vars": {"q": f"question {n}"},
+            "assert": [
+                {"type": "llm-rubric", "value": f"polite {n}"},
+                {"type": "python", "value": f"len(output) > {n}"},
+                *([{"type": "contains", "value": "x"}] if n % 2 else []),
+            ],
+        }
+        for n in range(40)
+    ]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"prompts": ["{{q}}"], "tests": tests}))
+    assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 0
+    told = capsys.readouterr().out.splitlines()
+    listed = [line for line in told if " x " in line]
+    assert [line.partition(", ")[0] for line in listed] == [
+        "left out: 40 x llm-rubric",
+        "left out: 40 x python",
+        "left out: 20 x a case",
+    ]
+    assert all("config.json" in line for line in listed)
+    lines = (tmp_path / "evals" / "not-imported.jsonl").read_text().splitlines()
+    assert len(lines) == 100
+    assert len({json.loads(line)["where"] for line in lines}) == 100

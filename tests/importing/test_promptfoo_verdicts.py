@@ -60,7 +60,7 @@ def test_every_check_that_both_have_has_the_same_verdict(
     weightless = {name for name, test in tests.items() if all(each.get("weight") == 0 for each in test["assert"])}
     assert weightless, "no case that always passes was tried"
     assert not weightless & judged_ids
-    assert weightless <= {note.what.replace(" ", "-") for note in imported.notes if "weight 0" in note.why}
+    assert weightless <= {note.text.replace(" ", "-") for note in imported.notes if "weight 0" in note.why}
     for judgement in judgements:
         assert judgement.plan is not None
         identity = judgement.plan.case.id

@@ -93,9 +93,7 @@ class _Suite:
         wanted = test.data.get("prompts", self._default.get("prompts"))
         prompts = [prompt for prompt in self._prompts if matches(prompt, wanted)]
         if not prompts and self._prompts:
-            self._imported.note(
-                "none", test.where(), f"{name or 'a test'}: prompts", "no prompt has the label that it asks for"
-            )
+            self._imported.note("none", test.where(), "prompts", "no prompt has the label that it asks for", name)
         for each in [variables] if alone else combinations(variables):
             for prompt in prompts:
                 self._case(name, test, options, each, prompt)
@@ -107,12 +105,12 @@ class _Suite:
             around = (str(options.get("prefix") or ""), str(options.get("suffix") or ""))
             value = filled(prompt.template, variables, around)
         except NoText as error:
-            self._imported.note("none", where, f"{name or 'a test'}: its prompt", str(error))
+            self._imported.note("none", where, "a prompt", str(error), name)
             return
         checks, lost = self._checks(test, options, variables)
         if options.get("transform") or options.get("postprocess"):
             self._imported.note(
-                "none", where, f"{name or 'a test'}: transform", "its checks look at what a program makes of the answer"
+                "none", where, "transform", "its checks look at what a program makes of the answer", name
             )
             checks = []
         case: dict[str, Any] = {"id": name or "test", "input": value, "checks": checks}

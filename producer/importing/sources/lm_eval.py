@@ -108,7 +108,7 @@ class _Task:
             key, name = str(sample["doc_id"]), self._filter_of(sample)
             if (key, name) in seen:
                 why = "this document and filter are there before: it is of another run, import that by itself"
-                self._imported.note("none", where, f"{self._name}-{key}", why)
+                self._imported.note("none", where, "a sample", why, f"{self._name}-{key}")
                 continue
             seen.add((key, name))
             if key not in self._cases:
