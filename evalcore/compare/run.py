@@ -39,9 +39,12 @@ class Usage(msgspec.Struct, frozen=True):
     each: dict[str, float] = {}
 
     @property
-    def cost_each(self) -> float:
-        """The mean cost of an output, its failed attempts included, in the target's currency."""
-        return self.cost / self.outputs if self.outputs else 0.0
+    def cost_each(self) -> float | None:
+        """The mean cost of an output, its failed attempts included, in the target's currency; None where no attempt
+        has a cost, as of a target without a price.
+        """
+        known = self.cost > 0 or "cost" in self.each
+        return self.cost / self.outputs if known and self.outputs else None
 
 
 class RunCases(msgspec.Struct, kw_only=True):

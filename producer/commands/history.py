@@ -53,6 +53,9 @@ def _lines(told: SuiteHistory) -> Iterator[str]:
         yield f"  {ended.run:<28} {ended.when:<26} {ended.records.get('total', 0):>9,} records" + (
             f", {faulty:,} faulty" if faulty else ""
         )
+        values = ", ".join(f"{name.removeprefix('evalq_')} {value:.4g}" for name, value in ended.metrics.items())
+        if values:
+            yield f"    {values}"
     yield ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import UsageError
 from evalq.producer.attending.driven import driven_at
 from evalq.producer.attending.finish import conclude, errors_told
 from evalq.producer.invocation.declare import command
@@ -22,8 +21,7 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     from evalq.producer.sweeps.joining import resume_any
     from evalq.producer.sweeps.retry import begin_retry, refuse_uncallable
 
-    if not errors:
-        raise UsageError("say what to try again: --errors, the records without a result")
+    del errors  # what is tried again without it, too
     folder, backend = find(run), invocation.backend()
     check_outputs(invocation.output.outputs, folder)
     reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
@@ -42,7 +40,8 @@ COMMAND = command(
     click.Option(
         ["--errors"],
         is_flag=True,
-        help="Try the records that killed their process, and the calls without an output (required).",
+        help="Try the records that killed their process, and the calls without an output. This is the default, and "
+        "the only form.",
     ),
     *place_options(),
     *calling_options(),

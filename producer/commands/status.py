@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
 
+from evalq.evalcore.contract import registry
+from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import CALLS_OVER
 from evalq.evalcore.views.markdown import visible
@@ -56,6 +59,8 @@ def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
         if folder is not None:
             folder.info()  # tells of a damaged one
         facts = _facts(folder.facts() if folder else {"run": run}, servers, away=away)
+        if folder is not None:
+            facts |= _found(folder, facts)
     if as_json:
         click.echo(canonical_json(facts | ({"fleet": rows} if rows else {})))
         return
@@ -86,6 +91,31 @@ def _facts(info: dict[str, Json], servers: Servers, *, away: bool) -> dict[str, 
         if away:
             info |= {"evaluator": header.evaluator, "suite": header.suite, "state": look.progress.state}
     return info
+
+
+def _found(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
+    """The ``result`` of a run that has a report, and under ``further`` the calls of its judges so far."""
+    from evalq.producer.sweeps.further import further_sweeps
+    from evalq.producer.viewing.viewer import summary_of
+
+    found: dict[str, Json] = {}
+    if folder.reported:
+        with contextlib.suppress(EvalqError):  # its evaluator is not installed here, or the report is damaged
+            report = folder.report()
+            found["result"] = summary_of(registry.get(report["evaluator"]), report).headline
+    asked: dict[str, Json] = dict(facts.get("further") or {})
+    with contextlib.suppress(EvalqError, OSError):
+        for each in further_sweeps(folder):
+            asked.setdefault(
+                each.files.name,
+                {
+                    "target": each.header.target,
+                    "planned": each.header.total,
+                    "recorded": each.recorded.count,
+                    "errors": each.recorded.errors,
+                },
+            )
+    return found | ({"further": asked} if asked else {})
 
 
 def _sweep(servers: Servers, run: str) -> dict[str, Json] | None:
@@ -141,6 +171,12 @@ def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]
     yield f"run       {facts['run']}"
     yield f"state     {facts['state']}"
     yield f"folder    {folder.path if folder else 'elsewhere; this is what the ledger knows'}"
+    if "result" in facts:
+        yield f"result    {facts['result']}"
+    for asked in (facts.get("further") or {}).values():
+        yield f"judge     {asked['target']}: {asked['recorded']:,} of {asked['planned']:,} calls" + (
+            f", {asked['errors']:,} failed" if asked.get("errors") else ""
+        )
     if folder is not None and (left := left_behind(folder, folder.info())):
         yield f"driver    {left}"
     for key, value in (facts.get("progress") or {}).items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,10 @@ import msgspec
 
 from evalq.evalcore.compare.drift_record import DriftRecord, DriftState, approved, counted, key_of, state_of
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import EvalqError
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.metrics import Metric, Sample, samples
 from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.run_folder import RunFolder
@@ -24,11 +27,15 @@ __all__ = ["FinishedRun", "SuiteHistory", "histories"]
 
 
 class FinishedRun(msgspec.Struct, frozen=True):
-    """A finished run: when it ended (of a folder: began), and its counts of records."""
+    """A finished run: when it ended (of a folder: began), and its counts of records.
+
+    ``metrics`` are those that its evaluator shows of several runs side by side, and that have one value a run.
+    """
 
     run: str
     when: str
     records: dict[str, int]
+    metrics: dict[str, float] = {}
 
 
 class SuiteHistory(msgspec.Struct, frozen=True):
@@ -57,7 +64,10 @@ def _of_ledger(servers: Servers, most: int) -> Iterator[SuiteHistory]:
         entries = servers.history.entries(place, most) if most else []
         runs = [
             FinishedRun(
-                entry.run, datetime.fromtimestamp(entry.ended, UTC).isoformat(timespec="seconds"), entry.records
+                entry.run,
+                datetime.fromtimestamp(entry.ended, UTC).isoformat(timespec="seconds"),
+                entry.records,
+                _watched(place.evaluator, entry.samples),
             )
             for entry in entries
         ]
@@ -76,12 +86,32 @@ def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
         runs, cases = [], []
         for folder, info in sorted(each, key=_order):
             try:
-                runs.append(FinishedRun(info.run, info.started, folder.report()["records"]))
+                report = folder.report()
+                found_here = [(one.metric, one.labels, one.value) for one in _samples(evaluator, report)]
+                runs.append(FinishedRun(info.run, info.started, report["records"], _watched(evaluator, found_here)))
                 cases += _cases(folder, runs[-1], servers.settings.cases_records)
             except (EvalqError, OSError) as error:
                 warn(f"warning: {folder.path} is skipped: {error}")
         states = _counted(cases, [run for run in known if (run.evaluator, run.target) == (evaluator, target)])
         yield SuiteHistory(evaluator, suite, target, runs[::-1][:most], states)
+
+
+def _metrics(evaluator: str) -> tuple[Metric, ...]:
+    """What an evaluator declares; nothing where it is not installed here."""
+    try:
+        return registry.get(evaluator).views.metrics
+    except EvalqError:
+        return ()
+
+
+def _samples(evaluator: str, report: Mapping[str, Json]) -> list[Sample]:
+    return samples(_metrics(evaluator), report)
+
+
+def _watched(evaluator: str, found: Iterable[tuple[str, tuple[str, ...], float]]) -> dict[str, float]:
+    """{metric: value} of the metrics that are shown of several runs, where a run has one value of them."""
+    shown = {metric.name for metric in _metrics(evaluator) if metric.recent and not metric.labels}
+    return {name: value for name, labels, value in found if name in shown and not labels}
 
 
 def _order(one: tuple[RunFolder, RunInfo]) -> tuple[str, int, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from evalq.evalcore.compare.comparison import Comparison, Estimate
 from evalq.evalcore.compare.decision import Check, Decision, Quarantined
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.run import RunCases, Usage
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.views.markdown import escape, table, visible
 
@@ -15,6 +15,7 @@ __all__ = [
     "MeasureFormat",
     "comparison_notes",
     "comparison_text",
+    "cost_text",
     "decision_text",
     "headline",
     "standing_of",
@@ -169,9 +170,15 @@ def _common(base: RunCases, cand: RunCases) -> Iterator[str]:
     if base.usage is not None and cand.usage is not None:
         yield "| calls | baseline | candidate |"
         yield "| --- | --- | --- |"
-        yield f"| cost an output | {base.usage.cost_each:.4g} | {cand.usage.cost_each:.4g} |"
+        yield f"| cost an output | {cost_text(base.usage)} | {cost_text(cand.usage)} |"
         for share, seconds in cand.usage.seconds.items():
             yield f"| {share} of their seconds | {base.usage.seconds.get(share, 0.0):.3g} | {seconds:.3g} |"
+
+
+def cost_text(usage: Usage) -> str:
+    """The mean cost of an output, or that nobody knows it."""
+    each = usage.cost_each
+    return "unknown" if each is None else f"{each:.4g}"
 
 
 def _names(cases: Sequence[str], count: int, said: Callable[[str], str]) -> str:

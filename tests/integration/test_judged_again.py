@@ -27,7 +27,10 @@ def test_replies_about_the_outputs_of_before_stay_paid(tmp_path: Path, service: 
     assert (done.returncode, asked(service, "m")) == (3, OUTPUTS - 1), done.stderr
     before = _told(tmp_path / "run")
     assert before["attempts"] == before["recorded"] == asked(service) < VERDICTS
-    retry = ("retry", "run", "--errors", "--targets", "targets.yaml", "--format", "none")
+    said = evalq("status", "run", cwd=tmp_path).stdout.splitlines()
+    judges = [line.split() for line in said if line.startswith("judge ")]
+    assert sum(int(words[2]) for words in judges) == before["recorded"], said
+    retry = ("retry", "run", "--targets", "targets.yaml", "--format", "none")
     done = evalq(*retry, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (asked(service, "m"), asked(service)) == (OUTPUTS, VERDICTS)

@@ -1,0 +1,65 @@
+"""What commands say of a finished run without a server: its result and metrics, a cost only where one is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evalq.evalcore.compare.run import Usage
+from evalq.producer.comparing.text import comparison_text, cost_text
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of
+from tests.unit.comparing.conftest import Command, Made
+
+MADE = [(f"{number}", number < 3) for number in range(4)]
+
+
+def test_status_begins_with_the_result(made: Made, here: Path, command: Command) -> None:
+    """The headline of the run's page, before its counters; in JSON as `result`."""
+    made("evalq-runs/one", MADE)
+    done = command("status")
+    assert done.code == 0, done.stderr
+    result = json.loads(command("status", "--json").stdout)["result"]
+    assert "3 of 4" in result or "75" in result, result
+    lines = done.stdout.splitlines()
+    assert f"result    {result}" in lines[:5]
+
+
+def test_history_shows_the_metrics_that_are_watched(made: Made, here: Path, command: Command) -> None:
+    """Of every run, those that its evaluator shows side by side; in JSON under the metric's whole name."""
+    made("evalq-runs/one", MADE)
+    made("evalq-runs/two", [(name, True) for name, _ in MADE])
+    told = json.loads(command("history", "--json").stdout)[0]["runs"]
+    assert [run["metrics"]["evalq_verification_pass_rate"] for run in told] == [1.0, 0.75]
+    said = [line for line in command("history").stdout.splitlines() if "verification_pass_rate" in line]
+    assert ["pass_rate 1" in said[0], "pass_rate 0.75" in said[1], len(said)] == [True, True, 2]
+
+
+def test_retry_needs_no_option_for_its_only_form(made: Made, here: Path, command: Command) -> None:
+    """It says the same with the option and without: here that nothing is there to try again."""
+    folder = made("evalq-runs/one", MADE)
+    plain, named = command("retry", str(folder)), command("retry", str(folder), "--errors")
+    assert "nothing to retry" in plain.stderr
+    assert plain == named
+
+
+@pytest.mark.parametrize(
+    ("usage", "said"),
+    [
+        (Usage(outputs=4), "unknown"),
+        (Usage(), "unknown"),
+        (Usage(outputs=4, cost=1.0), "0.25"),
+        (Usage(outputs=4, each={"cost": 0.0}), "0"),
+        (Usage(outputs=4, each={"seconds": 0.1}), "unknown"),
+    ],
+    ids=["no price", "no output", "a price", "free", "times alone"],
+)
+def test_a_cost_that_nobody_knows_is_no_zero(usage: Usage, said: str, made: Made, here: Path) -> None:
+    """A target whose price is 0 costs 0; one without a price, nobody knows what."""
+
+    cases = msgspec.structs.replace(cases_of(RunFolder.existing(made("evalq-runs/one", MADE))), usage=usage)
+    assert f"| cost an output | {said} | {said} |" in comparison_text(cases, cases, [])
+    assert cost_text(usage) == said
