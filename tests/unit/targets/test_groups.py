@@ -253,8 +253,8 @@ def test_no_call_leaves_a_descriptor_or_a_process(tmp_path: Path) -> None:
     assert asyncio.run(everything()) == kinds
     assert _descriptors() == before
     assert children() == others
-    left = [int(pid) for pid in (tmp_path / "left").read_text().split()]
-    wait_until(lambda: not any(runs(pid) for pid in left), "what left its group is killed", 60)
+    daemons = [int(pid) for pid in (tmp_path / "left").read_text().split()]
+    wait_until(lambda: not any(runs(pid) for pid in daemons), "what left its group is killed", 60)
 
 
 @pytest.mark.parametrize("lacking", [("pidfd_open",), ("pidfd_open", "waitid")])
