@@ -75,6 +75,8 @@ def _tell(imported: Imported, others: str = ", all of them in not-imported.jsonl
         # A key and a difference leave nothing out.
         sentence = omission.sentence()
         line = sentence if kind in ("none", "later") else f"{kind}: {sentence.partition(': ')[2]}"
+        if kind == "key":
+            line = f"key: {omission.examples[0].where}: {omission.what}, {omission.why}"
         click.echo(visible(" ".join(line.splitlines())))
     more = len(lines) - _LISTED
     if more > 0:
