@@ -6,7 +6,7 @@ import csv
 import glob
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,16 @@ from evalq.evalcore.model.span import Format
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.batch import Batch
 
-__all__ = ["PACKED", "Source", "discover", "format_suffixes", "read_columns", "require_distinct", "unpacked_name"]
+__all__ = [
+    "PACKED",
+    "Source",
+    "discover",
+    "format_suffixes",
+    "read_columns",
+    "require_distinct",
+    "stands_for",
+    "unpacked_name",
+]
 
 PACKED = (".gz", ".zst")
 
@@ -69,6 +78,15 @@ def require_distinct(outputs: Sequence[str]) -> None:
     """
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise UsageError("--outputs names the same file twice: its answers would count twice")
+
+
+def stands_for(name: str) -> Iterator[str]:
+    """The paths that are read for ``name``: itself; of a pattern the paths that match; of a folder its files, too."""
+    matching = glob.glob(name, recursive=True) if glob.has_magic(name) and not os.path.lexists(name) else []
+    for path in matching or [name]:
+        yield path
+        if os.path.isdir(path):
+            yield from (entry.path for entry in os.scandir(path) if entry.is_file())
 
 
 def unpacked_name(name: str) -> str:

@@ -172,7 +172,7 @@ def _check_answered(run: RunCases, target: str, folder: RunFolder) -> None:
     if not any(any(column.count) for column in run.cases.columns.values()):
         raise Incomplete(
             f"{folder.path}: {target} answered nothing, so that nothing is confirmed; when it answers again, evalq "
-            f"retry {folder.path} --errors, and then the gate once more"
+            f"retry {folder.named()} --errors, and then the gate once more"
         )
 
 

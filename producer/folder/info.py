@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,10 +64,21 @@ def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
     if isinstance(schema, int) and schema > SCHEMA:
         raise WireError(f"{path} has form {schema}, and this evalq reads up to {SCHEMA}: use the evalq that wrote it")
     try:
-        return msgspec.convert(facts, RunInfo)
+        info = msgspec.convert(facts, RunInfo)
+        return msgspec.structs.replace(info, server=_as_options(info.server))
     # JSON that is nested too deep is damage as any other, and no traceback.
     except (msgspec.ValidationError, RecursionError) as error:
         raise WireError(f"{path} is damaged: {error}") from error
+
+
+def _as_options(server: str) -> str:
+    """The ``server`` of a run.json as it may stand in a command that a person copies: no more than two options."""
+    with contextlib.suppress(ValueError):  # a quotation that does not end
+        words = shlex.split(server)
+        if words[::2] in ([], ["--broker"], ["--broker", "--ledger"]) and len(words) % 2 == 0:
+            return shlex.join(words)
+    # As where an address has a password: its user knows which one it is.
+    return "--broker URL"
 
 
 def read_facts(path: Path) -> dict[str, Json]:

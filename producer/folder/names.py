@@ -25,6 +25,7 @@ __all__ = [
     "RECORDS",
     "RUNS",
     "SETTLED",
+    "SWEPT",
     "is_unfinished",
     "remove_unfinished",
 ]
@@ -54,8 +55,9 @@ SETTLED = "settings.json"
 DRIVER = "driver"
 JOINED = "judged.jsonl"
 """The outputs with what was said of them."""
-_SWEPT = (HEAD, ASKED, PROMPTS, CALLS, RESERVE, OUTPUTS, DRIVER, RECORDED, FURTHER, JOINED, "answers")
-_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, KEY, *_SWEPT, "spool")
+SWEPT = (HEAD, ASKED, PROMPTS, CALLS, RESERVE, OUTPUTS, DRIVER, RECORDED, FURTHER, JOINED, "answers")
+"""What a sweep reads and writes beside its evaluation."""
+_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, KEY, *SWEPT, "spool")
 _UNFINISHED = frozenset({*_RUNNING, LOCK, CANCEL, WAIT})
 
 

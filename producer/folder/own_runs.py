@@ -20,8 +20,9 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import read_plain, write_atomic
+from evalq.evalcore.records.inputs import stands_for
 from evalq.evalcore.trust import Thing, Writer, allows, refuse
-from evalq.producer.folder.names import ASKED, FURTHER, HEAD, MANIFEST
+from evalq.producer.folder.names import ASKED, FURTHER, HEAD, MANIFEST, SWEPT
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["named_paths", "note_targets", "refuse_paths", "remember", "roots_of", "state_folder", "targets_of", "typed"]
@@ -150,8 +151,10 @@ def refuse_paths(folder: RunFolder, roots: Sequence[Path]) -> None:
     for asked in requests:
         reads += _read(info.evaluator, asked)
         writes += _written(info.evaluator, asked)
+    # A pattern or a folder that its user named stands for what is in it, also by links.
+    reads = [file for name in reads if name not in exact for file in stands_for(name)]
     # What is not there is not read: that it is missing is told where it is missed.
-    paths = [*filter(os.path.lexists, reads), *writes]
+    paths = [*filter(os.path.lexists, [*_inside(folder.path), *reads]), *writes]
     begun = "begun with it" if known.run else "begun by you on this machine"
     then = f"this run was not {begun}. Start it anew, or allow the folder of its files: EVALQ_ROOTS=DIR"
     # A folder that its user named as an input is read as a whole.
@@ -159,6 +162,12 @@ def refuse_paths(folder: RunFolder, roots: Sequence[Path]) -> None:
     for path in dict.fromkeys(paths):
         if path not in exact:
             refuse(Writer.RUN_FOLDER, Thing.PATH, path, str(folder.path), then, within)
+
+
+def _inside(folder: Path) -> Iterator[str]:
+    """What a sweep reads and writes in its own folder: a link there would be followed."""
+    further = folder / FURTHER
+    yield from map(str, (*(folder / name for name in (*SWEPT, "spool")), *further.glob("*"), *further.glob("*/*")))
 
 
 def roots_of(folder: RunFolder) -> list[str]:

@@ -26,6 +26,7 @@ from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import RunState, may_follow, next_step
 from evalq.evalcore.naming import is_text
+from evalq.evalcore.trust import Thing, Writer, refuse
 from evalq.producer.folder.info import SCHEMA, RunInfo, info_of, read_facts
 from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder, saying
 from evalq.producer.folder.names import (
@@ -204,6 +205,16 @@ class RunFolder:
     def records(self) -> Path:
         """records.jsonl."""
         return self.path / RECORDS
+
+    def own(self, name: str) -> Path:
+        """The file ``name`` in it, to be read. Raises UsageError for a link that leads elsewhere: whoever filled the
+        folder would choose a file of the reader's.
+        """
+        path = self.path / name
+        if path.is_symlink():
+            then = "remove the link, or put the file itself there"
+            refuse(Writer.RUN_FOLDER, Thing.PATH, str(path), str(self.path), then, (self.path, Path.cwd()))
+        return path
 
     def facts(self) -> dict[str, Json]:
         """All of run.json, also what this evalq does not know. Raises WireError, StorageError, UsageError (none)."""

@@ -21,7 +21,7 @@ from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
-from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.names import OUTPUTS, RECORDS
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["CASES", "cases_of", "computed_cases", "decoded", "fresh_cases", "report_digest"]
@@ -105,8 +105,8 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     counter = CaseCounter(evaluator, str(folder.path))
     if not folder.records.is_file():
         raise UsageError(f"{folder.path}: its records are not here, only its report; compare it where it was driven")
-    info, outputs = folder.info(), folder.path / OUTPUTS
-    with open_input(folder.records) as lines:
+    info, outputs = folder.info(), folder.own(OUTPUTS)
+    with open_input(folder.own(RECORDS)) as lines:
         counter.add(lines)
     found = counter.cases(report, run=info.run, digest_of_report=name)
     if outputs.is_file():

@@ -12,6 +12,7 @@ import msgspec
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json
+from evalq.producer.folder.names import RECORDS
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["columns", "flat_rows", "records_of"]
@@ -26,7 +27,7 @@ def records_of(folder: RunFolder) -> Path:
         raise UsageError(
             f"{folder.path}: only the report is here; the records are in the folder of the command that computed it"
         )
-    return folder.records
+    return folder.own(RECORDS)
 
 
 def columns(folder: RunFolder) -> list[str]:

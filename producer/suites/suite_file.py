@@ -32,7 +32,6 @@ prompts and inputs (`evalq.producer.suites.matrix`).
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.records.inputs import stands_for
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.folder.own_runs import named_paths
 from evalq.producer.suites.faults import At, Key, beside, checked, place_of, wrong
@@ -115,17 +115,18 @@ def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> Suite:
     name = suite.suite if "suite" in data else Path(path).stem
     outputs = [Path(path).parent / output for output in suite.outputs]
     _refuse_outside(path, ("outputs",), map(str, outputs), allowed)
+    # The name of a baseline, of a run, or a path, which is seen from the current folder.
+    _refuse_outside(path, ("baseline",), [suite.baseline], allowed)
     if isinstance(suite.policy, str):
         _refuse_outside(path, ("policy",), [beside(Path(path).parent, suite.policy)], allowed)
     return Suite(name, planned, _policy(path, suite, numbered), suite.baseline, outputs)
 
 
 def _named(run: PlannedRun) -> Iterator[str]:
-    """The files that a run of a suite names; of a pattern those that it stands for."""
+    """The files that a run of a suite names; of a pattern or a folder those that it stands for."""
     cache, reuse = (run.live.cache, run.live.reuse) if run.live is not None else ("", ())
     for name in (*named_paths(run.evaluator.name, run.request, cache, reuse), *map(str, run.outputs)):
-        found = glob.glob(name, recursive=True) if glob.has_magic(name) else []
-        yield from found or [name]
+        yield from stands_for(name)
 
 
 def _refuse_outside(path: str | Path, key: Key, named: Iterable[str], allowed: Sequence[Path]) -> None:

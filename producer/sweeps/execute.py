@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def _refuse_over(folder: RunFolder) -> None:
         refuse_over(folder)
     except Cancelled as error:
         outputs = folder.path / OUTPUTS
-        kept = f"; what it recorded can be evaluated: --outputs {outputs}" if outputs.exists() else ""
+        kept = f"; what it recorded can be evaluated: --outputs {shlex.quote(str(outputs))}" if outputs.exists() else ""
         raise Cancelled(f"{error}{kept}") from None
 
 

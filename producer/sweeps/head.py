@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -63,10 +64,12 @@ def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
     # Before the digests, to which files that are not seen from here are changed ones.
     away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
     if away and head.cwd not in ("", str(Path.cwd())):
-        raise ConfigError(f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {head.cwd}")
+        raise ConfigError(
+            f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {shlex.quote(head.cwd)}"
+        )
     then = head.header.asked.get("expectations")
     if then not in (None, expectations(head.request.inputs)):
         raise ConfigError(
             f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
-            f"that back, or evaluate what was recorded: --outputs {folder.path / OUTPUTS}"
+            f"that back, or evaluate what was recorded: --outputs {shlex.quote(str(folder.path / OUTPUTS))}"
         )

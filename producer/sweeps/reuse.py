@@ -80,7 +80,7 @@ class Giver:
 
     @property
     def _outputs(self) -> Path:
-        return self.folder.path / OUTPUTS
+        return self.folder.own(OUTPUTS)
 
     @property
     def lineage(self) -> Lineage | None:

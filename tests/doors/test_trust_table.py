@@ -302,3 +302,28 @@ def test_a_target_gives_others_its_listed_choices_alone(traps: Traps) -> None:
     for name in ("t[argv=x]", "t[env=TRUST_KEY]", "t[base_url=x]"):
         with pytest.raises(EvalqError):
             choose(load_targets("t.yaml"), name)
+
+
+@pytest.mark.parametrize("how", ["baseline", "baseline among the runs", "link in a folder", "pattern", "link"])
+def test_a_suite_reads_nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """By the name of its baseline, and by a link in a folder that it names: refused, as a path in so many words is."""
+    here, private = tmp_path / "here", tmp_path / "elsewhere" / "private.jsonl"
+    for folder in (here / "data", private.parent):
+        folder.mkdir(parents=True)
+    private.write_text(json.dumps({"case": "a", "output": PRIVATE}) + "\n")
+    monkeypatch.chdir(here)
+    Path("cases.json").write_text(json.dumps({"cases": [{"id": "a", "input": "x", "checks": ["is-json"]}]}))
+    Path("data/own.jsonl").write_text('{"case": "a", "output": {}}\n')
+    named = {"link in a folder": "data", "pattern": "data/*.jsonl", "link": "data/x.jsonl"}.get(how, "data/own.jsonl")
+    gates = {"gates": [{"metric": "checks.pass_rate", "max_drop": 0.1}]}
+    suite = {"runs": [{"evaluator": "checks", "cases": ["cases.json"], "outputs": [named]}], "policy": gates}
+    Path("suite.yaml").write_text(yaml.safe_dump({**suite, "baseline": "main"}))
+    load_suite("suite.yaml")
+    if how.startswith("baseline"):
+        climbing = f"../../{tmp_path.name}/elsewhere" if how != "baseline" else str(private.parent)
+        Path("suite.yaml").write_text(yaml.safe_dump({**suite, "baseline": climbing}))
+    else:
+        Path("data/x.jsonl").symlink_to(private)
+    with pytest.raises(EvalqError, match="in neither the suite's folder nor the current one"):
+        load_suite("suite.yaml")
+    load_suite("suite.yaml", [private.parent])

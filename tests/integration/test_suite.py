@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ OWN = registry.own()
 WORKFLOW = Path(__file__).parents[2] / "deploy" / "ci" / "vs-evaluation.yml"
 
 
+def _beside(path: str, folder: Path) -> str:
+    """``path``, copied into ``folder`` where it is a file of the package: a suite names nothing elsewhere."""
+    return path if Path(path).is_relative_to(folder) else str(shutil.copy(path, folder))
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     """A folder with evalq.yaml: every evaluator of evalq's own on its sample."""
@@ -28,11 +34,11 @@ def suite(tmp_path: Path) -> Path:
         folder = tmp_path / name
         folder.mkdir()
         request = sampled(evaluator, folder, 60, 5)
-        inputs = [os.path.relpath(path, tmp_path) for path in request.inputs]
+        inputs = [os.path.relpath(_beside(path, folder), tmp_path) for path in request.inputs]
         run = {"evaluator": name, evaluator.command.positional: inputs, "params": request.params}
         for key, value in request.options.items():
             if value:
-                run[key] = [os.path.relpath(item, tmp_path) for item in value]
+                run[key] = [os.path.relpath(_beside(item, folder), tmp_path) for item in value]
         runs.append(run)
     (tmp_path / "evalq.yaml").write_text(yaml.safe_dump({"suite": "nightly", "runs": runs}, allow_unicode=True))
     return tmp_path

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evalq.producer.folder.names import RECORDS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.page import write_page
 
@@ -14,4 +15,4 @@ __all__ = ["write"]
 
 def write(path: Path, folder: RunFolder, evaluator: Any, options: Mapping[str, Any]) -> None:
     """Write the page of a finished run's folder."""
-    write_page(path, evaluator, folder.report(), folder.records)
+    write_page(path, evaluator, folder.report(), folder.own(RECORDS))
