@@ -72,5 +72,5 @@ def test_the_page_leads_from_a_configuration_to_a_gate_that_says_go(
     for number, command in enumerate(commands):
         assert main(shlex.split(command)[1:]) == 0, command
         said = capfd.readouterr().out
-        assert number != 0 or printed == said
+        assert number != 0 or printed.replace(PORT, translator) == said
     assert said.count("| GO | checks.pass") == 2

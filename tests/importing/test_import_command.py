@@ -28,7 +28,7 @@ def test_it_writes_cases_targets_and_notes_and_says_what_comes_next(
     files = _files(tmp_path / "evals")
     assert set(files) == {"cases.yaml", "targets.yaml", "not-imported.jsonl"}
     notes = [msgspec.json.decode(line) for line in files["not-imported.jsonl"].splitlines()]
-    assert all(f"x {note['what']}, {note['why']}" in told for note in notes)
+    assert all(f"{note['what']}, {note['why']}" in told for note in notes)
     assert all(note["where"].partition(": ")[0] in told for note in notes)
     assert "1 cases, 5 targets, 0 recorded outputs" in told
     assert (
