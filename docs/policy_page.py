@@ -111,7 +111,7 @@ _KEYS: dict[str, dict[str, Key]] = {
         ),
         "on_worse": Key("-", "`block`: what is SUSPECT is NO-GO, and the two share one error; `inconclusive`: exit 4"),
         "as_recorded": Key("-", "hold each case to its recorded answers: it passed before, and fails now"),
-        "deterministic": Key("-", "answers equal to the baseline's are no copies: they may be GO"),
+        "deterministic": Key("-", "equal answers, and equal files of one run or both, are no copies: they may be GO"),
     },
     "Gate": {
         "metric": Key(

@@ -24,14 +24,20 @@ _NOTHING_IN_BOTH = 5
 """The exit code where nothing can be held to anything, as of a run without any result."""
 _ORDER: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE", "GO")
 _TOLD = 10
+_MOSTLY_SAME = "at least half of the baseline's cases are asked in the same way"
 
 
 class _Held(NamedTuple):
-    """The cases of one run and its baseline: those in both, those that fail now, and those without an answer now."""
+    """The cases of one run and its baseline: those in both, those that fail now, and those without an answer now.
+
+    ``equal`` of the ``base`` cases that the baseline has are asked in the same way now.
+    """
 
     both: int
     fails: list[str]
     unanswered: list[str]
+    equal: int
+    base: int
 
 
 def recorded_once(run: RunCases, partner: RunCases) -> bool:
@@ -53,7 +59,9 @@ def as_recorded(
     """The decision on ``runs`` (by what they are called) as recorded, with the ``statistical`` one beside it.
 
     A case passed if all of its recorded answers pass. NO-GO names those that passed before and fail now, INCONCLUSIVE
-    those that have no answer now. New and changed cases are listed. Where no case is in both the exit code is 5.
+    those that have no answer now, whether they are asked still or not (unless the policy compares the intersection).
+    New and changed cases are listed. A run of which most cases differ from the baseline's is INCONCLUSIVE. Where no
+    case is in both the exit code is 5. What the policy demands exactly is no matter of statistics, and still blocks.
     """
     own: list[Check] = []
     both = 0
@@ -62,14 +70,15 @@ def as_recorded(
         partner = partners.get(run.called)
         if run.called not in runs or partner is None:
             continue
-        held = _held(run, paired(run, partner).partner)
+        held = _held(policy, run, partner)
         both += held.both
         measure = pass_measure(run.cases.measures)
         path = measure.name if measure is not None else ""
-        own += on_trust(_checks(f"{run.called}.{path}", held), path, policy, run, partner)
+        own += on_trust(_checks(f"{run.called}.{path}", held, policy), path, policy, run, partner)
         if same := same_answers(run, partner):
             equal.append(f"{run.called}: {same} (equal files)")
-    beside = [_beside(check, runs) for check in statistical.checks]
+    demanded = {gate.metric for gate in policy.gates}
+    beside = [check if _broken(check, demanded) else _beside(check, runs) for check in statistical.checks]
     words = {check.decided for check in (*own, *beside) if check.tier == "critical"}
     nothing = "no case is in both runs: nothing can be held to anything"
     notes = ([nothing] if not both else []) + equal
@@ -89,13 +98,19 @@ def _named_anew(failing: Sequence[FailingCase], checks: Sequence[Check]) -> tupl
     return tuple(sorted(found, key=lambda each: not each.named))
 
 
-def _held(run: RunCases, partner: RunCases) -> _Held:
-    ours, theirs = _passing(partner), _passing(run)
+def _held(policy: Policy, run: RunCases, partner: RunCases) -> _Held:
+    pair = paired(run, partner)
+    ours, theirs, before = _passing(pair.partner), _passing(run), _passing(partner)
     passed = [case for case, passes in ours.items() if passes]
+    # A case that is asked no more has no answer either: else a case that fails would pass under another name.
+    asked = {*run.cases.ids, *(run.cases.unrecorded or ())}
+    gone = [case for case, passes in before.items() if passes and case not in ours and case not in asked]
     return _Held(
         sum(case in theirs for case in ours),
         [case for case in passed if theirs.get(case) is False],
-        [case for case in passed if case not in theirs],
+        [case for case in passed if case not in theirs] + ([] if policy.specification == "intersection" else gone),
+        pair.cases.equal,
+        pair.cases.base,
     )
 
 
@@ -106,7 +121,13 @@ def _passing(run: RunCases) -> dict[str, bool]:
     return {row.case: row.passed == row.answers for row in rows if row.answers}
 
 
-def _checks(metric: str, held: _Held) -> Iterator[Check]:
+def _checks(metric: str, held: _Held, policy: Policy) -> Iterator[Check]:
+    if not held.both or (policy.specification == "same" and 2 * held.equal < held.base):
+        reason = (
+            f"{held.equal} of the baseline's {held.base} case(s) are asked in the same way, {held.both} are answered "
+            "in both runs: approve a new baseline"
+        )
+        yield Check(metric, _MOSTLY_SAME, "critical", "INCONCLUSIVE", reason, held.equal, evidence=held.both)
     for demand, cases, broken, what in (
         (_STILL_PASSES, held.fails, "NO-GO", "passed before and fail now"),
         (_STILL_ANSWERED, held.unanswered, "INCONCLUSIVE", "passed before and have no answer now"),
@@ -115,6 +136,11 @@ def _checks(metric: str, held: _Held) -> Iterator[Check]:
         names = f": {', '.join(cases[:_TOLD])}{' ...' if len(cases) > _TOLD else ''}" if cases else ""
         reason = f"{len(cases)} case(s) {what}{names}; {held.both} in both runs"
         yield Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases), evidence=held.both)
+
+
+def _broken(check: Check, demanded: Collection[str]) -> bool:
+    """Whether it is an exact demand of the policy, such as a count, that is not kept: chance has no part in that."""
+    return check.tier == "critical" and check.decided == "NO-GO" and check.certain and check.metric in demanded
 
 
 def _beside(check: Check, runs: Collection[str]) -> Check:

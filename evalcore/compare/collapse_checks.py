@@ -12,7 +12,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.modes.nowhere import collapsed_somewhere
 
-__all__ = ["collapse_checks", "collapses"]
+__all__ = ["collapse_checks", "collapses", "none_told_apart"]
 
 _NONE, _NONE_NEW = "no collapsed case", "no newly collapsed case"
 _NAMED, _KEPT = 5, 20
@@ -43,6 +43,17 @@ def collapse_checks(
         yield Check(metric, _NONE_NEW, "critical", "INCONCLUSIVE", lacking)
     else:
         raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
+
+
+def none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
+    """INCONCLUSIVE where the policy forbids collapse, and no run of ``runs`` tells its answers apart: none was looked
+    for.
+    """
+    if policy.collapse == "allowed" or any(run.cases.labels or run.cases.collapse_p is not None for run in runs):
+        return
+    demand = _NONE if policy.collapse == "none" else _NONE_NEW
+    reason = "no run tells its answers apart; count them by kind (checks: --diversity text), or omit `collapse`"
+    yield Check("collapse", demand, "critical", "INCONCLUSIVE", reason)
 
 
 def _any_collapsed(metric: str, run: RunCases, errors: Errors) -> Check:

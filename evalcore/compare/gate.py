@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from evalq.evalcore.compare.collapse_checks import collapse_checks
+from evalq.evalcore.compare.collapse_checks import collapse_checks, none_told_apart
 from evalq.evalcore.compare.comparison import Measured, change_in, measured
 from evalq.evalcore.compare.decision import (
     Check,
@@ -28,7 +28,7 @@ from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
 from evalq.evalcore.compare.quarantine import CaseHistory, aside_in, fallen, flaky_cases, past_of, quarantined
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, rows_of
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.shared_answers import same_answers, shared
+from evalq.evalcore.compare.shared_answers import copied_files, same_answers, shared
 from evalq.evalcore.compare.stopped_cases import asked_alike
 from evalq.evalcore.compare.trust_in_judges import corrected, nothing_decides, on_trust
 from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
@@ -88,7 +88,9 @@ def decide(
             checks += _of_run(policy, run, pairs[run.called], errors)
         # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _nameless(policy, run, partner)
+        checks += _counted_twice(policy, run, partner)
         checks += collapse_checks(policy, run, partner, lacking, errors)
+    checks += none_told_apart(policy, candidates)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
         partner = partners.get(run.called)
@@ -203,6 +205,17 @@ def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterat
         demand = f"at most {allowed} records without a case"
         reason = f"{run.cases.unattributed} record(s) name no case, so that nobody knows which answers they are"
         yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, value=run.cases.unattributed)
+
+
+def _counted_twice(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
+    """A file that is there under two names has each of its answers twice, and proves with them what it does not."""
+    for side, each in (("candidate", run), ("baseline", partner)):
+        if each is not None and not policy.deterministic and (copies := copied_files(each)):
+            reason = (
+                f"{copies} file(s) of the {side} have the bytes of another one, so that the same answers count twice; "
+                "evaluate each file once, or say `deterministic: true`"
+            )
+            yield Check(run.called, "each answer once", "critical", "INCONCLUSIVE", reason, value=copies)
 
 
 def _of_gate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -9,10 +10,11 @@ from collections.abc import Mapping
 from evalq.evalcore.compare.intervals import t_tail
 from evalq.evalcore.compare.run import RunCases
 
-__all__ = ["same_answers", "shared", "shares"]
+__all__ = ["copied_files", "same_answers", "shared", "shares"]
 
 Answers = Mapping[str, Mapping[int, int]]
 _LEAST_CASES, _LEAST_REPEATS = 10, 2
+_EMPTY = hashlib.sha256().hexdigest()
 _SURE = 0.001
 """How surprising a share of equal answers has to be, for runs that nobody would suspect otherwise."""
 
@@ -59,6 +61,12 @@ def same_answers(run: RunCases, other: RunCases) -> str:
     return (
         f"more answers are equal to the baseline's, repeat by repeat, than equal each other there ({len(excess)} cases)"
     )
+
+
+def copied_files(run: RunCases) -> int:
+    """How many of the files that ``run`` evaluated are copies of another one of them, byte for byte."""
+    digests = [each for each in run.inputs if each != _EMPTY]
+    return len(digests) - len(set(digests))
 
 
 def _excess(ours: Answers, theirs: Answers) -> list[float]:

@@ -53,7 +53,8 @@ def _check_regressions(
 def _policy(runs: list[RunCases], margin: float) -> Policy:
     """No drop of a run's first measure by ``margin`` of its scale or more; its others are shown.
 
-    Where judges decide, the first may be advisory: what rests on none of them decides, too.
+    Where judges decide, the first may be advisory: what rests on none of them decides, too. No case may newly collapse,
+    where answers are told apart.
     """
     gates = [
         Gate(
@@ -64,7 +65,8 @@ def _policy(runs: list[RunCases], margin: float) -> Policy:
         for run in runs
         for number, measure in enumerate(run.cases.measures)
     ]
-    return Policy(gates=tuple(gates), collapse="none-new")
+    apart = any(run.cases.labels or run.cases.collapse_p is not None for run in runs)
+    return Policy(gates=tuple(gates), collapse="none-new" if apart else "allowed")
 
 
 def _unjudged(run: RunCases, path: str) -> bool:

@@ -132,7 +132,8 @@ def of_decision(
         tuple(runs),
         text,
         document,
-        allowed=allowed,
+        # As the exit code has it: a run that is not complete, or that has nothing in common, never passes.
+        allowed=allowed and decision.exit_with is None,
         aside=aside,
         matrix=shown,
         failing=decision.failing,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from evalq.evalcore.compare.as_recorded import as_recorded, recorded_once
@@ -9,6 +10,7 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.contract.measures import Number
 from tests.unit.compare.made import passes, run_of, scores
 
 POLICY = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "max_drop": 0.05}]})
@@ -71,3 +73,63 @@ def test_one_answer_a_case_is_what_it_is_meant_for() -> None:
     assert recorded_once(WELL, WELL)
     assert not recorded_once(WELL, run([(2, 2)] * 4))
     assert not recorded_once(run_of(scores([[0.5]])), run_of(scores([[0.5]])))
+
+
+def asked(rows: dict[str, tuple[int, int]], asks: str = "") -> RunCases:
+    """A run whose cases are listed with what each asks: ``asks`` and its id."""
+    found = run(list(rows.values()), list(rows), specification=f"{asks} {sorted(rows)}")
+    found.cases.specified = {case: f"{asks}{case}" for case in rows}
+    return found
+
+
+TEN = asked({f"c{n}": (1, 1) for n in range(10)})
+
+
+def test_a_case_that_is_asked_no_more_has_no_answer() -> None:
+    """Deleted, or asked and failed under another name: it passed before, and nothing says that it does now."""
+    for more in ({}, {"renamed": (0, 1)}):
+        decision = held(TEN, asked({f"c{n}": (1, 1) for n in range(9)} | more))
+        assert decision.exit_code == 4
+        assert [check.cases for check in decision.checks if check.decided != "GO" and check.tier == "critical"] == [
+            ("c9",)
+        ]
+    one = decide(POLICY, [asked({"c0": (1, 1)})], {"vs": TEN})
+    intersection = POLICY.model_copy(update={"specification": "intersection"})
+    few = asked({"c0": (1, 1)})
+    assert as_recorded(intersection, [few], {"vs": TEN}, one, ["vs"]).exit_code == 0
+
+
+@pytest.mark.parametrize(("changed", "code"), [(0, 0), (1, 0), (5, 0), (6, 4), (9, 4), (10, 5)])
+def test_changed_cases_are_listed_and_most_of_them_leave_nothing_to_hold_to(changed: int, code: int) -> None:
+    """Others that are asked otherwise, and fail, must not pass by the few that are left."""
+    cand = asked({f"c{n}": (int(n >= changed), 1) for n in range(10)})
+    cand.cases.specified |= {f"c{n}": "another input" for n in range(changed)}
+    decision = held(TEN, cand)
+    assert decision.exit_code == code
+    assert decision.paired[0].changed_count == changed
+
+
+def test_a_run_that_has_nothing_in_common_is_not_passed_by_another() -> None:
+    """Of a suite's two runs one kept all, and the other asks other cases."""
+    kept, base, other = TEN, asked({"x": (1, 1)}), asked({"y": (0, 1)})
+    candidates = [msgspec.structs.replace(each, name=name) for each, name in ((kept, "one"), (other, "two"))]
+    partners = {"one": kept, "two": base}
+    policy = Policy.model_validate({"gates": [{"metric": "one.pass_rate", "max_drop": 0.05}]})
+    decision = as_recorded(policy, candidates, partners, decide(policy, candidates, partners), ["one", "two"])
+    assert (decision.decided, decision.exit_code) == ("INCONCLUSIVE", 4)
+
+
+def test_what_is_demanded_exactly_blocks_all_the_same() -> None:
+    """A count has no statistics that could be left out; a bound that needs them stands beside it."""
+    some = run([(1, 1), (1, 1), (1, 1), (0, 1)])
+    some.results, some.numbers = {"failed": 1}, [Number("failed")]
+    for gate, code in (
+        ({"metric": "vs.failed", "max": 0}, 1),
+        ({"metric": "vs.failed", "max": 1}, 0),
+        ({"metric": "vs.failed", "max": 0, "tier": "supporting"}, 0),
+        ({"metric": "vs.pass_rate", "equals": 1}, 1),
+        ({"metric": "vs.pass_rate", "min": 0.99}, 0),
+    ):
+        policy = Policy.model_validate({"gates": [gate], "as_recorded": True})
+        decision = as_recorded(policy, [some], {"vs": some}, decide(policy, [some], {"vs": some}), ["vs"])
+        assert decision.exit_code == code, gate

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases, Usage
 from evalq.evalcore.compare.summary import CaseSummary, Column, Summing
 from evalq.evalcore.contract.measures import Sighting
-from tests.unit.compare.made import PASS, passes, run_of
+from tests.unit.compare.made import PASS, answered, passes, run_of
 
 RESULTS = {"speed": 0.5, "count": 3, "verdict": "holds", "flag": True}
 BOUNDS = {"min": 0.0, "max": 1.0, "max_drop": 1.5, "max_relative_drop": 1.0}
@@ -111,6 +113,36 @@ def test_equal_outputs_are_never_go_of_a_change(policy: Policy, cases: int, repe
     compares = any(gate.compares for gate in policy.gates)
     decided = gated(policy, same, same).decided
     assert decided != "GO" or not compares
+
+
+@pytest.mark.parametrize("cand", [["a" * 64] * 2, ["a" * 64, "b" * 64, "b" * 64, "b" * 64]])
+@pytest.mark.parametrize(
+    "gate", [{"min": 0.9}, {"max_drop": 0.05}, {"equals": 1}, {"per_case": {"min_passes": 1, "of": 2}}]
+)
+def test_a_file_under_two_names_is_never_go(cand: list[str], gate: dict[str, object]) -> None:
+    """Its answers count twice, whichever side has it; with ``deterministic`` equal files are answers of their own."""
+    copied, once = (msgspec.structs.replace(run_of(WELL.cases), inputs=inputs) for inputs in (cand, ["c" * 64]))
+    empty = hashlib.sha256().hexdigest()
+    shards = msgspec.structs.replace(run_of(WELL.cases), inputs=["d" * 64, empty, empty])
+    demand = {"gates": [{"metric": "vs.pass_rate", **gate}]}
+    policy, allowed = (Policy.model_validate(demand | {"deterministic": each}) for each in (False, True))
+    assert gated(policy, copied, once).decided == "INCONCLUSIVE"
+    assert gated(policy, once, copied).decided == "INCONCLUSIVE"
+    assert gated(allowed, copied, once).decided == "GO"
+    assert gated(policy, shards, once).decided == "GO"
+    if "max_drop" not in gate:
+        assert decide(policy, [copied], {}).decided == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("collapse", ["none", "none-new"])
+def test_answers_that_nobody_tells_apart_are_never_go_of_collapse(collapse: str) -> None:
+    """A demand that no run can be held to is not kept; beside a run that can be, it is that one's."""
+    policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "min": 0.0}], "collapse": collapse})
+    decision = gated(policy, WELL, WELL)
+    assert decision.decided == "INCONCLUSIVE"
+    assert [check.metric for check in decision.checks if check.decided != "GO"] == ["collapse"]
+    other = msgspec.structs.replace(answered([{"a": 12, "b": 12, "c": 12}] * 5), name="told")
+    assert decide(policy, [WELL, other], {"vs": WELL, "told": other}).decided == "GO"
 
 
 @pytest.mark.parametrize("cases", [20, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -64,15 +65,62 @@ def test_judges_decide_nothing_until_people_labelled_them(here: Path, command: C
         Path(name).write_text(done.stdout)
         return name
 
-    Path("labels.jsonl").write_text(labels_file([(f"m{n}", 1, "polite", True) for n in range(20)]))
-    base, labelled = judged("base.json", True), judged("labelled.json", True, "--labels", "labels.jsonl")
-    worse = judged("worse.json", False)
+    for passed in (True, False):
+        labels = labels_file([(f"m{n}", 1, "polite", passed) for n in range(40)])
+        Path(f"{passed}.jsonl").write_text(labels)
+    base, labelled = judged("base.json", True), judged("labelled.json", True, "--labels", "True.jsonl")
+    worse, both = judged("worse.json", False), judged("both.json", False, "--labels", "False.jsonl")
     done = command("check-regressions", worse, base, "--json")
     checks = {check["metric"]: (check["tier"], check["decided"]) for check in json.loads(done.stdout)["checks"]}
     assert done.code == 0
-    assert checks["checks.pass_rate"] == ("advisory", "NO-GO")
+    assert checks["checks.pass_rate"] == ("advisory", "INCONCLUSIVE")
+    assert checks["checks.score"] == ("advisory", "NO-GO")
     assert checks["checks.plain.pass_rate"] == ("critical", "GO")
-    assert command("check-regressions", worse, labelled).code == 1
+    # Labels of answers that pass say nothing of how often the judge errs in those that fail.
+    assert command("check-regressions", worse, labelled).code == 0
+    assert command("check-regressions", both, labelled).code == 1
+
+
+def test_recorded_runs_that_ask_other_cases_are_not_passed_by_the_few_in_both(here: Path, command: Command) -> None:
+    """Renamed, or asked otherwise, all but one of them fails."""
+    names = [f"m{n}" for n in range(20)]
+
+    def recorded(name: str, asks: dict[str, str], passes: set[str]) -> str:
+        cases = [{"id": case, "input": text, "checks": [{"contains": "yes"}]} for case, text in asks.items()]
+        Path("cases.json").write_text(json.dumps({"cases": cases}))
+        lines = [json.dumps({"case": case, "output": "yes" if case in passes else "no"}) for case in asks]
+        Path("in.jsonl").write_text("\n".join(lines) + "\n")
+        done = command("checks", "cases.json", "--outputs", "in.jsonl", "--inline", "-q", "--format", "json")
+        Path(name).write_text(done.stdout)
+        return name
+
+    base = recorded("base.json", {name: f"say {name}" for name in names}, set(names))
+    renamed = recorded("renamed.json", {"m0": "say m0"} | {f"other{n}": "say" for n in range(1, 20)}, {"m0"})
+    otherwise = recorded("otherwise.json", {name: "say m0" if name == "m0" else "say!" for name in names}, {"m0"})
+    fewer = recorded("fewer.json", {"m0": "say m0"}, {"m0"})
+    for name in (renamed, otherwise, fewer):
+        assert command("check-regressions", name, base).code == 4, name
+    other = recorded("other.json", {"z": "say z"}, {"z"})
+    done = command("check-regressions", other, base, "--allow-inconclusive", "-o", "junit.xml")
+    assert done.code == 5
+    root = re.search("<testsuites [^>]*>", Path("junit.xml").read_text())
+    assert root is not None
+    assert ' failures="0"' not in root.group()
+
+
+def test_a_file_that_is_copied_under_another_name_decides_nothing(here: Path, command: Command) -> None:
+    """Twenty answers cannot tell; the same twenty in ten files are still twenty."""
+    results(command, "once.json", WELL[:20])
+    Path("policy.yaml").write_text("gates: [{metric: verification.pass_rate, min: 0.9}]")
+    assert command("gate", "once.json", "--policy", "policy.yaml").code == 4
+    for n in range(9):
+        shutil.copy("in.jsonl", f"in{n}.jsonl")
+    files = [str(path) for path in sorted(Path().glob("in*.jsonl"))]
+    done = command("verification", *files, "--inline", "-q", "--format", "none", "--out", "copied")
+    assert done.code == 0, done.stderr
+    done = command("gate", "copied", "--policy", "policy.yaml")
+    assert done.code == 4
+    assert "9 file(s) of the candidate have the bytes of another one" in done.stdout
 
 
 def test_results_of_a_suite_are_all_of_its_runs(here: Path, made: Made, command: Command) -> None:
