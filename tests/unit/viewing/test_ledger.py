@@ -136,7 +136,7 @@ def test_a_history_has_runs_of_the_ledger_and_of_folders_once(made: Made, server
         found = browser.get("/suite?evaluator=verification&suite=night")
         assert "night: 2 runs" in found.text
         assert gone in found.text
-        assert "nothing to tell yet; the next run is compared with the first run" in found.text
+        assert "Nothing to compare yet. The next run is compared with the first run" in found.text
         assert "66.7 %" in found.text
 
 
