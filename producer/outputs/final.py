@@ -20,12 +20,12 @@ from evalq.workers import tracing
 __all__ = ["drop_left", "write_final", "write_report"]
 
 
-def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json]) -> None:
-    """All final files of the run folder; report.json is the last but run.json."""
+def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json], history: str = "") -> None:
+    """All final files of the run folder; report.json is the last but run.json. report.md ends with ``history``."""
     folder = job.folder
     with replacing(folder.path / "manifest.json") as out:
         out.writelines(job.manifest.document(job.header))
-    write_report(folder, job.evaluator, job.request, report)
+    write_report(folder, job.evaluator, job.request, report, history)
     folder.note(state="done", retry=None, **facts)
     named = {f"{job.evaluator.name}.{key}": value for key, value in rates_of(report).items()}
     tracing.told_results(job.run, named)
@@ -47,11 +47,13 @@ def drop_left(folder: RunFolder) -> None:
 
 
 @unprinted()
-def write_report(folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json]) -> None:
+def write_report(
+    folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json], history: str = ""
+) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
     document = evaluator.views.document(report, folder.info().started)
     folder.write("results.yaml", plain("yaml", document).encode())
-    folder.write("report.md", render("markdown", evaluator, report, request.options).encode())
+    folder.write("report.md", render("markdown", evaluator, report, request.options).encode() + history.encode())
     # Packing records takes about 10 µs each: beside a run of millions that is time which nobody asked for.
     listed = folder.records if report["records"]["total"] <= ALL_UP_TO else None
     write_page(folder.path / "report.html", evaluator, report, listed)

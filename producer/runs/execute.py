@@ -36,7 +36,7 @@ from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.driver_at import driver_at
 from evalq.producer.runs.holding import driving, halted, left, refuse_over
 from evalq.producer.runs.record_drift import count_drift
-from evalq.producer.runs.record_history import remember
+from evalq.producer.runs.record_history import recent_text, remember
 from evalq.producer.runs.share import share, share_cases
 from evalq.producer.servers import Servers
 
@@ -98,7 +98,9 @@ def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backen
         # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
         for missing in _recorded(job, report, seconds, backend.settings):
             reporter.say(missing)
-        write_final(job, report, {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)})
+        history = recent_text(job.folder, job.evaluator, backend.settings) if backend.settings.broker else ""
+        facts = {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)}
+        write_final(job, report, facts, history)
     return report
 
 

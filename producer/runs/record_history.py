@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.workers.ledger.history import Entry
+    from evalq.workers.ledger.history import Entry, HistoryKey
+    from evalq.workers.settings import Settings
 
-__all__ = ["remember", "tags_of", "target_of"]
+__all__ = ["recent_text", "remember", "tags_of", "target_of"]
+
+_SHOWN = 10
+_TITLE = "\n## The last runs of the suite, the newest last\n\n"
 
 
 def remember(
@@ -36,12 +41,44 @@ def remember(
     return ""
 
 
-def _entry(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float) -> Entry:
-    from evalq.workers.ledger.history import HistoryKey, entry_of
+def recent_text(folder: RunFolder, evaluator: Evaluator[Any, Any], settings: Settings) -> str:
+    """What report.md ends with: what the last runs of a suite have of the metrics that are watched over runs.
 
-    info = folder.info()
-    place = HistoryKey(evaluator.name, info.suite, target_of(folder))
-    return entry_of(evaluator, info.run, place, report, seconds, tags_of(folder))
+    Empty without a server, and where one run alone is known: its report.md is that of a run without a server.
+    """
+    import redis
+
+    shown = [metric for metric in evaluator.views.metrics if metric.recent and not metric.labels]
+    try:
+        with Servers(settings) as servers:
+            entries = servers.history.entries(_place(folder, evaluator), _SHOWN) if servers.named else []
+    except (redis.RedisError, EvalqError, OSError):  # why, `remember` has said
+        return ""
+    if len(entries) < 2 or not shown:
+        return ""
+    values = [{name: value for name, _, value in entry.samples} for entry in reversed(entries)]
+    rows: list[tuple[object, ...]] = [
+        (metric.name.removeprefix(f"evalq_{evaluator.name}_"), *(_text(each.get(metric.name)) for each in values))
+        for metric in shown
+    ]
+    return _TITLE + visible(table(("", *(entry.run for entry in reversed(entries))), rows))
+
+
+def _place(folder: RunFolder, evaluator: Evaluator[Any, Any]) -> HistoryKey:
+    from evalq.workers.ledger.history import HistoryKey
+
+    return HistoryKey(evaluator.name, folder.info().suite, target_of(folder))
+
+
+def _text(value: float | None) -> str:
+    return "N/A" if value is None else f"{value:.3g}"
+
+
+def _entry(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float) -> Entry:
+    from evalq.workers.ledger.history import entry_of
+
+    place = _place(folder, evaluator)
+    return entry_of(evaluator, folder.info().run, place, report, seconds, tags_of(folder))
 
 
 def target_of(folder: RunFolder) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
+from evalq.evalcore.contract import registry
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import queue_name
 from evalq.evalcore.version import code_version
@@ -43,6 +44,26 @@ def test_a_finished_run_is_remembered_when_the_ledger_has_forgotten_it(
     assert newest.seconds == info(tmp_path / "two")["seconds"]
     assert newest.samples == oldest.samples
     assert len(newest.samples) > 10
+
+
+def test_a_report_ends_with_the_last_ten_diversities(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
+    """Where earlier runs of the suite are known: each once, the newest last; the first run has none to show."""
+    fleet.add(1)
+    place = HistoryKey("vs", "night", "")
+    history = History(server.client, Settings())
+    for number in range(11):
+        samples = [("evalq_vs_diversity", (), number / 16)]
+        assert history.record(Entry(f"run-{number}", place, {"total": 1}, samples))
+    request = registry.get("vs").sample.write(data, 30, 1)
+    named = ("--outputs", data / "outputs.jsonl", "--suite", "night", "--broker", server.url, "--out", "run")
+    done = evalq("vs", *request.inputs, *named, cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    vs = info(tmp_path / "run")["run"]
+    text = (tmp_path / "run" / "report.md").read_text()
+    (head, _, *rows) = text.partition("## The last runs of the suite")[2].strip().splitlines()[2:]
+    assert [cell.strip() for cell in head.split("|")[2:-1]] == [*(f"run-{number}" for number in range(2, 11)), vs]
+    (shown,) = [row.split("|")[2:-1] for row in rows if row.startswith("| diversity |")]
+    assert [float(cell) for cell in shown[:9]] == [round(float(f"{number / 16:.3g}"), 4) for number in range(2, 11)]
 
 
 def test_a_suite_that_has_ended_is_forgotten_by_name(server: Server, fleet: Fleet, data: Path, tmp_path: Path) -> None:
