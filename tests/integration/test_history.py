@@ -52,9 +52,11 @@ def test_a_report_ends_with_the_last_ten_diversities(server: Server, fleet: Flee
     place = HistoryKey("vs", "night", "")
     history = History(server.client, Settings())
     for number in range(11):
-        samples = [("evalq_vs_diversity", (), number / 16)]
+        samples: list[tuple[str, tuple[str, ...], float]] = [("evalq_vs_diversity", (), number / 16)]
         assert history.record(Entry(f"run-{number}", place, {"total": 1}, samples))
-    request = registry.get("vs").sample.write(data, 30, 1)
+    sample = registry.get("vs").sample
+    assert sample is not None
+    request = sample.write(data, 30, 1)
     named = ("--outputs", data / "outputs.jsonl", "--suite", "night", "--broker", server.url, "--out", "run")
     done = evalq("vs", *request.inputs, *named, cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
