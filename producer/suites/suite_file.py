@@ -133,6 +133,8 @@ def _refuse_outside(path: str | Path, key: Key, named: Iterable[str], allowed: S
     for each in named:
         if not allows(Writer.SUITE, Thing.PATH, each, allowed):
             reason = f"{each} is in neither the suite's folder nor the current one: allow its folder: EVALQ_ROOTS=DIR"
+            if "\0" in each:
+                reason = f"{each!r}: no file's name has a zero byte; name another"
             raise wrong(path, [(key, reason)])
 
 
