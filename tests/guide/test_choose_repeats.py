@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from evalq.evalcore.compare.policy import CaseDemand, PerCase, Policy
 from evalq.evalcore.compare.repeats import CasePasses, by_case, case_interval, estimate
 from evalq.evalcore.contract.params import validate
+from evalq.evalcore.records.documents import read_document
 from evalq.producer.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -77,7 +77,7 @@ def _keys(value: Any) -> Iterator[str]:
 def test_the_example_of_a_policy_is_one_and_has_every_key() -> None:
     """So that a new key comes with an example of how it is written."""
     page = (DOCS / "reference" / "policy.md").read_text(encoding="utf-8")
-    example = yaml.safe_load(dict(_BLOCK.findall(page))["yaml"])
+    example = read_document(dict(_BLOCK.findall(page))["yaml"], "policy.yaml")
     validate(Policy, example, "policy.md")
     schema = Policy.model_json_schema()
     known = {key for model in (schema, *schema["$defs"].values()) for key in model["properties"]}

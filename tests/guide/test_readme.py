@@ -77,13 +77,17 @@ def test_the_laptop_job_is_one_command(tmp_path: Path) -> None:
 
 
 _AGENTS = """\
+import re
+
+
 def answer(call):
     return "It comes on Monday."
 
 
 def judge(call):
     assert "Says when the parcel comes." in call["prompt"]
-    return {"pass": "Monday" in call["prompt"]}
+    marker = re.findall(r'"marker": "([0-9a-f]{16})"', call["prompt"])[-1]
+    return {"marker": marker, "pass": "Monday" in call["prompt"]}
 """
 
 
