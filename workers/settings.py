@@ -314,11 +314,13 @@ def _evaluators_options() -> set[str]:
 
 def _warn_of_project(file: Path) -> None:
     """Say that settings in a project's file are not read, with the names that they are like."""
-    import tomllib  # not for a command in another folder
-
     try:
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
-        table = tomllib.loads(text).get("tool", {}).get("evalq") if "evalq" in text else None
+        if "evalq" not in text:
+            return
+        import tomllib  # not for a command in another folder
+
+        table = tomllib.loads(text).get("tool", {}).get("evalq")
     except (OSError, ValueError):  # it is another program's file, which says so itself
         return
     if not isinstance(table, dict) or str(file) in _warned_of:

@@ -96,7 +96,7 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
     cases = decoded(left, run)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    policy = {"gates": [{"metric": "planagent.set.accuracy", "min": 0, "max_drop": 1}]}
+    policy = {"gates": [{"metric": "planagent.set.accuracy", "min": 0, "max_drop": 1}], "deterministic": True}
     (elsewhere / "policy.yaml").write_text(json.dumps(policy))
     gated = evalq("gate", run, "--policy", "policy.yaml", "--baseline", run, "--broker", server.url, cwd=elsewhere)
     assert (gated.returncode, gated.stdout[:5]) == (0, "# GO:"), gated.stderr

@@ -24,4 +24,4 @@ def test_a_replica_is_found(tmp_path: Path) -> None:
         wait_until(lambda: replica.client.info("replication")["master_link_status"] == "up", "it is a replica")
         done = evalq("doctor", "--broker", replica.url, cwd=tmp_path)
     assert done.returncode == 3
-    assert f"the server is a replica of 127.0.0.1:{primary.port}, and no run can be written there" in done.stdout
+    assert "is a read-only replica (READONLY): evalq needs its primary" in done.stdout
