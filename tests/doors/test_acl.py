@@ -84,7 +84,9 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         for command in ("doctor", "list", "status", "history"):
             done = evalq(command, cwd=data, EVALQ_BROKER=guarded.url_of("producer"))
             assert "permission" not in done.stdout + done.stderr
-        (tmp_path / "policy.json").write_text('{"gates": [{"metric": "planagent.set.accuracy", "max_drop": 0.1}], "deterministic": true}')
+        (tmp_path / "policy.json").write_text(
+            '{"gates": [{"metric": "planagent.set.accuracy", "max_drop": 0.1}], "deterministic": true}'
+        )
         gate = (
             "gate",
             tmp_path / "run",
