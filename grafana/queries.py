@@ -66,7 +66,7 @@ def view(panel: Panel, metrics: Mapping[str, Metric], variables: Container[str],
         panel.width,
         _HEIGHTS[panel.kind],
         link,
-        sorted_by=next((plot.by[0] for plot in panel.plots if plot.beside and plot.by), ""),
+        sorted_by=next((plot.by[0] for plot in panel.plots if plot.beside), ""),
         by_suite=panel.kind != "table" and all("suite" in plot.by for plot in panel.plots) and not recent,
     )
 

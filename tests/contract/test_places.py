@@ -12,8 +12,8 @@ from evalq.evalcore.contract import registry
 
 TOP = Path(__file__).parents[2]
 EVALUATORS = "evalq.evalcore.evaluators."
-NEEDED = {"producer/importing/accepting.py": {"checks"}, "producer/importing/imported.py": {"checks"}}
-"""What writes cases for one evaluator asks it which checks there are."""
+NEEDED = {f"producer/importing/{name}.py": {"checks"} for name in ("accepting", "agreement", "imported")}
+"""What writes cases for one evaluator asks it which checks there are, and what they say."""
 PROGRAM = ("evalcore", "workers", "producer", "grafana")
 
 

@@ -140,6 +140,9 @@ class Stack:
 
     def _environment(self, name: str) -> dict[str, str]:
         given = self.service(name).get("environment", {})
+        # What the image itself gives evalq.
+        own = re.findall(r"\b(EVALQ_\w+)=(\S+)", dict(stages(DOCKERFILE.read_text())[-1])["ENV"])
+        given = dict(own) | given if name in ("worker", "calls", "exporter", "producer") else given
         return clean_environment(
             PATH=f"{self._programs}:/usr/bin:/bin",
             PYTHONPATH=str(TOP),

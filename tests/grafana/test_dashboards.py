@@ -100,21 +100,6 @@ def test_every_variable_offers_all(uid: str) -> None:
     assert all(each["current"]["value"] == ["$__all"] for each in others)
 
 
-def test_the_vs_page_reads_as_its_specification_draws_it() -> None:
-    """Boxes by level in its order and by its names, both flags of collapse side by side, and the last diversity."""
-    shown = list(checks.panels(PAGES["evalq-vs"]))
-    for title in ("Phases by level", "T-score by level", "Self-critique by level"):
-        panel = next(each for each in shown if each["title"] == title)
-        names = [target["legendFormat"] for target in panel["targets"]]
-        assert names == ["Full VS (5)", "Enhanced VS (6)", "Light VS (9)"]
-    titles = [panel["title"] for panel in shown]
-    flags = [next(each for each in shown if each["title"].startswith("Mode collapse" + more))["gridPos"]
-             for more in ("", " as specified")]  # fmt: skip
-    assert titles.index("Mode collapse as specified") == titles.index("Mode collapse") + 1
-    assert flags[0]["y"] == flags[1]["y"]
-    assert next(each for each in shown if each["title"] == "Diversity of the newest run")["type"] == "stat"
-
-
 ALL_LEDGERS = {"panel 'Ledgers answer'", "panel 'Alerts that fire'", "annotation 'Alerts'", "variable 'ledger'"}
 
 

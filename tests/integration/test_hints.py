@@ -18,7 +18,9 @@ from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.life import MOVES, RunState
 from evalq.producer.cli import main
 from evalq.producer.folder.job import Job, RunOptions
+from evalq.producer.folder.own_runs import note_targets
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.sweeps.execute import _question
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep
 from tests.agents.server import running_agent, write_golden
@@ -73,7 +75,7 @@ def _begun(path: Path, kind: str, place: Path) -> RunFolder:
         request = Request([str(place / "golden.json")], {}, {})
         sweep = Sweep.start(registry.get("vs"), request, SweepOptions("chat", 2), RunOptions(out=path))
         folder = sweep.folder
-        folder.note(targets=str(place / "targets.yaml"))
+        note_targets(folder, _question(folder), str(place / "targets.yaml"))
     with folder.driving():
         pass  # its lock goes with the process that began it
     return RunFolder(folder.path)

@@ -61,8 +61,6 @@ def questions(rate: str = "20s", span: str = "1h") -> Iterator[Question]:
 SILENT: dict[str, str] = {
     r"'Divergent answers'": "evaluators are pure: no answer came again and differed",
     r"'(Votes of judges|Cost of judges|Pass rate by plain)": "no check of the sample asks a judge",
-    r"'T-score by level'.*light_vs": "light agents give no T-scores: N/A",
-    r"'Self-critique by level'.*(enhanced|light)_vs": "only full agents give one: N/A",
     r"^rule evalq:an_hour_ago:missing": "nobody had looked at the ledger more than an hour before",
     r"EvalqExporterDown.*absent\(evalq_ledger_up": "the exporter is there",
 }

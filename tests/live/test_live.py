@@ -72,8 +72,6 @@ def test_a_question_without_an_answer_is_noticed(scene: Scene, monkeypatch: pyte
         "another: no answer: evalq_vs_tests > 1e9",
         "panel 'Divergent answers': is answered: evalq_ledger_up",
         "nothing is asked like '(Votes of judges|Cost of judges|Pass rate by plain)",
-        "nothing is asked like 'T-score by level'.*light_vs",
-        "nothing is asked like 'Self-critique by level'.*(enhanced|light)_vs",
         "nothing is asked like ^rule evalq:an_hour_ago:missing",
         "nothing is asked like EvalqExporterDown.*absent\\(evalq_ledger_up",
     ]

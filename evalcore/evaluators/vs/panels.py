@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from evalq.evalcore.evaluators.vs.agents import default_agents
 from evalq.evalcore.views.panels import Panel, Plot, Threshold
 
 __all__ = ["PANELS"]
@@ -12,21 +9,6 @@ __all__ = ["PANELS"]
 _BAD_BELOW_HALF = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(0.8, "good"))
 _SPREAD = (Threshold(None, "bad"), Threshold(0.3, "good"))
 _COLLAPSE = (Threshold(None, "good"), Threshold(0.5, "doubtful"), Threshold(1.0, "bad"))
-
-
-def _by_level(metric: str) -> tuple[Plot, ...]:
-    """A number for each level, in the order and by the names of the specification's dashboard."""
-    count = Counter(agent.level for agent in default_agents())
-    return tuple(
-        Plot(
-            metric,
-            together="min",
-            where=(("level", f"{level.lower()}_vs"),),
-            legend=f"{level} VS ({count[level]})",
-            beside="evalq_vs_level_agents",
-        )
-        for level in ("Full", "Enhanced", "Light")
-    )
 
 
 PANELS = (
@@ -46,7 +28,7 @@ PANELS = (
         "Tests whose phases were all executed, by level; of several suites the lowest.",
         "share",
         "stat",
-        _by_level("evalq_vs_level_phase_completion"),
+        (Plot("evalq_vs_level_phase_completion", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"),),
         _BAD_BELOW_HALF,
         (0, 1),
         overview=True,
@@ -58,7 +40,11 @@ PANELS = (
         "give none.",
         "points",
         "stat",
-        _by_level("evalq_vs_level_t_score_diversity"),
+        (
+            Plot(
+                "evalq_vs_level_t_score_diversity", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"
+            ),
+        ),
         _SPREAD,
         (0, 1),
         overview=True,
@@ -69,7 +55,7 @@ PANELS = (
         "Checks of the self-critique that hold, by level, of several suites the lowest; only full agents give one.",
         "share",
         "stat",
-        _by_level("evalq_vs_level_self_critique"),
+        (Plot("evalq_vs_level_self_critique", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"),),
         _BAD_BELOW_HALF,
         (0, 1),
         overview=True,
@@ -106,7 +92,6 @@ PANELS = (
         (Plot("evalq_vs_collapse_detected", ("suite",), "max", legend="{suite}"),),
         _COLLAPSE,
         (0, 1),
-        overview=True,
         width=6,
         words=((0, "not detected"), (1, "detected")),
     ),
@@ -127,17 +112,6 @@ PANELS = (
         "points",
         "bars",
         (Plot("evalq_vs_diversity", ("suite",), recent=True, legend="{suite}"),),
-        _SPREAD,
-        (0, 1),
-        overview=True,
-        width=6,
-    ),
-    Panel(
-        "Diversity of the newest run",
-        "Evenness of the options chosen, mean over cases: below 0.3 the specification calls it collapsed.",
-        "points",
-        "stat",
-        (Plot("evalq_vs_diversity", ("suite",), legend="{suite}"),),
         _SPREAD,
         (0, 1),
         overview=True,

@@ -117,7 +117,7 @@ def test_a_day_needs_no_quotes_in_a_suite_either(here: Path) -> None:
     assert policy is not None
     assert policy.quarantine[0].until == "2999-12-31"
     for written, said in (
-        (text.replace("2999-12-31", "2999-12-31 10:00:00"), "a datetime stands in it: write it in quotes"),
+        (text.replace("2999-12-31", "2999-12-31 10:00:00"), "a day is needed, such as 2030-12-31"),
         (text.replace("case: shaky", "csae: shaky"), "evalq.yaml:7: policy.quarantine.0.csae: unknown key"),
         (text.replace("2999-12-31", "soon"), "evalq.yaml:7: policy.quarantine.0.until: a day is needed"),
     ):

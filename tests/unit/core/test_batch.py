@@ -37,7 +37,7 @@ def test_rows_come_with_the_line_they_begin_on() -> None:
         (b"1", "1 fields where the header has 2"),
         (b"1,2,3", "3 fields where the header has 2"),
         (b"1;2", "is the delimiter or the quoting broken?"),
-        (b" ", "1 fields where"),
+        (b" x", "1 fields where"),
         (b"1,\xff", "not UTF-8: byte 0xff"),
         (b"1,\xc3", "not UTF-8: byte 0xc3"),
         (b"1,\xed\xa0\x80", "not UTF-8: byte 0xed"),

@@ -70,7 +70,7 @@ def test_the_rows_of_all_chunks_are_the_rows_of_the_file(known: Known, block: in
 def test_known_rows_are_what_the_standard_reader_reads(known: Known) -> None:
     """The tables of these tests say what the csv module says."""
     text = known.data[known.body :].decode()
-    rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if any(row)]
     assert rows == [row for _, row in known.filled]
 
 
@@ -133,7 +133,7 @@ def test_a_limit_takes_the_first_records(known: Known, block: int, size: int | N
     wanted = known.units[:limit]
     assert cutter.records == sum(span.records for span in spans) == len(wanted)
     width = len(Batch("t", 1, header).first_row())
-    assert rows_of(known, spans, width) == [unit for unit in wanted if unit[1]]
+    assert rows_of(known, spans, width) == [unit for unit in wanted if unit in known.filled]
     assert cutter.sha256 == sha256(known.data[: cutter.position])
 
 
