@@ -33,7 +33,11 @@ class Known(msgspec.Struct, frozen=True):
     @property
     def filled(self) -> list[tuple[int, Any]]:
         """The records that are not blank; of a table, in which some cell is not."""
-        return [(line, value) for line, value in self.units if (any(value) if isinstance(value, list) else value)]
+        return [
+            (line, value)
+            for line, value in self.units
+            if ("".join(value).strip() if isinstance(value, list) else value)
+        ]
 
 
 def _row(fields: Sequence[str], quoting: Any) -> bytes:
