@@ -287,6 +287,7 @@ def _notes(
     yield from _smallest(policy, candidates, pairs, errors)
     yield from _unnamed(policy, candidates, pairs, errors)
     yield from _uncounted(candidates)
+    yield from (f"{run.called}: {each.sentence()}" for run in candidates for each in run.left_out)
     yield from _otherwise(policy, candidates)
     yield from _idle(policy, candidates)
     yield from _flaky(candidates, past)

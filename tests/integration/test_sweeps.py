@@ -486,6 +486,8 @@ def test_a_detached_sweep_is_called_and_evaluated_by_the_fleet(
     assert sum(agent.calls.values()) == 60
     assert History(server.client, Settings()).entries(HistoryKey("vs", "night", "chat")) == [entry]
     found = cases_of(RunFolder.existing(tmp_path / "run"))
+    for name in found.__struct_fields__:
+        assert getattr(cases, name) == getattr(found, name), name
     assert cases == found
     assert found.usage is not None
     assert found.usage.outputs == 60

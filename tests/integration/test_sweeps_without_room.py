@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.doors.test_disk import ROOT, mounted, plain, remount
-from tests.integration.harness import Server, evalq, info, running_server
+from tests.integration.harness import Server, evalq, info, running_fleet, running_server
 from tests.integration.test_sweeps import CASES, write_targets
 
 LONG = "x" * 3000
@@ -64,9 +64,11 @@ def test_a_server_of_its_own_keeps_what_a_full_disk_could_not(tmp_path: Path) ->
     write_golden(tmp_path / "golden.json", CASES)
     with (
         running_server(tmp_path) as server,
+        running_fleet(server.url, tmp_path) as fleet,
         mounted(tmp_path / "disk", "size=900k") as disk,
         running_agent() as (agent, url),
     ):
+        fleet.add(1)
         answering(agent)
         write_targets(tmp_path, url)
         code, said = swept(tmp_path, disk, EVALQ_BROKER=server.url)

@@ -50,7 +50,7 @@ def test_nobody_at_all_is_told_with_the_command_that_helps(clock: list[float]) -
     heard = _watched(clock, 70, workers=0)
     assert [round(since) for _, since, _ in heard.lines] == [3, 33, 63]
     what, _, limit = heard.lines[0]
-    assert what == f"no worker serves {HEADER.queue} yet (start one: evalq worker --broker redis://me:***@host/0)"
+    assert what == f"no worker serves {HEADER.queue} yet (start one: evalq worker --broker redis://me:***@host:6379/0)"
     assert limit is None
 
 

@@ -149,7 +149,9 @@ def _written(format_of: Any, folder: Path, *records: dict[str, Any]) -> Path:
     """The file that a format makes of ``records``."""
     path = folder / "records.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    format_of.write(folder / "written", SimpleNamespace(reported=True, records=path, path=folder), None, {})
+    format_of.write(
+        folder / "written", SimpleNamespace(reported=True, records=path, path=folder, own=folder.joinpath), None, {}
+    )
     return folder / "written"
 
 

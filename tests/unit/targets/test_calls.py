@@ -323,12 +323,18 @@ _LEAVES = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what left a group")
-@pytest.mark.parametrize("ends", ["sleep 600", "echo 1"], ids=["time-out", "answer"])
-@pytest.mark.parametrize("leaves", _LEAVES.values(), ids=_LEAVES)
+@pytest.mark.parametrize(
+    ("leaves", "ends"),
+    # Where it has no environment it has the pipes: the output would not end before it does.
+    [
+        (how, end)
+        for how in _LEAVES.values()
+        for end in ("sleep 600", "echo 1")
+        if end != "echo 1" or "env -i" not in how
+    ],
+)
 def test_nothing_that_a_program_starts_outlives_its_call(tmp_path: Path, leaves: str, ends: str) -> None:
     """However it leaves the group, and however the call ends."""
-    if ends == "echo 1" and "env -i" in leaves:
-        pytest.skip("the output would not end before the process that has the pipe does")
     there = "echo $$ > new; mv new pid; exec sleep 600"
     if ends == "echo 1":  # the output ends with the program's
         there = f"exec <&- >&- 2>&-; {there}"
