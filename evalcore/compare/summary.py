@@ -241,7 +241,8 @@ class _Sample:
         if answers is None:
             answers = self._taken(case)
         if answers is not None and len(answers) < _SAMPLED_ANSWERS:
-            answers.setdefault(len(answers) if repeat is None else repeat, _number(line))
+            # Lines of a file end with a newline, and those of a ledger do not.
+            answers.setdefault(len(answers) if repeat is None else repeat, _number(line.rstrip(b"\n")))
 
     def _taken(self, case: str) -> dict[int, int] | None:
         place = -_number(case.encode(errors="surrogatepass"))

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.compare.run import Usage
+from evalq.evalcore.compare.took import Took
 from evalq.evalcore.errors import Divergent, WireError
 from evalq.evalcore.model.manifest import Chunk, Seal, from_wire
 from evalq.evalcore.model.packing import pack, unpack
@@ -23,7 +24,8 @@ _PAGE = 1000
 class Detached(msgspec.Struct, frozen=True):
     """What a producer leaves with a run for whoever finalises it; ``began`` is in seconds, by the server's clock.
 
-    ``name`` is what its suite calls the run, ``usage`` what its live calls took, where it made any.
+    ``name`` is what its suite calls the run, ``usage`` what its live calls took, ``took`` what
+    single ones did and ``unusable`` how many outputs of a case nobody could use, where it made any.
     """
 
     began: float
@@ -31,6 +33,8 @@ class Detached(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     name: str = ""
     usage: Usage | None = None
+    took: dict[str, Took] = {}
+    unusable: dict[str, int] = {}
 
 
 class Reports:

@@ -47,6 +47,7 @@ class FinishedCases:
                 found = self._counter.cases(report, run=self._run, digest_of_report=hashlib.sha256(data).hexdigest())
                 found.name, found.suite, found.target, found.tags = facts.name, suite, facts.target, facts.tags
                 found.usage, found.day = facts.usage, _day(facts.began)
+                found.took, found.cases.unusable = {**found.took, **facts.took}, facts.unusable
                 return found
         return None
 

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 import redis
 
-from evalq.evalcore.compare.usage import usage_of
+from evalq.evalcore.compare.missing import unusable_in
+from evalq.evalcore.compare.usage import read_usage
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import Driven, Incomplete, WireError
 from evalq.evalcore.model.life import CALLS_OVER
@@ -138,7 +139,8 @@ class UnattendedSweeps:
         with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
             outputs = Path(scratch) / "outputs.jsonl"
             self._write(run, outputs)
-            usage = usage_of(outputs)
+            usage, took = read_usage(outputs)
+            unusable = unusable_in(outputs)
             try:
                 begun = _begin(header, outputs, ledger)
             except Driven:
@@ -154,7 +156,9 @@ class UnattendedSweeps:
             ledger.close(run, "paused" if state == "paused" else "cancelled", f"with its calls, which are {state}")
             ledger.hand_over(run)
             return False
-        Reports(ledger, self._settings).detach(run, msgspec.structs.replace(left.facts, usage=usage))
+        Reports(ledger, self._settings).detach(
+            run, msgspec.structs.replace(left.facts, usage=usage, took=took, unusable=unusable)
+        )
         ledger.hand_over(run)
         self.take_back(run)
         return True
