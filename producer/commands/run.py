@@ -1,7 +1,7 @@
 """Run several evaluations from one file.
 
 CONFIG is the suite file; each of its evaluations is a run of its own. The exit code is the worst of the runs'. When all
-of them are done and the file has a policy, it is the gate's: 0 for GO, 1 for NO-GO, 4 for INCONCLUSIVE.
+of them are done and the file has a policy, it is the gate's: 0 for GO, 1 for NO-GO, 4 for INCONCLUSIVE and SUSPECT.
 """
 
 from __future__ import annotations
