@@ -16,7 +16,7 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Attempt
 
-__all__ = ["USAGE_NUMBERS", "read_usage"]
+__all__ = ["USAGE_NUMBERS", "read_usage", "usage_of"]
 
 
 _SAMPLE = 32
@@ -44,8 +44,13 @@ USAGE_NUMBERS = (
 """What stands under ``usage`` in the results of a live run."""
 
 
+def usage_of(outputs: Path) -> Usage:
+    """What all lines of ``outputs`` say, in eight bytes of memory a line. Raises WireError for a damaged line."""
+    return read_usage(outputs)[0]
+
+
 def read_usage(outputs: Path) -> tuple[Usage, dict[str, Took]]:
-    """What the calls of recorded outputs took, and what single outputs did. Raises WireError for a damaged line."""
+    """The same, and what single outputs took."""
     decode = msgspec.json.Decoder(_Line).decode
     seconds, count, errors, attempts, cost, asked, told = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
