@@ -91,16 +91,20 @@ def gate(
     ``decided``, or exit with ``exit_code``.
 
     Raises ConfigError for a policy that is none (with the key), UsageError for a number that the results do not have,
-    two runs that are called the same and a baseline that is needed and not named, and what `compare` raises for a run.
+    two runs that are called the same, a run that is its own baseline, a baseline that is needed and not named, and what
+    `compare` raises for a run.
     """
     from evalq.evalcore.compare.policy import Policy
     from evalq.evalcore.contract.params import validate
-    from evalq.producer.comparing.gating import distinct, gate_runs, load_policy
+    from evalq.producer.comparing.gating import ITSELF, distinct, gate_runs, load_policy
 
     wanted = validate(Policy, policy, "policy") if isinstance(policy, Mapping) else load_policy(policy)
     given = [cand] if isinstance(cand, str | Path | Run) else list(cand)
     if not given:
         raise UsageError("gate: no run is given")
+    # What wrote nothing has no id of its own by which the rest would know.
+    if any(each is baseline for each in given if isinstance(each, Run)):
+        raise UsageError(f"gate: {baseline!r} is both the candidate and the baseline: {ITSELF}")
     with _servers(broker, ledger) as servers:
         candidates = distinct([run for each in given for run in _runs(each, servers)])
         against = "" if baseline is None else _named(baseline)

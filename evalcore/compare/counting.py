@@ -11,6 +11,7 @@ import msgspec
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.contract.evaluator import Evaluator, Measures
+from evalq.evalcore.contract.measures import Sighting
 from evalq.evalcore.errors import InfrastructureError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.model.left_out import omissions_in
@@ -51,7 +52,7 @@ class CaseCounter:
                 sighting = see(told)
                 if sighting is not None:
                     record = told.get("record", "")
-                    summing.add(sighting, input_of(record), _said(line, record))
+                    summing.add(sighting, input_of(record), _said(line, record, told.get("id"), sighting))
         except Exception as error:  # an evaluator's code: it must not take a report along
             raise self._wrong(error) from error
 
@@ -101,12 +102,18 @@ class CaseCounter:
         )
 
 
-def _said(line: bytes, record: str) -> bytes:
-    """A line of records.jsonl without its place and what the answer took, so that the same answer says the same in
-    another file.
+def _said(line: bytes, record: str, name: object, sighting: Sighting) -> bytes:
+    """A line of records.jsonl without its place, its repeat and what the answer took, so that the same answer says the
+    same in another file, and as another repeat.
     """
-    head = b'{"record":' + msgspec.json.encode(record) + b","
-    return _TOOK.sub(b"", line.removeprefix(head))
+    said = _TOOK.sub(b"", line.removeprefix(b'{"record":' + msgspec.json.encode(record) + b","))
+    if sighting.repeat is None:
+        return said
+    # The first one alone: what an answer quotes is the answer.
+    said = said.replace(b'"repeat":%d,' % sighting.repeat, b"", 1)
+    # As records of vs are called.
+    own = name == f"{sighting.case}#{sighting.repeat}"
+    return said.replace(b'"id":' + msgspec.json.encode(name) + b",", b"", 1) if own else said
 
 
 def _specified(params: Mapping[str, Any]) -> dict[str, str]:

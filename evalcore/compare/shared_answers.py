@@ -9,14 +9,22 @@ from collections.abc import Mapping
 
 from evalq.evalcore.compare.intervals import t_tail
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import Bag
 
-__all__ = ["copied_files", "same_answers", "shared", "shares"]
+__all__ = ["copied_files", "same_answers", "same_run", "shared", "shares"]
 
 Answers = Mapping[str, Mapping[int, int]]
 _LEAST_CASES, _LEAST_REPEATS = 10, 2
 _EMPTY = hashlib.sha256().hexdigest()
+_OF_REPORT = 10
 _SURE = 0.001
 """How surprising a share of equal answers has to be, for runs that nobody would suspect otherwise."""
+
+
+def same_run(run: RunCases, other: RunCases) -> bool:
+    """Whether they are one run, of which there may be several copies: nothing tells a run from itself."""
+    # What wrote nothing is called by its report, as any other run that found the same is.
+    return run.run == other.run and run.run != f"{run.evaluator}-{run.report[:_OF_REPORT]}"
 
 
 def shares(run: RunCases, other: RunCases) -> bool:
@@ -42,15 +50,37 @@ def _line(run: RunCases) -> set[str]:
 def same_answers(run: RunCases, other: RunCases) -> str:
     """Why the recorded answers of ``run`` are copies of the baseline's, in words; empty where they look like its own.
 
-    By the digests of their files; or, over at least 10 cases with 2 answers or more, by a share of equal (case, repeat,
-    answer) beyond the share of equal answers within the baseline. Live answers have attempts of their own, and are a
-    candidate's own, equal or not.
+    By the digests of their files, or of all lines in them, in whichever order and files these stand; by cases whose
+    answers are the baseline's in any order, more of them than answers of their own could be; or, over at least 10 cases
+    with 2 answers or more, by a share of equal (case, repeat, answer) beyond the share of equal answers within the
+    baseline. Live answers have attempts of their own, and are a candidate's own, equal or not.
     """
     if run.usage is not None:
         return ""
     if run.inputs and run.inputs == other.inputs:
         return "the outputs are the baseline's, byte for byte"
-    excess = _excess(run.cases.answers, other.cases.answers)
+    if run.lines and run.lines == other.lines:
+        return "the outputs are the baseline's, line for line in another order"
+    return _rearranged(run.cases.bags, other.cases.bags) or _repeated(run.cases.answers, other.cases.answers)
+
+
+def _rearranged(ours: Mapping[str, Bag], theirs: Mapping[str, Bag]) -> str:
+    """By cases that have the baseline's answers, all of them and no others."""
+    both = [(ours[case].whole == bag.whole, bag.chance) for case, bag in theirs.items() if case in ours]
+    equal = sum(same for same, _ in both)
+    # How likely that many are equal, if each is as likely as it can be for answers of its own.
+    chances = [1.0]
+    for _, chance in both:
+        chances = [
+            more * chance + less * (1 - chance) for more, less in zip([0.0, *chances], [*chances, 0.0], strict=True)
+        ]
+    if not equal or math.fsum(chances[equal:]) > _SURE:
+        return ""
+    return f"the answers to {equal} case(s) are the baseline's, in another order or the same"
+
+
+def _repeated(ours: Answers, theirs: Answers) -> str:
+    excess = _excess(ours, theirs)
     if len(excess) < _LEAST_CASES:
         return ""
     mean = math.fsum(excess) / len(excess)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,9 +13,10 @@ import msgspec
 from evalq.evalcore.compare.took import Taking, Took
 from evalq.evalcore.contract.measures import Judged, Measure, Sighting
 
-__all__ = ["CaseSummary", "Column", "Summing", "of_cases", "pooled"]
+__all__ = ["Bag", "CaseSummary", "Column", "Summing", "of_cases", "pooled"]
 
 _SAMPLED_CASES, _SAMPLED_ANSWERS = 200, 8
+_WHOLE = (1 << 48) - 1
 _BLOCK = 1 << 12
 """Repeats whose bits are kept in one number: so many take a few hundred bytes, wherever in a run they are."""
 
@@ -31,6 +33,16 @@ class Column(msgspec.Struct):
     squares: list[float] = []
 
 
+class Bag(msgspec.Struct, frozen=True, array_like=True):
+    """A case's answers in whichever order: a digest of the ``whole``, and the ``chance`` of the same ones again.
+
+    That is a bound for answers of any agent's own: it is the likelier the more they are alike.
+    """
+
+    whole: int
+    chance: float
+
+
 class CaseSummary(msgspec.Struct):
     """All that `compare` needs of a run: cases sorted by id, with a column for each measure.
 
@@ -45,6 +57,7 @@ class CaseSummary(msgspec.Struct):
     ``specified`` has the digest of each case that the run asks, of its input and its checks, where the evaluator has a
     list of them. ``unusable`` says how many of a case's missing answers came, and nobody could use them. ``answers``
     has digests of the answers of some cases, by the number of the repeat: the same cases in every run that has them.
+    ``bags`` has all answers of these cases, without their order.
     """
 
     measures: list[Measure]
@@ -62,6 +75,7 @@ class CaseSummary(msgspec.Struct):
     specified: dict[str, str] = {}
     unusable: dict[str, int] = {}
     answers: dict[str, dict[int, int]] = {}
+    bags: dict[str, Bag] = {}
 
 
 def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSummary:
@@ -225,26 +239,57 @@ class Summing:
             collapse_p,
             diverse=sorted(diverse),
             answers=self._sample.answers(),
+            bags=self._sample.bags(),
         )
+
+
+class _Kept:
+    """The answers of a sampled case: the first ones by repeat, how often each of a few came, and the sum of all."""
+
+    __slots__ = ("counts", "repeats", "rest", "whole")
+
+    def __init__(self) -> None:
+        self.repeats: dict[int, int] = {}
+        self.counts: dict[int, int] = {}
+        self.rest = 0
+        self.whole = 0
+
+    def add(self, repeat: int | None, number: int) -> None:
+        if len(self.repeats) < _SAMPLED_ANSWERS:
+            self.repeats.setdefault(len(self.repeats) if repeat is None else repeat, number)
+        if number in self.counts or len(self.counts) < _SAMPLED_ANSWERS:
+            self.counts[number] = self.counts.get(number, 0) + 1
+        else:
+            self.rest += 1
+        # A sum is the same in whichever order.
+        self.whole = (self.whole + number) & _WHOLE
+
+    def bag(self) -> Bag:
+        """The chance is that of these counts where each answer is as likely as it was often.
+
+        No other odds make them likelier, and what is counted as one among the rest only makes it more.
+        """
+        counts = [count for count in (*self.counts.values(), self.rest) if count]
+        answers = sum(counts)
+        logs = (count * math.log(count / answers) - math.lgamma(count + 1) for count in counts)
+        return Bag(self.whole, min(1.0, math.exp(math.lgamma(answers + 1) + math.fsum(logs))))
 
 
 class _Sample:
     """Digests of the answers of a sample of cases, which is the same for all runs of the same cases."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[int, int]] = {}
+        self._kept: dict[str, _Kept] = {}
         # The cases with the smallest digests: a heap of them turned, so that its root is the largest.
         self._heap: list[tuple[int, str]] = []
 
     def add(self, case: str, repeat: int | None, line: bytes) -> None:
-        answers = self._kept.get(case)
-        if answers is None:
-            answers = self._taken(case)
-        if answers is not None and len(answers) < _SAMPLED_ANSWERS:
+        kept = self._kept.get(case) or self._taken(case)
+        if kept is not None:
             # Lines of a file end with a newline, and those of a ledger do not.
-            answers.setdefault(len(answers) if repeat is None else repeat, _number(line.rstrip(b"\n")))
+            kept.add(repeat, _number(line.rstrip(b"\n")))
 
-    def _taken(self, case: str) -> dict[int, int] | None:
+    def _taken(self, case: str) -> _Kept | None:
         place = -_number(case.encode(errors="surrogatepass"))
         if len(self._heap) < _SAMPLED_CASES:
             heapq.heappush(self._heap, (place, case))
@@ -253,11 +298,14 @@ class _Sample:
         else:
             # What is dropped never comes back: the largest digest that is kept only falls.
             del self._kept[heapq.heapreplace(self._heap, (place, case))[1]]
-        self._kept[case] = {}
+        self._kept[case] = _Kept()
         return self._kept[case]
 
     def answers(self) -> dict[str, dict[int, int]]:
-        return {case: self._kept[case] for case in sorted(self._kept)}
+        return {case: self._kept[case].repeats for case in sorted(self._kept)}
+
+    def bags(self) -> dict[str, Bag]:
+        return {case: self._kept[case].bag() for case in sorted(self._kept)}
 
 
 def _number(data: bytes) -> int:

@@ -23,7 +23,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import pooled
 from evalq.evalcore.errors import Incomplete, UsageError
 from evalq.producer.comparing.docket import Docket
-from evalq.producer.comparing.gating import MatchedRuns, matched
+from evalq.producer.comparing.gating import MatchedRuns, matched, refuse_itself
 from evalq.producer.comparing.operands import operand
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def confirm_runs(
     found = matched(policy, candidates, baseline, servers)
     if not found.partners or not found.approved:
         raise UsageError("--confirm counts confirmations at an approved baseline: --baseline NAME")
+    refuse_itself(found)
     sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
     docket = Docket(policy, candidates, found.partners, servers, candidate)
     screened, look = docket.decided(

@@ -93,7 +93,7 @@ def _next(imported: Imported, written: list[Path]) -> None:
         click.echo(f"check them: evalq checks {shlex.quote(str(cases))} --outputs {shlex.quote(str(recorded))}")
     elif imported.targets:
         targets = shlex.quote(str(cases.with_name("targets.yaml")))
-        name = next(iter(imported.targets))
+        name = shlex.quote(next(iter(imported.targets)))
         click.echo(f"sweep: evalq checks {shlex.quote(str(cases))} --targets {targets} --target {name} --repeat 5")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -17,6 +17,7 @@ from evalq.evalcore.compare.looks import SINGLE, Errors, growing, looks_at
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import CaseHistory
 from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.shared_answers import same_run
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import UsageError
@@ -29,9 +30,20 @@ from evalq.producer.invocation.finding import folders
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["MatchedRuns", "Mode", "candidates_of", "distinct", "gate_runs", "is_approved", "load_policy", "matched"]
+__all__ = [
+    "MatchedRuns",
+    "Mode",
+    "candidates_of",
+    "distinct",
+    "gate_runs",
+    "is_approved",
+    "load_policy",
+    "matched",
+    "refuse_itself",
+]
 
 
+ITSELF = "a run held to itself says nothing of a change; gate another run, or name another baseline"
 Mode = Literal["policy", "recorded", "statistical", "single"]
 """Which runs are held to their recorded answers, as `gate_runs` has it."""
 
@@ -104,10 +116,12 @@ def gate_runs(
     judged, such as a commit; without it, other answers are another candidate. One that was stopped stays so.
     ``mode`` says which runs are held to their recorded answers instead: as the policy says, all or none, or those that
     have one answer a case ("single").
-    ``first`` as for `matched`, which raises what this raises; and StorageError where looks cannot be counted.
+    ``first`` as for `matched`, which raises what this raises; UsageError for a run that is held to itself; and
+    StorageError where looks cannot be counted.
     """
     found = matched(policy, candidates, baseline, servers, first=first)
     recorded = _recorded(found, mode)
+    refuse_itself(found, recorded)
     if recorded:
         # Nothing here is a matter of chance, so that no look is counted; the statistics beside it decide nothing.
         statistical = found.decide(growing(looks_at(candidates)))
@@ -187,10 +201,23 @@ def matched(
             if not first:
                 raise
             runs = shlex.join(_approvable(candidates, first, servers))
-            lacking = f"{error}. Approve what is as it should be: evalq baseline set {name} {runs}"
+            lacking = f"{error}. Approve what is as it should be: evalq baseline set {shlex.quote(name)} {runs}"
     # Only where a quarantine asks for it: the history of all runs has to be read for that.
     pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
     return MatchedRuns(policy, candidates, partners, name, lacking, pasts, bool(by_name))
+
+
+def refuse_itself(found: MatchedRuns, recorded: Collection[str] = ()) -> None:
+    """Raise UsageError for a candidate that is its own baseline, or a copy of it: it could be nothing but GO.
+
+    Of outputs that are held to what was ``recorded`` that is said, and no error: they may have been evaluated anew, and
+    a file of results names any run that found the same.
+    """
+    for run in found.candidates:
+        base = found.partners.get(run.called)
+        if base is None or not same_run(run, base) or (run.called in recorded and run.usage is None):
+            continue
+        raise UsageError(f"{run.run} is both the candidate and the baseline ({found.baseline}): {ITSELF}")
 
 
 def _approvable(candidates: Sequence[RunCases], named: Sequence[str], servers: Servers) -> list[str]:

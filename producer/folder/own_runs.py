@@ -25,7 +25,17 @@ from evalq.evalcore.trust import Thing, Writer, allows, refuse
 from evalq.producer.folder.names import ASKED, FURTHER, HEAD, MANIFEST, SWEPT
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["named_paths", "note_targets", "refuse_paths", "remember", "roots_of", "state_folder", "targets_of", "typed"]
+__all__ = [
+    "may_read",
+    "named_paths",
+    "note_targets",
+    "refuse_paths",
+    "remember",
+    "roots_of",
+    "state_folder",
+    "targets_of",
+    "typed",
+]
 
 _typed: set[str] = set()
 """Paths that this process's user named for runs which it then found begun."""
@@ -168,6 +178,13 @@ def _inside(folder: Path) -> Iterator[str]:
     """What a sweep reads and writes in its own folder: a link there would be followed."""
     further = folder / FURTHER
     yield from map(str, (*(folder / name for name in (*SWEPT, "spool")), *further.glob("*"), *further.glob("*/*")))
+
+
+def may_read(folder: RunFolder, path: str) -> bool:
+    """Whether the run in ``folder`` may choose ``path`` to be read: below it or here, or named when it was begun."""
+    known = _known(folder) or _Known("")
+    within: tuple[str | Path, ...] = (folder.path, Path.cwd(), *known.paths)
+    return path in {*known.paths, *_typed} or allows(Writer.RUN_FOLDER, Thing.PATH, path, within)
 
 
 def roots_of(folder: RunFolder) -> list[str]:

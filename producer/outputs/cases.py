@@ -21,7 +21,9 @@ from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.producer.folder.info import RunInfo
 from evalq.producer.folder.names import OUTPUTS, RECORDS
+from evalq.producer.folder.own_runs import may_read
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["CASES", "cases_of", "computed_cases", "decoded", "fresh_cases", "report_digest"]
@@ -122,4 +124,30 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
         took={**found.took, **took},
         lineage=info.lineage,
         day=info.started[:10],
+        # Live answers are a candidate's own, equal or not.
+        lines="" if usage is not None else _lines(folder, info, found.inputs),
     )
+
+
+def _lines(folder: RunFolder, info: RunInfo, inputs: list[str]) -> str:
+    """A digest of all lines of the files that were evaluated, whose SHA-256 are ``inputs``, in whichever order.
+
+    Empty where they are not there as they were, or are not for this run's folder to choose.
+    """
+    found, count, whole = [], 0, 0
+    for source in info.sources:
+        if source.members or not may_read(folder, source.path):
+            return ""
+        told = hashlib.sha256()
+        try:
+            with open_input(source.path) as lines:
+                for line in lines:
+                    told.update(line)
+                    if said := line.strip():
+                        count += 1
+                        whole += int.from_bytes(hashlib.blake2b(said, digest_size=16).digest())
+        except OSError:
+            return ""
+        found.append(told.hexdigest())
+    # A sum is the same in whichever order.
+    return f"{count}-{whole % (1 << 128):032x}" if count and sorted(found) == inputs else ""

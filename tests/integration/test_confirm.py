@@ -72,6 +72,17 @@ def _gate(here: Path, *args: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+def test_live_answers_are_no_baseline_of_themselves(here: Path) -> None:
+    """Neither by statistics, nor as they were recorded, nor where they would be asked afresh: nobody is called."""
+    called = _calls(here)
+    for more in ((), ("--as-recorded",), ("--confirm", "--targets", "targets.yaml")):
+        for base in ("main", "base") if "--confirm" not in more else ("main",):
+            done = evalq("gate", "base", "--policy", "policy.yaml", "--baseline", base, *more, cwd=here)
+            assert done.returncode == 2, (more, base, done)
+            assert "is both the candidate and the baseline" in done.stderr
+    assert _calls(here) == called
+
+
 def _calls(here: Path) -> dict[str, int]:
     who = (here / "calls").read_text().split()
     return {each: who.count(each) for each in sorted(set(who))}

@@ -98,8 +98,10 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
     elsewhere.mkdir()
     policy = {"gates": [{"metric": "planagent.set.accuracy", "min": 0, "max_drop": 1}], "deterministic": True}
     (elsewhere / "policy.yaml").write_text(json.dumps(policy))
-    gated = evalq("gate", run, "--policy", "policy.yaml", "--baseline", run, "--broker", server.url, cwd=elsewhere)
+    base, gate = calm("small.csv"), ("gate", run, "--policy", "policy.yaml", "--broker", server.url)
+    gated = evalq(*gate, "--baseline", base, cwd=elsewhere)
     assert (gated.returncode, gated.stdout[:5]) == (0, "# GO:"), gated.stderr
+    assert evalq(*gate, "--baseline", run, cwd=elsewhere).returncode == 2, "a run is no baseline of itself"
     assert evalq("compare", run, calm("small.csv"), "--broker", server.url, cwd=elsewhere).returncode == 0
     chains = server.client.hgetall(HistoryKeys.of(NIGHT.member).drift)
     assert evalq("report", tmp_path / "run", "--broker", server.url, cwd=data).returncode == 0

@@ -149,7 +149,10 @@ def test_the_job_ends_as_the_commit_deserves_however_often_it_is_run(hosts: Host
     approve = json.loads(done.out)["decision"]["checks"][0]["reason"].partition("evalq baseline set main ")[2]
     checkout = hosts.folder / "job-1"
     assert hosts.evalq(checkout, "baseline", "set", "main", approve).code == 0
-    assert hosts.job(first).code == 0
+    done = hosts.job(first)
+    assert done.code == 2, "the run that was approved is no candidate"
+    assert "is both the candidate and the baseline" in done.said
+    assert hosts.job(hosts.commit(good)).code == 0
 
     worse = hosts.commit(broken(good, lambda number: number % 5 == 0))
     for again in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import redis
@@ -41,7 +42,7 @@ class BaselineStore:
             except WireError as error:
                 raise WireError(
                     f"the baseline {name} in the ledger is damaged at {place!r}: {error}; approve the run again: "
-                    f"evalq baseline set {name} RUN"
+                    f"evalq baseline set {shlex.quote(name)} RUN"
                 ) from error
         return found
 

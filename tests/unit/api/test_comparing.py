@@ -131,13 +131,14 @@ def test_a_gate_decides_as_the_command_does(made: Made, capsys: pytest.CaptureFi
         frame = decided.summary()
         assert frame["decided"].tolist() == [check["decided"] for check in told["checks"]]
         assert str(frame["low"].dtype) == "float64"
-    assert evalq.gate(["base"], POLICY, baseline=evalq.open("base")).decided == "GO"
+    made("again", SURE)
+    assert evalq.gate(["again"], POLICY, baseline=evalq.open("base")).decided == "GO"
 
 
 def test_only_go_is_true(made: Made) -> None:
     """An assertion on a decision passes for nothing else, and says why when it fails."""
-    run = made("run", [("a", True), ("b", True)])
-    undecided = evalq.gate(run, POLICY, baseline=run)
+    run, base = (made(name, [("a", True), ("b", True)]) for name in ("run", "base"))
+    undecided = evalq.gate(run, POLICY, baseline=base)
     assert undecided.decided == "INCONCLUSIVE"
     assert undecided.exit_code == 4
     assert not undecided

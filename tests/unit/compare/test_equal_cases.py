@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 import msgspec
+import pytest
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.shared_answers import same_answers
+from evalq.evalcore.compare.summary import Summing
+from evalq.evalcore.contract.measures import Sighting
 from evalq.producer.comparing.comparing import compare_runs
-from tests.unit.compare.made import passes, run_of
+from tests.unit.compare.made import PASS, passes, run_of
 
 
 def listed(rows: dict[str, tuple[str, int]], *, specification: str = "new") -> RunCases:
@@ -107,3 +112,59 @@ def test_copied_answers_in_another_file_are_found() -> None:
             for seed in range(200)
         ]
         assert sum(map(bool, found)) <= 2, "own answers are called copies"
+
+
+def answered(texts: dict[str, list[str]], inputs: str = "b") -> RunCases:
+    """A run of recorded outputs, as its records add up to it."""
+    summing = Summing((PASS,))
+    for repeat in range(max(map(len, texts.values()))):
+        for case, said in texts.items():
+            if repeat < len(said):
+                summing.add(Sighting(case, (1.0,), repeat), "in.jsonl", said[repeat].encode())
+    return msgspec.structs.replace(run_of(summing.summary()), inputs=[inputs])
+
+
+def spoken(seed: int, cases: int, repeats: int, kinds: int) -> dict[str, list[str]]:
+    rng = Random(seed)
+    return {f"c{n:06d}": [f"say {rng.randrange(kinds)}" for _ in range(repeats)] for n in range(cases)}
+
+
+def rotated(texts: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {case: said[1:] + said[:1] for case, said in texts.items()}
+
+
+def reversed_(texts: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {case: said[::-1] for case, said in texts.items()}
+
+
+def partly(texts: dict[str, list[str]]) -> dict[str, list[str]]:
+    """One answer of every fourth case is another one."""
+    return {case: [*said[:-1], "else"] if n % 4 == 0 else said[::-1] for n, (case, said) in enumerate(texts.items())}
+
+
+@pytest.mark.parametrize("other", [rotated, reversed_, partly])
+@pytest.mark.parametrize(("cases", "repeats"), [(4, 5), (30, 3), (12, 60), (300, 9)])
+def test_copied_answers_in_another_order_are_found(
+    other: Callable[[dict[str, list[str]]], dict[str, list[str]]], cases: int, repeats: int
+) -> None:
+    """Whichever repeat they have now, and however many there are of a case."""
+    texts = spoken(1, cases, repeats, 1_000_000)
+    base = answered(texts, "a")
+    decision = gated(base, answered(other(texts)))
+    assert decision.decided == "INCONCLUSIVE"
+    assert any("in another order or the same" in check.reason for check in decision.checks)
+    assert all("in another order" not in c.reason for c in gated(base, answered(spoken(2, cases, repeats, 9))).checks)
+
+
+@pytest.mark.parametrize(("cases", "repeats", "kinds"), [(30, 1, 5), (30, 2, 2), (100, 5, 3), (12, 20, 2), (50, 4, 1)])
+def test_answers_that_agents_give_by_chance_are_no_copies(cases: int, repeats: int, kinds: int) -> None:
+    """Of few kinds most cases of two runs have the same ones."""
+    runs = [answered(spoken(seed, cases, repeats, kinds)) for seed in range(101)]
+    found = [same_answers(run, msgspec.structs.replace(base, inputs=["a"])) for base, run in pairwise(runs)]
+    assert sum(map(bool, found)) <= 1
+
+
+def test_the_chance_of_the_same_answers_is_that_of_the_likeliest_agent() -> None:
+    """Two answers that differ come again, in either order, from one in two at best; equal ones always."""
+    bags = answered({"a": ["x", "y"], "b": ["x", "x"], "c": ["x", "y", "z"], "d": ["x"]}).cases.bags
+    assert {case: bag.chance for case, bag in bags.items()} == pytest.approx({"a": 1 / 2, "b": 1, "c": 2 / 9, "d": 1})

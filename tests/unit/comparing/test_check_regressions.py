@@ -172,9 +172,9 @@ def test_what_an_evaluator_shows_in_place_of_its_report_will_do(here: Path, comm
     Path("results.json").write_text(done.stdout)
     assert command("baseline", "set", "main", "results.json").code == 0
     checked = command("check-regressions", "results.json", "--margin", "0.2")
-    # It was found; the very outputs that were approved are no evidence of anything.
-    assert checked.code == 4, checked
-    assert "byte for byte" in checked.stdout
+    # It was found: the very run that was approved.
+    assert checked.code == 2, checked
+    assert "is both the candidate and the baseline" in checked.stderr
 
 
 def test_a_run_that_is_damaged_is_not_the_one_that_is_looked_for(here: Path, command: Command) -> None:
@@ -190,5 +190,5 @@ def test_a_run_that_is_damaged_is_not_the_one_that_is_looked_for(here: Path, com
         Path(name, "run.json").write_text("{}")
         Path(name, "report.json").write_text(report)
     checked = command("check-regressions", "results.json", "results.json", "--margin", "0.2")
-    assert checked.code == 4, checked
-    assert "byte for byte" in checked.stdout
+    assert checked.code == 2, checked
+    assert "is both the candidate and the baseline" in checked.stderr

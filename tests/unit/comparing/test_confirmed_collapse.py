@@ -21,7 +21,7 @@ POLICY = Policy(gates=(Gate(metric="vs.pass_rate", min=0.0, tier="advisory"),), 
 
 
 def _run(report: str, labels: dict[str, int]) -> RunCases:
-    return msgspec.structs.replace(answered([labels]), report=report)
+    return msgspec.structs.replace(answered([labels]), run=report, report=report)
 
 
 BASE = _run("base", {f"other {n}": 1 for n in range(20)})

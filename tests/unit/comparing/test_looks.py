@@ -100,10 +100,10 @@ def test_looks_of_one_instant_have_numbers_of_their_own(looks: Looks) -> None:
 
 def test_a_count_that_cannot_be_kept_is_no_decision(made: Made, here: Path, command: Command) -> None:
     """A damaged one is said with its path; nothing is decided then."""
-    run = str(made("base", [(f"t{n}", True) for n in range(80)]))
+    base, run = (str(made(name, [(f"t{n}", True) for n in range(80)])) for name in ("base", "run"))
     (here / "policy.yaml").write_text(POLICY)
     gate = ("gate", run, "--policy", "policy.yaml", "--baseline", "main")
-    assert command("baseline", "set", "main", run).code == 0
+    assert command("baseline", "set", "main", base).code == 0
     assert command(*gate).code == 0
     (count,) = (here / "evalq-baselines" / ".looks").glob("*.json")
     count.write_text("{")
@@ -138,13 +138,13 @@ def test_a_stopped_candidate_stays_so_and_others_go(made: Made, here: Path, comm
 
 def test_what_cannot_be_decided_spends_no_look(made: Made, here: Path, command: Command) -> None:
     """A policy about a metric that there is not: the first look is the one after it is mended."""
-    base = str(made("base", [(f"t{n}", True) for n in range(80)]))
+    base, run = (str(made(name, [(f"t{n}", True) for n in range(80)])) for name in ("base", "run"))
     assert command("baseline", "set", "main", base).code == 0
     looks = looks_of(Servers(Settings()))
     for metric, code in (("verification.nothing", 2), ("verification.pass_rate", 0)):
         policy = Policy.model_validate({"gates": [{"metric": metric, "max_drop": 0.1}], "deterministic": True})
         (here / "policy.yaml").write_text(policy.model_dump_json(exclude_defaults=True))
-        done = command("gate", base, "--policy", "policy.yaml", "--baseline", "main", "--json")
+        done = command("gate", run, "--policy", "policy.yaml", "--baseline", "main", "--json")
         assert done.code == code, done.stderr
         assert looks.count(baseline_digest(policy, Baselines(Servers(Settings())).known("main"))) == (code == 0)
 
@@ -166,11 +166,11 @@ def test_a_number_that_another_took_meanwhile_is_decided_again(here: Path) -> No
 
 def test_a_candidate_that_is_no_text_is_refused_by_name(made: Made, here: Path, command: Command) -> None:
     """As Python may have one; on a command line there is none."""
-    base = made("base", [(f"t{n}", True) for n in range(80)])
+    base, run = (made(name, [(f"t{n}", True) for n in range(80)]) for name in ("base", "run"))
     assert command("baseline", "set", "main", str(base)).code == 0
     policy = {"gates": [{"metric": "verification.pass_rate", "max_drop": 0.1}]}
     with pytest.raises(UsageError, match=r"candidate: .*is not text"):
-        evalq.gate(base, policy, baseline="main", candidate="\ud800")
+        evalq.gate(run, policy, baseline="main", candidate="\ud800")
 
 
 @pytest.mark.parametrize(("field", "value"), [("count", "-1"), ("count", "x"), ("look c a", "0 0"), ("draws c", "-3")])

@@ -35,7 +35,8 @@ def test_a_plan_without_any_run(policy: str, capsys: pytest.CaptureFixture[str])
 
 def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     """It has the cases, and says what it is too small for; nothing is counted or written."""
-    made("base", [(f"c{n}", True) for n in range(5) for _ in range(4)])
+    for name in ("base", "run"):
+        made(name, [(f"c{n}", True) for n in range(5) for _ in range(4)])
     assert main(["baseline", "set", "main", "base"]) == 0
     before = sorted(Path().rglob("*"))
     capsys.readouterr()
@@ -49,7 +50,7 @@ def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureF
     assert "A new baseline is due at number 20" in text
     assert sorted(Path().rglob("*")) == before
     Path("one.yaml").write_text("gates: [{metric: verification.pass_rate, max_drop: 0.05}]")
-    assert main(["gate", "base", "--policy", "one.yaml", "--baseline", "main"]) == 4
+    assert main(["gate", "run", "--policy", "one.yaml", "--baseline", "main"]) == 4
     assert main(["gate", "--policy", "one.yaml", "--baseline", "main", "--dry-run", "--repeat", "2"]) == 0
     assert "NO-GO and SUSPECT are decided at an error of 0.00417 each" in capsys.readouterr().out, "the second look's"
 

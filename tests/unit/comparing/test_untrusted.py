@@ -96,7 +96,8 @@ def test_a_baseline_is_a_plain_file(what: str, approved: Path, command: Command)
 def test_no_file_stands_in_for_what_was_approved(approved: Path, here: Path, command: Command) -> None:
     """One that is called as the baseline; by a path it is meant, and is no approved one."""
     assert command("gate", "worse", *GATE).code == 1
-    (here / "main").write_bytes((here / "worse" / "cases.json").read_bytes())
+    cases = json.loads((here / "worse" / "cases.json").read_bytes())
+    (here / "main").write_text(json.dumps({**cases, "run": "another"}))
     done = command("gate", "worse", *GATE)
     assert (done.code, json.loads(done.stdout)["look"]["number"]) == (1, 1), done.stderr
     done = command("gate", "worse", *GATE, "--baseline", "./main")

@@ -1,0 +1,106 @@
+"""Recorded outputs that are the baseline's in another order, in other files, or as other repeats are found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.comparing.conftest import Command
+
+CASES = 80
+Line = dict[str, object]
+COPIES: dict[str, Callable[[list[Line]], list[list[Line]]]] = {
+    "reversed": lambda lines: [lines[::-1]],
+    "rotated": lambda lines: [lines[7:] + lines[:7]],
+    "in two files": lambda lines: [lines[:50], lines[50:]],
+    "as other repeats": lambda lines: [[{**line, "repeat": 7 - int(str(line["repeat"]))} for line in lines]],
+}
+
+
+@pytest.fixture
+def evaluated(here: Path, command: Command) -> Callable[[str, list[list[Line]]], str]:
+    """Evaluates files of outputs; gives the folder of the run."""
+    cases = [{"id": f"c{n}", "input": f"say {n}", "checks": [{"contains": "yes"}]} for n in range(CASES)]
+    (here / "cases.json").write_text(json.dumps({"cases": cases}))
+
+    def run(name: str, files: list[list[Line]]) -> str:
+        words: list[str] = []
+        for number, lines in enumerate(files):
+            (here / f"{name}{number}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            words += ["--outputs", f"{name}{number}.jsonl"]
+        done = command("checks", "cases.json", *words, "--inline", "-q", "--format", "none", "--out", name)
+        assert done.code == 0, done.stderr
+        return name
+
+    return run
+
+
+@pytest.fixture
+def gate(here: Path, command: Command) -> Callable[[str], tuple[int, str]]:
+    (here / "policy.yaml").write_text("gates: [{metric: checks.pass_rate, max_drop: 0.1}]")
+
+    def decide(cand: str) -> tuple[int, str]:
+        done = command("gate", cand, "--policy", "policy.yaml", "--baseline", "base")
+        return done.code, done.stdout
+
+    return decide
+
+
+def outputs(repeats: Iterable[int], text: str) -> list[Line]:
+    return [{"case": f"c{n}", "repeat": at, "output": text.format(n, at)} for n in range(CASES) for at in repeats]
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_copies_of_the_baseline_s_lines_are_never_go(
+    copied: str, evaluated: Callable[[str, list[list[Line]]], str], gate: Callable[[str], tuple[int, str]]
+) -> None:
+    """Lines of texts that all differ."""
+    lines = outputs(range(3), "yes {} {}")
+    evaluated("base", [lines])
+    code, said = gate(evaluated("copy", COPIES[copied](lines)))
+    assert code == 4, said
+    assert "in another order" in said
+
+
+def test_lines_that_do_not_tell_answers_apart_are_copies_where_all_of_them_are_there(
+    evaluated: Callable[[str, list[list[Line]]], str], gate: Callable[[str], tuple[int, str]]
+) -> None:
+    """One answer a case, and all alike: the very lines are the baseline's; with another line they are not."""
+    lines = outputs([0], "yes")
+    evaluated("base", [lines])
+    code, said = gate(evaluated("copy", [lines[::-1]]))
+    assert (code, "line for line in another order" in said) == (4, True), said
+    assert gate(evaluated("own", [outputs([0], "yes!")]))[0] == 0
+
+
+def test_equal_answers_of_an_agent_s_own_are_no_copies(
+    evaluated: Callable[[str, list[list[Line]]], str], gate: Callable[[str], tuple[int, str]]
+) -> None:
+    """Two runs that answer alike, each time with other words beside: what is recorded of them is the same."""
+    evaluated("base", [[{**line, "id": "b"} for line in outputs(range(3), "yes")]])
+    code, said = gate(evaluated("own", [[{**line, "id": "c"} for line in outputs(range(3), "yes")]]))
+    assert code == 0, said
+
+
+def test_what_a_folder_may_not_choose_is_not_read(
+    here: Path,
+    evaluated: Callable[[str, list[list[Line]]], str],
+    gate: Callable[[str], tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A run folder from elsewhere names a file elsewhere: its lines stay unread, and the rest is compared."""
+    lines = outputs([0], "yes")
+    evaluated("base", [lines])
+    evaluated("copy", [lines[::-1]])
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (here / "copy0.jsonl").rename(elsewhere / "copy0.jsonl")
+    facts = json.loads((here / "copy" / "run.json").read_text())
+    facts["run"] = "checks-0000000000"
+    facts["sources"][0]["path"] = str(elsewhere / "copy0.jsonl")
+    (here / "copy" / "run.json").write_text(json.dumps(facts))
+    assert gate("copy")[0] == 0
+    assert json.loads((here / "copy" / "cases.json").read_text())["lines"] == ""
