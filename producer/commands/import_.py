@@ -25,7 +25,14 @@ _LISTED = 50
 
 
 def _import(
-    invocation: Invocation, source: str, file: Path, folder: Path, checks: tuple[str, ...], anywhere: bool, force: bool
+    invocation: Invocation,
+    source: str,
+    file: Path,
+    folder: Path,
+    checks: tuple[str, ...],
+    unchecked: bool,
+    anywhere: bool,
+    force: bool,
 ) -> int:
     from evalq.producer.importing.accepting import accepted
     from evalq.producer.importing.imported import ImportRequest
@@ -37,7 +44,7 @@ def _import(
             accepted({check: "x"})
         except NoCounterpart as error:
             raise UsageError(f"--check {check}: {error}") from None
-    imported = sources.read(source, file, ImportRequest(checks, anywhere))
+    imported = sources.read(source, file, ImportRequest(checks, anywhere, unchecked))
     if not imported.cases and not imported.targets:
         _tell(imported, "")  # nothing is written, where the others could be read
         raise ConfigError(f"{file}: nothing in it has a counterpart in evalq")
@@ -85,6 +92,8 @@ def _tell(imported: Imported, others: str = ", all of them in not-imported.jsonl
 
 def _next(imported: Imported, written: list[Path]) -> None:
     """What to do with it now."""
+    from evalq.producer.importing.accepting import asks_judge
+
     cases = next((path for path in written if path.stem == "cases"), None)
     if cases is None:
         return
@@ -95,6 +104,10 @@ def _next(imported: Imported, written: list[Path]) -> None:
         targets = shlex.quote(str(cases.with_name("targets.yaml")))
         name = shlex.quote(next(iter(imported.targets)))
         click.echo(f"sweep: evalq checks {shlex.quote(str(cases))} --targets {targets} --target {name} --repeat 5")
+    if any(asks_judge(check) for case in imported.cases for check in case["checks"]):
+        click.echo(
+            "some checks are for a judge: add --judge NAME, a target that judges; without one they are not computed"
+        )
 
 
 COMMAND = command(
@@ -105,6 +118,8 @@ COMMAND = command(
                  default=Path("evals"), show_default=True, metavar="DIR", help="Where to write the files."),
     click.Option(["--check", "checks"], multiple=True, metavar="NAME",
                  help="For cases with an expected answer and no check: compare by this one, such as equals."),
+    click.Option(["--keep-unchecked", "unchecked"], is_flag=True,
+                 help="Keep cases without a check: each gets one that wants an answer that is not empty."),
     click.Option(["--anywhere"], is_flag=True, help="Also read files outside the file's folder that it names."),
     click.Option(["--force"], is_flag=True, help="Replace the files of an earlier import."),
     name="import",

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.producer.importing.patterns import NoCounterpart
 
-__all__ = ["accepted"]
+__all__ = ["accepted", "asks_judge"]
+
+_JUDGED = ("rubric", "factual", "score", "prefer")
 
 
 def accepted(check: Mapping[str, Any]) -> None:
@@ -32,3 +34,14 @@ def _refusal(written: bytes) -> str:
     except (BadCheck, RecursionError) as error:
         return f"evalq refuses it: {str(error) or 'nested too deeply'}"
     return ""
+
+
+def asks_judge(check: Any) -> bool:
+    """Whether a judge decides the check, or a part of it."""
+    if not isinstance(check, Mapping):
+        return str(check).removeprefix("not-") in _JUDGED
+    for key, value in check.items():
+        name = str(key).removeprefix("not-")
+        if name in _JUDGED or (name in COMPOSED and isinstance(value, list) and any(map(asks_judge, value))):
+            return True
+    return False

@@ -16,7 +16,18 @@ from evalq.evalcore.model.left_out import Example, Omission, grouped
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart
 
-__all__ = ["ImportRequest", "Imported", "Kind", "Note", "cut", "same_case", "unique_id", "verdict_of", "whole"]
+__all__ = [
+    "ANSWERED",
+    "ImportRequest",
+    "Imported",
+    "Kind",
+    "Note",
+    "cut",
+    "same_case",
+    "unique_id",
+    "verdict_of",
+    "whole",
+]
 
 _LONGEST = 80
 _LONGEST_ID = 480
@@ -26,6 +37,9 @@ _MOST_CASES = 256 << 20
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 _WEIGHTLESS = "all its checks have weight 0: it passes, whatever the answer is"
+ANSWERED = {"min-length": 1, "name": "answered"}
+"""The check of a case that is kept without any of its own: every case has one that an answer can fail."""
+_KEPT = "it brings no check that decides: kept with the check `answered`, which wants an answer that is not empty"
 
 Kind = Literal["none", "later", "differs", "key"]
 """``none``: it has no counterpart; ``later``: not yet, as judges; ``differs``: its counterpart means something else;
@@ -55,11 +69,13 @@ class ImportRequest(msgspec.Struct, frozen=True):
     """What the user asks of an import.
 
     ``checks`` are checks, by name, for cases that bring none of their own: they compare with the case's `expected`.
-    ``anywhere`` allows files outside the source's folder to be read, where the source names them.
+    ``anywhere`` allows files outside the source's folder to be read, where the source names them. ``unchecked`` keeps
+    cases that are left without a check.
     """
 
     checks: tuple[str, ...] = ()
     anywhere: bool = False
+    unchecked: bool = False
 
 
 class Imported:
@@ -98,10 +114,13 @@ class Imported:
         by a digest of what the case asks and checks: a case that comes in before it changes nothing then.
         """
         checks = [check for check in case.get("checks") or () if self._fine(check, where)]
-        if checks and weightless(checks):
+        if checks and weightless(checks) and not asked.unchecked:
             self.note("none", where, "a case", _WEIGHTLESS, str(case["id"]))
             return ""
         checks = checks or ([*asked.checks] if "expected" in case else [])
+        if asked.unchecked and not any(not isinstance(check, dict) or check.get("weight", 1) for check in checks):
+            self.note("differs", where, "a case", _KEPT, str(case["id"]))
+            checks.append(dict(ANSWERED))
         if not checks:
             self.note("none", where, "a case", _no_check(case), str(case["id"]))
             return ""
@@ -269,4 +288,4 @@ def _asked(value: Any) -> Any:
 def _no_check(case: dict[str, Any]) -> str:
     if "expected" in case:
         return "it brings no check that evalq has; --check equals (or contains, ...) compares with its expected answer"
-    return "it brings no check that evalq has, and a case without one says nothing: it is left out"
+    return "it brings no check that evalq has, and a case without one says nothing: --keep-unchecked keeps it"

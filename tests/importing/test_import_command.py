@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from evalq.evalcore.records import core_yaml
 from evalq.producer.cli import main
 from tests.importing.record import HERE, MADE
 
@@ -176,15 +177,42 @@ def test_where_nothing_is_written_no_file_is_named(tmp_path: Path, capsys: pytes
     assert not (tmp_path / "evals").exists()
 
 
+def test_cases_without_a_check_are_kept_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a check that an empty answer fails, and a note that says so; also those whose checks weigh nothing."""
+    tests = [
+        {"vars": {"q": "only looked at"}},
+        {"vars": {"q": "a program"}, "assert": [{"type": "python", "value": "True"}]},
+        {"vars": {"q": "weightless"}, "assert": [{"type": "contains", "value": "x", "weight": 0}]},
+        {"vars": {"q": "checked"}, "assert": [{"type": "contains", "value": "x"}]},
+    ]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"prompts": ["{{q}}"], "providers": ["openai:chat:m"], "tests": tests}))
+    assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 0
+    told = capsys.readouterr().out
+    assert "1 cases" in told
+    assert "--keep-unchecked" in told
+    assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals"), "--keep-unchecked", "--force"]) == 0
+    told = capsys.readouterr().out
+    assert "4 cases" in told
+    assert "differs: 3 x a case, it brings no check that decides" in told
+    outputs = tmp_path / "outputs.jsonl"
+    cases = core_yaml.load((tmp_path / "evals" / "cases.yaml").read_text())["cases"]
+    outputs.write_text("".join(json.dumps({"case": case["id"], "output": ""}) + "\n" for case in cases))
+    command = ["checks", str(tmp_path / "evals" / "cases.yaml"), "--outputs", str(outputs), "--inline"]
+    assert main([*command, "--out", str(tmp_path / "run")]) in (0, 1)
+    assert "| answered | 0.0 % (0.0 to 70.8) | 0 | 3 | 0 |" in (tmp_path / "run" / "report.md").read_text()
+
+
 def test_notes_of_one_kind_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With their count and their first places; the file has every one of them."""
     tests = [
         {
             "vars": {"q": f"question {n}"},
             "assert": [
-                {"type": "llm-rubric", "value": f"polite {n}"},
+                *([{"type": "llm-rubric", "value": f"polite {n}"}] if n % 2 else []),
                 {"type": "python", "value": f"len(output) > {n}"},
-                *([{"type": "contains", "value": "x"}] if n % 2 else []),
             ],
         }
         for n in range(40)
@@ -195,11 +223,11 @@ def test_notes_of_one_kind_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     told = capsys.readouterr().out.splitlines()
     listed = [line for line in told if " x " in line]
     assert [line.partition(", ")[0] for line in listed] == [
-        "left out: 40 x llm-rubric",
         "left out: 40 x python",
         "left out: 20 x a case",
+        "differs: 20 x llm-rubric",
     ]
     assert all("config.json" in line for line in listed)
     lines = (tmp_path / "evals" / "not-imported.jsonl").read_text().splitlines()
-    assert len(lines) == 100
-    assert len({json.loads(line)["where"] for line in lines}) == 100
+    assert len(lines) == 80
+    assert len({json.loads(line)["where"] for line in lines}) == 80

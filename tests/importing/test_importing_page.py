@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalq.producer.importing import sources
 from evalq.producer.importing.promptfoo.counterparts import COUNTERPARTS, REASONS
+from evalq.producer.importing.promptfoo.judges import JUDGED
 from evalq.producer.importing.scorers import SCORERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "importing.md").read_text(encoding="utf-8")
@@ -41,8 +42,8 @@ def _rows(heading: str) -> dict[str, str]:
 
 def test_every_type_of_promptfoo_has_a_counterpart_or_a_reason_and_the_page_says_which() -> None:
     """As the code has it."""
-    assert {*COUNTERPARTS, *REASONS} == set(TYPES)
-    assert not COUNTERPARTS.keys() & REASONS.keys()
+    assert {*COUNTERPARTS, *JUDGED, *REASONS} == set(TYPES)
+    assert not (COUNTERPARTS.keys() | JUDGED.keys()) & REASONS.keys()
     rows = _rows("promptfoo")
     for name in TYPES:
         said = {"none": "none", "later": "not yet"}.get(REASONS[name][0] if name in REASONS else "")

@@ -107,10 +107,11 @@ def test_another_host_gets_no_key_that_the_source_does_not_name(tmp_path: Path) 
 )
 def test_what_is_secret_in_an_address_is_copied_nowhere(tmp_path: Path, address: str) -> None:
     """Neither into a target, nor into its name, nor into a note."""
-    body = {"url": address, "body": {"q": "{{prompt}}"}}
+    plain = {"method": "POST", "body": {"q": "{{prompt}}"}}
+    body = {"url": address, **plain}
     found = imported(
         tmp_path, chat(apiBaseUrl=address), {"id": "https", "config": body}, {"id": address, "config": body},
-        {"id": "https", "label": address, "config": {"url": "https://inner.example/ask", "body": {"q": "{{prompt}}"}}},
+        {"id": "https", "label": address, "config": {"url": "https://inner.example/ask", **plain}},
     )  # fmt: skip
     write(found, tmp_path / "out", force=False)
     everything = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
@@ -122,7 +123,7 @@ def test_what_is_secret_in_an_address_is_copied_nowhere(tmp_path: Path, address:
 
 def test_no_template_survives_in_a_target(tmp_path: Path) -> None:
     """Wherever it stands: a model, an option, a header, a body."""
-    ask = {"url": "https://inner.example/ask", "body": {"q": "{{prompt}}"}}
+    ask = {"url": "https://inner.example/ask", "method": "POST", "body": {"q": "{{prompt}}"}}
     found = imported(
         tmp_path,
         "openai:chat:{{env.MODEL}}",
@@ -142,7 +143,7 @@ def test_no_template_survives_in_a_target(tmp_path: Path) -> None:
 
 def test_a_key_of_a_header_is_named_with_its_host(tmp_path: Path) -> None:
     """As that of a chat is; a header's own text is never copied."""
-    config = {"url": "https://inner.example/ask", "body": {"q": "{{prompt}}"},
+    config = {"url": "https://inner.example/ask", "method": "POST", "body": {"q": "{{prompt}}"},
               "headers": {"X-Key": "{{env.ASK_KEY}}", "X-Other": "plain-text"}}  # fmt: skip
     found = imported(tmp_path, {"id": "https", "label": "t", "config": config})
     assert (found.targets["t"]["api_key_env"], found.targets["t"]["api_key_header"]) == ("ASK_KEY", "X-Key")

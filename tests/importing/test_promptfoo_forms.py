@@ -68,7 +68,7 @@ def test_everything_without_a_counterpart_is_listed_with_its_place() -> None:
     lines = path.read_text().splitlines()
     listed = {(note.kind, note.what): note.where for note in imported.notes}
     for kind, what, text in (
-        ("later", "llm-rubric", "llm-rubric"),
+        ("differs", "llm-rubric", "llm-rubric"),
         ("none", "rouge-n", "rouge-n"),
         ("none", "evaluateOptions", "evaluateOptions"),
         ("differs", "assert-set", "assert-set"),
@@ -154,7 +154,7 @@ def test_files_outside_the_folder_are_not_read_unless_asked(name: str, tmp_path:
     [
         ("{{ text | upper }}", "more than {{name}}"),
         ("{% if text %}x{% endif %}", "more than {{name}}"),
-        ("{{ env.HOME }}", "more than {{name}}"),
+        ("{{ env.HOME }}", "reads the environment"),
         ("file://prompt.py", "a program"),
         ("exec:./prompt.sh", "a program"),
         ("langfuse://prompt", "another service"),

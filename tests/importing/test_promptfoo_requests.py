@@ -15,28 +15,50 @@ from evalq.workers.targets.template import fill
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{q}}"}]
 TEXT = "Say {{q}}"
+SHARED: dict[str, Any] = {"lang": "French", "n": 5, "list": "[1]", "user": {"name": "Kim"}, "ours": "{agent}"}
+"""Variables that every test has alike."""
+JSON = {"Content-Type": "application/json"}
 
 
-def _imported(folder: Path, provider: Any, *prompts: Any) -> Imported:
+def _imported(folder: Path, provider: Any, *prompts: Any, asked: tuple[str, ...] = ("hi", "ho")) -> Imported:
     told = [each if isinstance(each, str) else json.dumps(each) for each in prompts]
     config = {
         "prompts": told,
         "providers": [provider],
-        "tests": [{"vars": {"q": "hi", "lang": "French"}, "assert": [{"type": "contains", "value": "x"}]}],
+        "tests": [{"vars": dict(SHARED, q=q, own=q), "assert": [{"type": "contains", "value": "x"}]} for q in asked],
     }
     (folder / "promptfooconfig.json").write_text(json.dumps(config))
     return sources.read("promptfoo", folder / "promptfooconfig.json", ImportRequest())
 
 
 def _http(body: Any, **more: Any) -> dict[str, Any]:
-    return {"id": "https", "label": "t", "config": {"url": "https://inner.example/ask", "body": body, **more}}
+    return {
+        "id": "https",
+        "label": "t",
+        "config": {"url": "https://inner.example/ask", "method": "POST", "body": body, **more},
+    }
 
 
 @pytest.mark.parametrize(
     ("prompt", "body", "sent"),
     [
         (TEXT, {"q": "{{prompt}}"}, {"q": "Say hi"}),
-        (TEXT, {"q": "{{ prompt | dump }}"}, {"q": "Say hi"}),
+        (TEXT, {"q": "{{prompt}}", "lang": "{{lang}}", "n": "{{ n }}"}, {"q": "Say hi", "lang": "French", "n": "5"}),
+        (TEXT, {"q": "{{prompt}} in {{ lang }}, {{user.name}}"}, {"q": "Say hi in French, Kim"}),
+        (
+            TEXT,
+            {"q": "{{prompt}}", "list": "{{list}}", "dumped": "{{user | dump}}"},
+            {"q": "Say hi", "list": [1], "dumped": {"name": "Kim"}},
+        ),
+        ("{{q}}", {"question": "{{q}}", "text": "Q: {{q}}"}, {"question": "hi", "text": "Q: hi"}),
+        ("42", {"q": "{{prompt}}"}, {"q": "42"}),
+        (TEXT, '{"q": "{{prompt}}", "n": 1}', {"q": "Say hi", "n": 1}),
+        (TEXT, '{"q": {{prompt | dump}}, "n": {{n}}, "lang": "{{lang}}"}', {"q": "Say hi", "n": 5, "lang": "French"}),
+        (
+            CHAT,
+            '{"messages": {{prompt}}, "n": {{n}}}',
+            {"messages": [CHAT[0], {"role": "user", "content": "hi"}], "n": 5},
+        ),
         (TEXT, {"q": "Please: {{prompt}}"}, {"q": "Please: Say hi"}),
         (CHAT, {"messages": "{{prompt}}"}, {"messages": [CHAT[0], {"role": "user", "content": "hi"}]}),
         (TEXT, {"q": " {{prompt}} "}, {"q": " Say hi "}),
@@ -44,9 +66,9 @@ def _http(body: Any, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_body_is_sent_as_promptfoo_fills_it(prompt: Any, body: Any, sent: Any, tmp_path: Path) -> None:
-    """A text stays one, and a chat a list of messages."""
-    found = _imported(tmp_path, _http(body), prompt)
-    (case,) = found.cases
+    """A text stays one, a chat a list of messages, and a variable that is the same in every case is its text."""
+    found = _imported(tmp_path, _http(body, headers={"Content-Type": "application/json"}), prompt)
+    case = found.cases[0]
     given = case["input"]
     call = Call(prompt=given) if isinstance(given, str) else Call(prompt=json.dumps(given), messages=tuple(given))
     assert fill(found.targets["t"]["body"], call.fillings()) == sent
@@ -55,8 +77,18 @@ def test_a_body_is_sent_as_promptfoo_fills_it(prompt: Any, body: Any, sent: Any,
 @pytest.mark.parametrize(
     ("body", "more", "said"),
     [
-        ({"q": "{{prompt}}", "lang": "{{lang}}"}, {}, "{{lang}}"),
-        ({"q": "{{prompt}} in {{ lang }}"}, {}, "{{ lang }}"),
+        ({"q": "{{prompt}}", "own": "{{own}}"}, {}, "{{own}}"),
+        ({"q": "{{prompt}} in {{ own }}"}, {}, "{{ own }}"),
+        ({"q": "{{prompt}}", "x": "{{sessionId}}"}, {}, "{{sessionId}}"),
+        ({"q": "{{ prompt | dump }}"}, {}, "{{ prompt | dump }}"),
+        ({"q": "{{prompt}}", "as": "{{ours}}"}, {}, "{agent}"),
+        ({"q": "{{prompt}}", "user": "{{user}}"}, {}, "a mapping where a text is wanted"),
+        ({"q": "{{prompt}}"}, {"method": "PUT"}, "another method"),
+        ({"q": "{{prompt}}"}, {"method": None}, "by GET"),
+        ("q={{prompt}}", {}, "no Content-Type"),
+        ('{"q": {{prompt}}}', {"headers": JSON}, "outside of quotes"),
+        ('{"q": "{{prompt}}", "n": {{own}}}', {"headers": JSON}, "{{own}}"),
+        ('{"q": {{prompt | dump}}', {"headers": JSON}, "no JSON with its variables filled in"),
         ({"q": "{{prompt}}", "as": "{agent}"}, {}, "{agent}"),
         ({"q": "{{prompt}}"}, {"headers": {"Authorization": "{{env.KEY}}"}}, "without Bearer"),
         ({"q": "{{prompt}}"}, {"headers": {"X-Key": "Bearer {{env.KEY}}"}}, "with Bearer"),
@@ -74,13 +106,24 @@ def test_a_request_that_would_be_another_one_is_no_target(
     assert any(said in note.why for note in found.notes if note.what == "https"), found.notes
 
 
-@pytest.mark.parametrize("prompts", [(TEXT, CHAT), ("{{q}} 1", "42"), ('{"a": "{{q}}"}',)], ids=str)
+@pytest.mark.parametrize("prompts", [(TEXT, CHAT), ('{"a": "{{q}}"}',)], ids=str)
 def test_prompts_of_several_kinds_are_for_no_one_body(prompts: tuple[Any, ...], tmp_path: Path) -> None:
-    """promptfoo sends a prompt that is JSON as data, and another one as a text."""
+    """promptfoo sends a prompt that is a list or an object as data, and another one as a text."""
     found = _imported(tmp_path, _http({"q": "{{prompt}}"}), *prompts)
     assert found.targets == {}
-    # Within other text it is one either way.
-    assert "t" in _imported(tmp_path, _http({"q": "Please: {{prompt}}"}), *prompts).targets
+    # Within other text it indents them.
+    found = _imported(tmp_path, _http({"q": "Please: {{prompt}}"}), *prompts)
+    assert found.targets == {}
+    assert any("indents" in note.why for note in found.notes)
+
+
+def test_a_body_of_text_is_refused_where_json_would_escape_its_prompt(tmp_path: Path) -> None:
+    """promptfoo writes it as it is and reads JSON then: a backslash would be another sign."""
+    body = '{"q": "{{prompt}}", "n": {{n}}}'
+    assert _imported(tmp_path, _http(body, headers=JSON), TEXT).targets
+    found = _imported(tmp_path, _http(body, headers=JSON), TEXT, asked=("hi", "a\\b"))
+    assert found.targets == {}
+    assert any("JSON escapes" in note.why for note in found.notes)
 
 
 @pytest.mark.parametrize("header", ["Authorization", "authorization"])
@@ -110,12 +153,15 @@ def test_services_of_chat_completions_are_targets_of_kind_openai(
     provider: str, model: str, address: str, variable: str, tmp_path: Path
 ) -> None:
     """With their own address and their own variable, which a note names; another address gets no key."""
+    # promptfoo's defaults, which it sends where the configuration says nothing.
+    other = {"top_p": 1, "random_seed": None} if provider.startswith("mistral") else {"temperature": 0}
     ((_, target),) = _imported(tmp_path, provider, TEXT).targets.items()
     assert target == {
         "kind": "openai",
         "base_url": f"https://{address}",
         "model": model,
         "api_key_env": f"{variable}_API_KEY",
+        "options": {"max_tokens": 1024, **other},
         "output": "text",
     }
     config = {"apiBaseUrl": "https://inner.example/v1", "temperature": 0.5}
@@ -124,9 +170,31 @@ def test_services_of_chat_completions_are_targets_of_kind_openai(
         "kind": "openai",
         "base_url": "https://inner.example/v1",
         "model": model,
-        "options": {"temperature": 0.5},
+        "options": {"max_tokens": 1024, **other, "temperature": 0.5},
         "output": "text",
     }
+
+
+@pytest.mark.parametrize(
+    ("provider", "config", "options"),
+    [
+        ("openai:chat:gpt-5-mini", {"temperature": 0.5, "max_tokens": 9, "max_completion_tokens": 7},
+         {"max_completion_tokens": 7}),
+        ("openrouter:openai/o3", {"reasoning_effort": "low", "seed": 1}, {"reasoning_effort": "low", "seed": 1}),
+        ("openai:chat:small", {"reasoning_effort": "low", "tools": [{"type": "function"}]},
+         {"max_tokens": 1024, "temperature": 0, "tools": [{"type": "function"}]}),
+        ("openai:chat:small", {"omitDefaults": True, "top_p": 0.5}, {"top_p": 0.5}),
+        ("openai:chat:small", {"tools": "file://tools.json"}, {"max_tokens": 1024, "temperature": 0}),
+    ],
+)  # fmt: skip
+def test_members_of_the_request_are_those_that_promptfoo_sends(
+    provider: str, config: dict[str, Any], options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Models that think first are sent no temperature; what names a file is listed."""
+    found = _imported(tmp_path, {"id": provider, "config": config}, TEXT)
+    ((_, target),) = found.targets.items()
+    assert target["options"] == options
+    assert ("tools" in str(config) and "tools" not in options) == any("tools" in note.what for note in found.notes)
 
 
 @pytest.mark.parametrize(

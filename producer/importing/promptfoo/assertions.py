@@ -10,10 +10,14 @@ from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.imported import Imported, Kind
 from evalq.producer.importing.patterns import NoCounterpart
 from evalq.producer.importing.promptfoo.counterparts import COUNTERPARTS, REASONS, Check, Differs, Setting, value_of
+from evalq.producer.importing.promptfoo.javascript import transformed
+from evalq.producer.importing.promptfoo.judges import GRADERS, JUDGED
 from evalq.producer.importing.promptfoo.texts import NoText, rendered
 
-__all__ = ["checks_of"]
+__all__ = ["OTHER_GRADER", "checks_of"]
 
+OTHER_GRADER = "--judge names who judges, or `judge` beside a check; `prompt` there holds words of your own"
+"""Why a grader or its prompt, beside an assertion or in options, is not taken over."""
 _KNOWN = {"type", "value", "threshold", "weight", "metric", "assert", "config"}
 
 
@@ -33,21 +37,34 @@ class _Reader:
 
     def _single(self, assertion: Mapping[str, Any], name: str, where: str) -> Check | None:
         base = name.removeprefix("not-")
-        make = COUNTERPARTS.get(base)
-        if make is None:
+        if base not in COUNTERPARTS and base not in JUDGED:
             kind, why = REASONS.get(base, ("none", "promptfoo 0.123 does not know it, either"))
             return self._no(where, name, kind, why)
-        if "transform" in assertion:
-            return self._no(where, name, "none", "it transforms the answer first, by a program")
         try:
-            made = make(assertion, value_of(assertion, self._setting))
-            accepted(made.check if isinstance(made, Differs) else made)
+            made = self._made(assertion, base)
+            check, why = made if isinstance(made, Differs) else (made, "")
+            accepted(check)
+            check = _negated(check) if base != name else check
+            check = self._transformed(check, assertion.get("transform"))
+            accepted(check)
         except (NoCounterpart, NoText) as error:
             return self._no(where, name, "none", str(error))
-        if isinstance(made, Differs):
-            self._imported.note("differs", where, name, made.why)
-            made = made.check
-        return _negated(made) if base != name else made
+        if why:
+            self._imported.note("differs", where, name, why)
+        return check
+
+    def _made(self, assertion: Mapping[str, Any], base: str) -> Check | Differs:
+        """The check that an assertion is before it is negated. Raises NoCounterpart and NoText."""
+        value = value_of(assertion, self._setting)
+        if base in COUNTERPARTS:
+            return COUNTERPARTS[base](assertion, value)
+        return Differs(*JUDGED[base](assertion, value, self._setting.variables))
+
+    def _transformed(self, check: Check, own: Any) -> Check:
+        """The check of what the assertion's own transform, or that of its test, makes of an answer."""
+        if own and self._setting.transform:
+            raise NoCounterpart("its test and itself transform the answer, one after the other")
+        return transformed(check, own or self._setting.transform)
 
     def _set(self, assertion: Mapping[str, Any], keys: Sequence[str | int]) -> Check | None:
         """A set of assertions: all of them, or so many that their mean reaches the threshold."""
@@ -86,7 +103,9 @@ class _Reader:
             except NoText as error:
                 self._imported.note("none", where, f"{name}: metric", str(error))
         for key in sorted(set(assertion) - _KNOWN - {"transform"}):
-            if not str(key).startswith("provider") or name in COUNTERPARTS:
+            if key in GRADERS and name.removeprefix("not-") in JUDGED:
+                self._imported.note("differs", where, f"{name}: {key}", OTHER_GRADER)
+            else:
                 self._imported.note("none", where, f"{name}: {key}", "evalq's check has no such option")
         return check
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Imported, ImportRequest
-from evalq.producer.importing.promptfoo.assertions import checks_of
+from evalq.producer.importing.promptfoo.assertions import OTHER_GRADER, checks_of
 from evalq.producer.importing.promptfoo.counterparts import Setting
+from evalq.producer.importing.promptfoo.judges import GRADERS
 from evalq.producer.importing.promptfoo.prompts import Prompt, filled, matches, prompts_of
 from evalq.producer.importing.promptfoo.providers import add_target
 from evalq.producer.importing.promptfoo.references import resolved
@@ -53,11 +55,11 @@ def read_config(path: Path, asked: ImportRequest, imported: Imported) -> None:
         # What others refer to by $ref may have any name.
         if (key not in _READ and not isinstance(document.data[key], dict | list)) or key in _WHY:
             imported.note("none", document.where([str(key)]), str(key), _WHY.get(str(key), "evalq has no such setting"))
-    _Suite(document, asked, imported).read()
+    calls = _Suite(document, asked, imported).read()
     for name in ("providers", "targets"):
         given = document.data.get(name)
         for index, provider in enumerate(given if isinstance(given, list) else [] if given is None else [given]):
-            add_target(imported, provider, document.where([name, index]))
+            add_target(imported, provider, document.where([name, index]), calls)
 
 
 class _Suite:
@@ -66,15 +68,18 @@ class _Suite:
         self._folder = document.path.parent
         self._prompts = prompts_of(document, imported, asked)
         self._made = 0
+        self._calls: list[Mapping[str, Any]] = []
         try:
             self._default, self._default_keys, self._default_place = default_of(document, asked)
         except (NoText, Outside, ConfigError) as error:
             imported.note("none", document.where(["defaultTest"]), "defaultTest", str(error))
             self._default, self._default_keys, self._default_place = {}, [], document.where
 
-    def read(self) -> None:
+    def read(self) -> list[Mapping[str, Any]]:
+        """Add the cases; the variables of each."""
         for test in tests_of(self._document, self._imported, self._asked):
             self._test(test)
+        return self._calls
 
     def _test(self, test: Test) -> None:
         options = {**_mapping(self._default.get("options")), **_mapping(test.data.get("options"))}
@@ -108,11 +113,6 @@ class _Suite:
             self._imported.note("none", where, "a prompt", str(error), name)
             return
         checks, lost = self._checks(test, options, variables)
-        if options.get("transform") or options.get("postprocess"):
-            self._imported.note(
-                "none", where, "transform", "its checks look at what a program makes of the answer", name
-            )
-            checks = []
         case: dict[str, Any] = {"id": name or "test", "input": value, "checks": checks}
         threshold_of(case, test.data.get("threshold", self._default.get("threshold")), lost, where, self._imported)
         tags = tags_of({**_mapping(self._default.get("metadata")), **_mapping(test.data.get("metadata"))})
@@ -121,6 +121,8 @@ class _Suite:
         if tags:
             case["tags"] = tags
         identity = self._imported.add_case(case, where, self._asked, named=bool(name))
+        if identity:
+            self._calls.append(variables)
         recorded = test.data.get("providerOutput")
         if identity and recorded not in (None, ""):
             self._imported.add_output("outputs", identity, {"output": recorded})
@@ -128,7 +130,8 @@ class _Suite:
     def _checks(
         self, test: Test, options: Mapping[str, Any], variables: Mapping[str, Any]
     ) -> tuple[list[dict[str, Any]], bool]:
-        setting = Setting(variables, lambda name: load_file(self._folder, name, self._asked))
+        program = options.get("transform") or options.get("postprocess")
+        setting = Setting(variables, lambda name: load_file(self._folder, name, self._asked), program)
         shared = [] if options.get("disableDefaultAsserts") is True else _list(self._default.get("assert"))
         own = _list(test.data.get("assert"))
         listed = [
@@ -152,8 +155,6 @@ class _Suite:
         if value.startswith("file://"):
             loaded = load_file(self._folder, value, self._asked)
             if not isinstance(loaded, str):
-                import json
-
                 return json.dumps(loaded, ensure_ascii=False, separators=(",", ":"), default=str)
             return loaded
         return value.removesuffix("\n")
@@ -163,8 +164,12 @@ class _Suite:
             why = _TEST_WHY.get(key, "evalq's cases have no such key")
             self._imported.note("none", test.place([*test.keys, key]), key, why)
         for key in sorted(set(map(str, options)) - _OPTIONS - {"transform", "postprocess"}):
+            place = test.place([*test.keys, "options", key])
+            if key in GRADERS:
+                self._imported.note("differs", place, f"options.{key}", OTHER_GRADER)
+                continue
             why = "--repeat says it when the sweep starts" if key == "repeat" else "evalq's cases have no such option"
-            self._imported.note("none", test.place([*test.keys, "options", key]), f"options.{key}", why)
+            self._imported.note("none", place, f"options.{key}", why)
 
 
 def threshold_of(case: dict[str, Any], least: Any, lost: bool, where: str, imported: Imported) -> None:

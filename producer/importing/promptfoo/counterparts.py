@@ -25,10 +25,13 @@ class Differs(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What the checks of a test are made for: its variables, and how a file that an assertion names is read."""
+    """What the checks of a test are made for: its variables, how a file that an assertion names is read, and the
+    program that its answers go through first.
+    """
 
     variables: Vars
     load: Callable[[str], Any]
+    transform: Any = None
 
 
 def value_of(assertion: Mapping[str, Any], setting: Setting) -> Any:
@@ -233,7 +236,6 @@ COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] 
 }
 """By promptfoo's type: the check that an assertion of it is, from that and its value with variables filled in."""
 
-_JUDGES = "a model judges: write a check rubric, factual or score"
 _PROGRAM = "it runs a program of yours, which no import does: write a check of your own in Python"
 _MARKUP = "evalq has no check of markup or SQL"
 _MEASURE = "evalq has no measure that gives the same number"
@@ -242,17 +244,18 @@ _TRACE = (
 )
 
 REASONS: Mapping[str, tuple[Kind, str]] = {
+    "agent-rubric": ("none", "an agent looks at files and runs programs to judge; a check rubric looks at the answer"),
     **dict.fromkeys(
-        (
-            *("llm-rubric", "model-graded-closedqa", "model-graded-factuality", "factuality", "g-eval", "pi"),
-            *("answer-relevance", "context-faithfulness", "context-recall", "context-relevance", "agent-rubric"),
-            *("conversation-relevance", "search-rubric", "select-best", "trajectory:goal-success"),
-        ),
-        ("later", _JUDGES),
+        ("context-recall", "context-relevance"), ("none", "it judges the context that the test gives, not the answer")
     ),
     **dict.fromkeys(
+        ("select-best", "max-score"),
+        ("none", "it compares the outputs of several providers; a check prefer compares those of two runs"),
+    ),
+    "trajectory:goal-success": ("none", _TRACE),
+    **dict.fromkeys(
         ("similar", "similar:cosine", "similar:dot", "similar:euclidean"),
-        ("later", "embeddings compare: evalq has none in checks yet"),
+        ("later", "embeddings compare, and no check of evalq does: write a check factual, or token-f1"),
     ),
     **dict.fromkeys(("python", "ruby", "webhook"), ("none", _PROGRAM)),
     **dict.fromkeys(
@@ -274,6 +277,5 @@ REASONS: Mapping[str, tuple[Kind, str]] = {
     ),
     "finish-reason": ("none", "recorded outputs do not keep why an answer ended"),
     "human": ("none", "a person judges"),
-    "max-score": ("none", "it compares the outputs of several providers"),
 }
 """By promptfoo's type: why it has no counterpart."""

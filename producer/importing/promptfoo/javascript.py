@@ -6,6 +6,12 @@ Read is the part of ECMAScript's expressions (ECMA-262, section 13) that asks a 
     /x/i.test(output)       JSON.parse(output).a[0].b === 1         context.vars.name        !  &&  ||  ( )
 
 Anything else has no counterpart: no part of an expression is left out, and nothing near it is taken.
+
+A `transform`, what promptfoo makes of an answer before a check looks at it, is such an expression, too:
+
+    JSON.parse(output).a[0].b    the check's `at`, of an answer that is JSON and has something there
+    output.trim()                `trim` of equals; nothing for checks that look for a text anywhere
+    output.toLowerCase()         `ignore-case`, where what is looked for has no capital letters
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from typing import Any, NamedTuple
 
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 
-__all__ = ["Program", "check_of_program"]
+__all__ = ["Program", "check_of_program", "transformed"]
 
 Check = dict[str, Any]
 
@@ -34,6 +40,14 @@ _WORDS = {"true": True, "false": False, "null": None}
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _METHODS = {"includes": "contains", "startsWith": "starts-with", "endsWith": "ends-with"}
 _EQUAL, _UNEQUAL = ("===", "=="), ("!==", "!=")
+_PARSED = re.compile(
+    r"JSON\.parse\(output\)((?:\.[A-Za-z_]\w*|\[\d+\]|\['[^'\"\\\]]+'\]|\[\"[^'\"\\\]]+\"\])+)", re.ASCII
+)
+_CHANGED = re.compile(r"output((?:\.(?:trim|toLowerCase)\(\))+)")
+_NEVER = re.compile(r"\.(?:length|constructor|__proto__)\b")
+_TEXTS = ("equals", "contains", "contains-any", "contains-all")
+_JUDGES = ("rubric", "factual", "score")
+_PROGRAM = "it transforms the answer first, by a program"
 
 
 class Program(NamedTuple):
@@ -322,3 +336,40 @@ def _string(found: re.Match[str]) -> str:
         return _ESCAPED[match[1]]
 
     return _ESCAPE.sub(put, next(group for group in found.groups() if group is not None))
+
+
+def transformed(check: Check, program: Any) -> Check:
+    """``check`` of what ``program`` makes of the answer; itself where there is none. Raises NoCounterpart."""
+    if program in (None, ""):
+        return check
+    if not isinstance(program, str):
+        raise NoCounterpart(_PROGRAM)
+    text = re.sub(r"^return\b", "", program.strip()).strip().rstrip("; \t\r\n")
+    parsed = _PARSED.fullmatch(text)
+    if parsed and not _NEVER.search(parsed[1]):
+        path = f"${parsed[1]}"
+        # promptfoo's test fails where the answer is no JSON, and where nothing (or null) is there.
+        there: list[Check] = [{"is-json": True}, {"not-json-path": path, "is": None}]
+        return {"all": [*there, {**check, "at": path}]}
+    changed = _CHANGED.fullmatch(text)
+    if changed is None:
+        raise NoCounterpart(_PROGRAM)
+    return _changed(check, trim="trim" in changed[1], lower="toLowerCase" in changed[1])
+
+
+def _changed(check: Mapping[str, Any], *, trim: bool, lower: bool) -> Check:
+    name = next(iter(check))
+    kind, value = name.removeprefix("not-"), check[name]
+    if kind in _JUDGES and not lower:
+        return dict(check)
+    texts = value if isinstance(value, list) else [value]
+    if kind not in _TEXTS or not all(isinstance(each, str) for each in texts):
+        raise NoCounterpart(_PROGRAM)
+    if trim and any(each != each.strip() for each in texts):
+        raise NoCounterpart("it takes white space off the answer, and looks for a text with white space around it")
+    if lower and any(each != each.lower() for each in texts):
+        raise NoCounterpart("a text in lower case never has the capital letters that it looks for")
+    made = dict(check)
+    if trim and kind == "equals":
+        made["trim"] = True
+    return made | ({"ignore-case": True} if lower else {})

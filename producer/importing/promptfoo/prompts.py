@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.documents import DocumentFault, read_document
 from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.promptfoo.texts import NoText, rendered
 from evalq.producer.importing.reading import (
@@ -119,8 +120,27 @@ def filled(template: str, variables: Mapping[str, Any], around: Sequence[str] = 
         data = None
     if isinstance(data, dict | list):
         value = _inside(data, variables)
-        return value if _messages(value) else json.dumps(value, ensure_ascii=False)
-    return rendered(before, variables) + rendered(template, variables) + rendered(after, variables)
+        return value if _messages(value) else json.dumps(value, ensure_ascii=False, indent=2)
+    text = rendered(before, variables) + rendered(template, variables) + rendered(after, variables)
+    return _chat(text) or text
+
+
+def _chat(text: str) -> Any:
+    """The chat messages that a text is, in JSON or YAML; None where it is none. Raises NoText."""
+    start = text.lstrip()
+    if start.startswith("- role:"):
+        try:
+            value = read_document(text, "prompt.yaml")
+        except DocumentFault as error:
+            raise NoText(f"a chat that is not YAML: {error}") from None
+    elif start.startswith("["):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+    else:
+        return None
+    return value if _messages(value) else None
 
 
 def _inside(value: Any, variables: Mapping[str, Any]) -> Any:

@@ -9,11 +9,13 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Imported, ImportRequest, verdict_of
+from evalq.producer.importing.promptfoo.addresses import harmless_name
 from evalq.producer.importing.promptfoo.assertions import checks_of
 from evalq.producer.importing.promptfoo.config import tags_of, threshold_of
 from evalq.producer.importing.promptfoo.counterparts import Setting
+from evalq.producer.importing.promptfoo.judges import graded
 from evalq.producer.importing.promptfoo.prompts import filled
-from evalq.producer.importing.promptfoo.providers import add_target, harmless_name
+from evalq.producer.importing.promptfoo.providers import add_target
 from evalq.producer.importing.promptfoo.tests import load_file
 from evalq.producer.importing.promptfoo.texts import slug
 from evalq.producer.importing.reading import Document
@@ -38,7 +40,7 @@ def read_results(path: Path, data: dict[str, Any], asked: ImportRequest, importe
     for index, row in enumerate(rows):
         reader.add(row, ["results", "results", index])
     for index, provider in enumerate(providers if isinstance(providers, list) else []):
-        add_target(imported, provider, document.where(["config", "providers", index]))
+        add_target(imported, provider, document.where(["config", "providers", index]), reader.calls)
 
 
 class _Rows:
@@ -46,6 +48,7 @@ class _Rows:
         self._document, self._asked, self._imported = document, asked, imported
         self._ids: dict[str, str] = {}
         self._kept: dict[str, list[Any]] = {}
+        self.calls: list[Mapping[str, Any]] = []
 
     def add(self, row: Any, keys: Sequence[str | int]) -> None:
         """A row: the case, when it is met for the first time, and the answer."""
@@ -95,6 +98,8 @@ class _Rows:
         case |= {"tags": tags} if tags else {}
         identity = self._imported.add_case(case, where, self._asked, named=bool(name))
         self._kept[identity] = kept
+        if identity:
+            self.calls.append(variables)
         return identity
 
 
@@ -119,7 +124,11 @@ def _verdicts(row: Mapping[str, Any], test: Mapping[str, Any], kept: Sequence[An
             continue
         said.append((assertion, verdict_of(waiting[0].get("pass"))))
         waiting = waiting[1 + (len(inner) if is_set and isinstance(inner, list) else 0) :]
-    return [next((verdict for each, verdict in said if each is wanted or each == wanted), None) for wanted in kept]
+    # What a grader said is its verdict alone: evalq's judge has not been asked.
+    return [
+        None if graded(wanted) else next((verdict for each, verdict in said if each is wanted or each == wanted), None)
+        for wanted in kept
+    ]
 
 
 def _as_asked(prompt: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.promptfoo.counterparts import COUNTERPARTS, REASONS
+from evalq.producer.importing.promptfoo.judges import JUDGED
 from evalq.producer.importing.promptfoo.texts import NoText, parse_commas
 from evalq.producer.importing.reading import (
     Document,
@@ -30,7 +31,7 @@ Place = Callable[[Sequence[str | int]], str]
 _PROGRAMS = (".js", ".ts", ".mjs", ".cjs", ".py")
 _CELL = re.compile(
     r"^(?P<inverse>not-)?(?P<type>"
-    + "|".join(sorted(map(re.escape, [*COUNTERPARTS, *REASONS]), key=len, reverse=True))
+    + "|".join(sorted(map(re.escape, [*COUNTERPARTS, *JUDGED, *REASONS]), key=len, reverse=True))
     + r")(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>.*))?$",
     re.DOTALL,
 )

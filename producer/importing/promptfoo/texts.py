@@ -1,14 +1,21 @@
-"""Values as the texts that JavaScript makes of them, and the part of Nunjucks that has a counterpart: {{name}}."""
+"""Values as the texts that JavaScript makes of them, and the part of Nunjucks that has a counterpart: {{name}},
+{{name.part[0]}}, and {{name | dump}}, which is its JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["NoText", "javascript_text", "parse_commas", "rendered", "slug"]
+__all__ = ["PLACEHOLDER", "NoText", "javascript_text", "parse_commas", "rendered", "slug"]
 
-_PLACEHOLDER = re.compile(r"\{\{-?\s*([A-Za-z_$][A-Za-z0-9_$]*)\s*-?\}\}")
+PLACEHOLDER = re.compile(
+    r"\{\{\s*(?P<path>[A-Za-z_$][A-Za-z0-9_$]*(?:\.[A-Za-z_$][A-Za-z0-9_$]*|\[\d{1,6}\])*)\s*"
+    r"(?P<dump>\|\s*dump\s*)?(?:\|\s*safe\s*)?\}\}"
+)
+_STEP = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*|\d+")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _DEEPEST = 5
 _LONGEST = 16 << 20
@@ -62,7 +69,7 @@ def rendered(template: str, variables: Mapping[str, Any]) -> str:
 
     def put(match: re.Match[str]) -> str:
         nonlocal room
-        value = _variable(match[1], variables)
+        value = _variable(match["path"], variables, dumped=bool(match["dump"]))
         room -= len(value)
         if room < 0:
             raise NoText(f"longer than {_LONGEST >> 20} MiB with its variables written out")
@@ -71,18 +78,37 @@ def rendered(template: str, variables: Mapping[str, Any]) -> str:
     for _ in range(_DEEPEST):
         if not _TEMPLATE.search(text):
             return text
-        left = _TEMPLATE.sub("", _PLACEHOLDER.sub("", text))
-        if _TEMPLATE.search(_PLACEHOLDER.sub("", text)):
+        text = _tightened(text)
+        left = _TEMPLATE.sub("", PLACEHOLDER.sub("", text))
+        if _TEMPLATE.search(PLACEHOLDER.sub("", text)):
             raise NoText(f"a template that is more than {{{{name}}}}: {left.strip()[:40] or text[:40]}")
-        text = _PLACEHOLDER.sub(put, text)
+        text = PLACEHOLDER.sub(put, text)
     raise NoText("variables that name each other")
 
 
-def _variable(name: str, variables: Mapping[str, Any]) -> str:
+def _tightened(text: str) -> str:
+    """Without the white space beside braces that have a minus, and without that."""
+    *before, last = text.split("{{-")
+    *inside, after = "{{".join([*(part.rstrip() for part in before), last]).split("-}}")
+    return "}}".join([*inside[:1], *(part.lstrip() for part in [*inside[1:], after])]) if inside else after
+
+
+def _variable(path: str, variables: Mapping[str, Any], *, dumped: bool) -> str:
+    name, *rest = _STEP.findall(path)
     if name == "env":
         raise NoText("a template that reads the environment")
     value = variables.get(name)
-    return "" if value is None else javascript_text(value).removesuffix("\n")
+    for step in rest:
+        # Of what has no such part nothing is written, as of a variable that is none.
+        if isinstance(value, list):
+            value = value[int(step)] if step.isdigit() and int(step) < len(value) else None
+        else:
+            value = value.get(step) if isinstance(value, Mapping) else None
+    if value is None:
+        return "null" if dumped and not rest and name in variables else ""
+    if dumped:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return javascript_text(value).removesuffix("\n")
 
 
 def parse_commas(text: str) -> list[str]:
