@@ -249,6 +249,10 @@ def _no_exports(report: Mapping[str, Json], request: Request) -> list[Export]:
     return []
 
 
+def _never(entry: Json) -> bool:
+    return False
+
+
 class Views(msgspec.Struct, frozen=True):
     """How its report is looked at, from report.json's content alone.
 
@@ -263,6 +267,9 @@ class Views(msgspec.Struct, frozen=True):
 
     A policy may be about any number of the results, and one that no run has is refused before the run: ``at_times``
     are the paths that results have with some records only, where no metric shows them.
+
+    Of a long report results.yaml has a part of each list alone, and ``document`` is given no more: ``failed`` says
+    which entries of lists are of something that failed, and stand there first.
     """
 
     metrics: tuple[Metric, ...] = ()
@@ -275,6 +282,7 @@ class Views(msgspec.Struct, frozen=True):
     charts: tuple[Chart, ...] = ()
     rows: Rows = generic_rows
     at_times: tuple[str, ...] = ()
+    failed: Callable[[Json], bool] = _never
 
 
 class Sample(msgspec.Struct, frozen=True):

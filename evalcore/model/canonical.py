@@ -6,7 +6,9 @@ import hashlib
 import json
 from typing import Any
 
-__all__ = ["Json", "as_written", "canonical_json", "canonical_line", "digest"]
+import msgspec
+
+__all__ = ["Json", "as_written", "canonical_json", "canonical_line", "digest", "longer_than"]
 
 Json = Any
 """A JSON value: None, bool, int, float, str, list, or dict with string keys."""
@@ -31,6 +33,14 @@ def canonical_line(value: Json) -> bytes:
 def as_written(value: Json) -> Json:
     """``value`` as whoever reads its canonical JSON has it: keys in order, lists for tuples."""
     return json.loads(canonical_json(value))
+
+
+def longer_than(value: Json, most: int) -> bool:
+    """Whether ``value`` has more than ``most`` bytes as JSON without spaces."""
+    try:
+        return len(msgspec.json.encode(value)) > most
+    except UnicodeEncodeError:  # a lone surrogate
+        return len(canonical_json(value)) > most
 
 
 def digest(data: bytes) -> str:

@@ -67,8 +67,8 @@ def _line(text: str) -> str:
 
 
 def _row(folder: RunFolder, info: RunInfo) -> str:
-    records = info.progress.get("records", "")
-    if records == "" and info.state == "done":  # computed without a ledger, which would have counted them
+    records = info.progress.get("records", "") if info.records is None else info.records
+    if records == "" and info.state == "done":  # by an evalq that noted no count where no ledger had one
         with contextlib.suppress(EvalqError, OSError):
             records = folder.report()["records"]["total"]
     row = f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"

@@ -95,11 +95,11 @@ def _facts(info: dict[str, Json], servers: Servers, *, away: bool) -> dict[str, 
 
 def _found(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
     """The ``result`` of a run that has a report, and under ``further`` the calls of its judges so far."""
+    from evalq.producer.page import summary_of
     from evalq.producer.sweeps.further import further_sweeps
-    from evalq.producer.viewing.viewer import summary_of
 
     found: dict[str, Json] = {}
-    if folder.reported:
+    if folder.reported and "result" not in facts:  # what it came to is noted, by evalq of today
         with contextlib.suppress(EvalqError):  # its evaluator is not installed here, or the report is damaged
             report = folder.report()
             found["result"] = summary_of(registry.get(report["evaluator"]), report).headline

@@ -12,15 +12,20 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import read_plain
-from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.canonical import Json, longer_than
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.lineage import Lineage
 from evalq.evalcore.records.inputs import Source
 
-__all__ = ["SCHEMA", "RunInfo", "info_of", "read_facts"]
+__all__ = ["SCHEMA", "RunInfo", "info_of", "read_facts", "request_fact", "whole_request"]
 
 SCHEMA = 1
 """Raised when a reader of the last form would misread the new one; folders from before it was written have form 1."""
+
+
+_PARAMS_BYTES = 65_536
+"""Longer parameters, as those with many cases, stand in the plan and in the report: run.json is read whole by every
+command that lists runs, and written again at each step of a run."""
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +37,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     log of a run that follows one, ``driver`` the token of whoever drove it from this folder last, ``server`` the
     options that name the server it was driven on then (empty: none that outlives a command).
     ``lineage``: whose outputs it has, where it took any; ``origin`` the run that it asks again, to more repeats or
-    another target. No program, server, key or targets file is chosen by what stands here (`evalcore.trust`).
+    another target. ``records`` and ``result`` are how many records its report has, and its headline, so that a list of
+    runs reads no reports. No program, server, key or targets file is chosen by what stands here (`evalcore.trust`).
     """
 
     run: str
@@ -55,6 +61,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     progress: dict[str, Json] = {}
     lineage: Lineage | None = None
     origin: str = ""
+    records: int | None = None
+    result: str = ""
 
 
 def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
@@ -69,6 +77,18 @@ def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
     # JSON that is nested too deep is damage as any other, and no traceback.
     except (msgspec.ValidationError, RecursionError) as error:
         raise WireError(f"{path} is damaged: {error}") from error
+
+
+def request_fact(request: Request) -> dict[str, Json]:
+    """``request`` as run.json has it: without its parameters where they are long."""
+    told: dict[str, Json] = msgspec.to_builtins(request)
+    return {**told, "params": {}} if longer_than(told["params"], _PARAMS_BYTES) else told
+
+
+def whole_request(request: Request, params: dict[str, Json]) -> Request:
+    """What a run was asked, whose run.json has ``request`` and whose plan has ``params``."""
+    left_out = not request.params and longer_than(params, _PARAMS_BYTES)
+    return msgspec.structs.replace(request, params=params) if left_out else request
 
 
 def _as_options(server: str) -> str:

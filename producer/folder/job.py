@@ -26,6 +26,7 @@ from evalq.evalcore.records.inputs import Source, discover, format_suffixes
 from evalq.evalcore.records.opened import opened
 from evalq.evalcore.records.spool import spool
 from evalq.evalcore.version import code_version
+from evalq.producer.folder.info import request_fact, whole_request
 from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.names import RUNS
@@ -146,7 +147,7 @@ class Job:
                 name=asked.name,
                 sources=msgspec.to_builtins(sources),
                 roots=list(dict.fromkeys(str(root_of(source)) for source in sources)),
-                request=msgspec.to_builtins(request),
+                request=request_fact(request),
             )
             remember(folder, named_paths(evaluator.name, request))
             if begun:  # the manifest ends the calls of a sweep: until it is there, these are what is resumed
@@ -174,7 +175,8 @@ class Job:
                 f"{folder.path}: the run was begun by evalq code {header.code_version}, this is {code_version()}; "
                 "answers of different code are never mixed: resume with that version, or start a new run"
             )
-        return cls(header, folder, info.sources, info.request, manifest, read_key(folder))
+        request = whole_request(info.request, header.params)
+        return cls(header, folder, info.sources, request, manifest, read_key(folder))
 
     def adopt(self, key: str) -> None:
         """Plan by the ``key`` under which another folder has begun this very run.

@@ -19,6 +19,7 @@ from evalq.evalcore.model.canonical import Json, as_written, canonical_json, dig
 from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.records.inputs import PACKED
 from evalq.evalcore.version import code_version
+from evalq.producer.folder.info import request_fact
 from evalq.producer.folder.names import RECORDS, RUNS
 from evalq.producer.folder.own_runs import named_paths, remember
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
@@ -191,7 +192,7 @@ def begin(
                 state="following",
                 started=started,
                 follows=log,
-                request=msgspec.to_builtins(request),
+                request=request_fact(request),
                 **facts,
             )
             remember(folder, named_paths(evaluator.name, request))

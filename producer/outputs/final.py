@@ -9,15 +9,16 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.evalcore.naming import is_text
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.names import JOURNAL, KEPT, KEY, MANIFEST
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.rates import rates_of
-from evalq.producer.outputs.text import plain, render
-from evalq.producer.page import ALL_UP_TO, write_page
+from evalq.producer.outputs.text import render, results_yaml
+from evalq.producer.page import ALL_UP_TO, summary_of, write_page
 from evalq.workers import tracing
 
-__all__ = ["drop_left", "write_final", "write_report"]
+__all__ = ["drop_left", "found", "write_final", "write_report"]
 
 
 def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json], history: str = "") -> None:
@@ -26,11 +27,19 @@ def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json], hi
     with replacing(folder.path / "manifest.json") as out:
         out.writelines(job.manifest.document(job.header))
     write_report(folder, job.evaluator, job.request, report, history)
-    folder.note(state="done", retry=None, **facts)
+    folder.note(state="done", retry=None, **found(job.evaluator, report), **facts)
     named = {f"{job.evaluator.name}.{key}": value for key, value in rates_of(report).items()}
     tracing.told_results(job.run, named)
     if not report["records"]["dead"]:
         folder.drop_working_files()
+
+
+@unprinted()
+def found(evaluator: Evaluator[Any, Any], report: dict[str, Json]) -> dict[str, Json]:
+    """What run.json says of a report."""
+    headline = summary_of(evaluator, report).headline
+    # Of no use to anybody where it cannot be written, and no reason to end a run.
+    return {"records": report["records"]["total"], "result": headline if is_text(headline) else None}
 
 
 def drop_left(folder: RunFolder) -> None:
@@ -51,8 +60,8 @@ def write_report(
     folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json], history: str = ""
 ) -> None:
     """The report in all its forms, and the further files that were asked for; report.json is the last."""
-    document = evaluator.views.document(report, folder.info().started)
-    folder.write("results.yaml", plain("yaml", document).encode())
+    data = canonical_line(report)
+    folder.write("results.yaml", results_yaml(evaluator, report, folder.info().started, len(data)).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode() + history.encode())
     # Packing records takes about 10 µs each: beside a run of millions that is time which nobody asked for.
     listed = folder.records if report["records"]["total"] <= ALL_UP_TO else None
@@ -60,4 +69,4 @@ def write_report(
     for export in evaluator.views.exports(report, request):
         export.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(export.path, export.text.encode())
-    folder.write("report.json", canonical_line(report))
+    folder.write("report.json", data)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.canonical import Json, canonical_json, longer_than
 from evalq.evalcore.model.left_out import Omission, omissions_in
 from evalq.evalcore.views.charts import Chart, Mark, Summary, derived_charts, derived_summary
 from evalq.evalcore.views.markdown import LEFT_OUT
@@ -24,10 +24,13 @@ from evalq.producer.page.model import (
     TileSection,
 )
 
-__all__ = ["build_page", "drawn"]
+__all__ = ["build_page", "drawn", "summary_of"]
 
 _FAULTS = 50
 _EXAMPLES = 5
+_PARAMS_BYTES = 256 << 10
+_MARKS = 1_000
+"""Rows of a chart, at most: a browser takes seconds to lay out what nobody would read to its end."""
 _UNLISTED = (
     "Records are not listed here: this file was written with a run of very many, or where only the report is. "
     "The command evalq report RUN -o report.html writes it with them, where the run's folder is."
@@ -45,7 +48,7 @@ def build_page(
     Sections in ``first`` stand before all others.
     """
     views = evaluator.views
-    summary = views.summary(report) if views.summary else derived_summary(report, views.metrics, views.panels)
+    summary = summary_of(evaluator, report)
     return Page(
         subject=_subject(report),
         headline=summary.headline,
@@ -55,8 +58,20 @@ def build_page(
         notices=tuple(views.notices(report)),
         listing=listing,
         facts=tuple(_facts(report)),
-        params=msgspec.json.format(canonical_json(report["params"]), indent=2).decode(),
+        params=_params(report["params"]),
     )
+
+
+def summary_of(evaluator: Evaluator[Any, Any], report: Mapping[str, Json]) -> Summary:
+    """An evaluator's summary, or the one derived of its metrics."""
+    views = evaluator.views
+    return views.summary(report) if views.summary else derived_summary(report, views.metrics, views.panels)
+
+
+def _params(params: Json) -> str:
+    if longer_than(params, _PARAMS_BYTES):
+        return f"They are longer than {_PARAMS_BYTES >> 10} KiB: report.json has them."
+    return msgspec.json.format(canonical_json(params), indent=2).decode()
 
 
 def _sections(
@@ -102,7 +117,9 @@ def drawn(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[Chart
         if any(mark.value is not None for mark in marks):
             line = chart.line(report)
             low, high = chart.range or _reach(marks, line, chart.kind != "dots")
-            yield ChartTable(chart.title, chart.caption, chart.kind, chart.unit, chart.label, marks, low, high, line)
+            more = "" if len(marks) <= _MARKS else f" The first {_MARKS:,} of {len(marks):,}; report.json has all."
+            caption, rows = chart.caption + more, marks[:_MARKS]
+            yield ChartTable(chart.title, caption, chart.kind, chart.unit, chart.label, rows, low, high, line)
 
 
 def _reach(marks: Iterable[Mark], line: float | None, zero: bool) -> tuple[float, float]:

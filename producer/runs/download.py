@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
+from evalq.producer.folder.info import request_fact
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.outputs import render
 from evalq.producer.outputs.cases import CASES
-from evalq.producer.outputs.yaml_text import yaml_text
+from evalq.producer.outputs.final import found
+from evalq.producer.outputs.text import results_yaml
 from evalq.producer.page import write_page
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
                 _write(folder, header, report, data, cases)
     else:
         facts = reports.detached(run)
-        request = {"inputs": [planned.given for planned in header.inputs], "params": header.params, "options": {}}
+        request = request_fact(Request([planned.given for planned in header.inputs], header.params, {}))
         began = datetime.fromtimestamp(facts.began if facts else ledger.created(run), UTC).isoformat(timespec="seconds")
         tags = facts.tags if facts else {}
         common = {"run": run, "evaluator": header.evaluator, "suite": header.suite, "tags": tags, "request": request}
@@ -75,12 +78,12 @@ def _made(path: Path, facts: dict[str, Json], write: Callable[[RunFolder], None]
 @unprinted()
 def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes, cases: bytes | None) -> None:
     evaluator, info = registry.get(header.evaluator), folder.info()
-    document = evaluator.views.document(report, info.started)
-    folder.write("results.yaml", yaml_text(document).encode())
+    folder.write("results.yaml", results_yaml(evaluator, report, info.started, len(data)).encode())
     folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
     write_page(folder.path / "report.html", evaluator, report, None)
     if cases is not None:  # who compares the run has no records here to read them from
         folder.write(CASES, cases)
-    folder.note(progress=None)  # what was counted when it was last driven from here is not how it ended
+    # What was counted when it was last driven from here is not how it ended.
+    folder.note(progress=None, **found(evaluator, report))
     # Last: a folder counts as one with a report as soon as this file is there.
     folder.write("report.json", data)

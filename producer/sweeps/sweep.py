@@ -26,6 +26,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import RecordedOutputs
+from evalq.producer.folder.info import request_fact
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begun, planned
 from evalq.producer.folder.last_driver import LastDriver
 from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, RESERVE
@@ -102,7 +103,7 @@ class Sweep:
                 name=asked.name,
                 **({live_calls(evaluator).option: live.target} if live.target else {}),
                 origin=origin or None,
-                request=msgspec.to_builtins(request),
+                request=request_fact(request),
             )
             remember(folder, named_paths(evaluator.name, request, live.cache, live.reuse))
             return folder

@@ -12,14 +12,14 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
 from evalq.producer.comparing.comparing import MARGIN
 from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, cost_text, surprise
-from evalq.producer.page.build import drawn
+from evalq.producer.page.build import drawn, summary_of
 from evalq.producer.page.drawing import chart
 from evalq.producer.page.markup import Html, element, joined
 from evalq.producer.page.model import ChartTable
 from evalq.producer.page.render import tile_list
 from evalq.producer.viewing.frame import Answer, document, link, table
 from evalq.producer.viewing.sides import BASELINE, Side, Sides
-from evalq.producer.viewing.viewer import Query, Viewer, asked, summary_of
+from evalq.producer.viewing.viewer import Query, Viewer, asked
 
 __all__ = ["LOOKS", "compare_page", "spoken"]
 

@@ -6,21 +6,21 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.charts import Summary, derived_summary
+from evalq.evalcore.views.charts import Summary
 from evalq.producer.folder.names import RECORDS
+from evalq.producer.page import summary_of
 from evalq.producer.servers import Servers
 from evalq.producer.viewing.catalogue import Catalogue, KnownRun
 from evalq.producer.viewing.ledger import Ledger
 from evalq.producer.viewing.lines import LinesOf
 from evalq.producer.viewing.progress import Standings
 
-__all__ = ["NewestValues", "Query", "Viewer", "asked", "number_of", "summary_of"]
+__all__ = ["NewestValues", "Query", "Viewer", "asked", "number_of"]
 
 T = TypeVar("T")
 Query = Mapping[str, list[str]]
@@ -93,12 +93,6 @@ class Viewer:
     def path_of(self, known: KnownRun) -> Path | None:
         """The records.jsonl of a run, where it is here."""
         return known.folder.own(RECORDS) if known.folder and known.folder.records.is_file() else None
-
-
-def summary_of(evaluator: Evaluator[Any, Any], report: Mapping[str, Json]) -> Summary:
-    """An evaluator's summary, or the one derived of its metrics."""
-    views = evaluator.views
-    return views.summary(report) if views.summary else derived_summary(report, views.metrics, views.panels)
 
 
 def asked(query: Query, name: str) -> str:

@@ -37,7 +37,7 @@ from evalq.evalcore.evaluators.checks.record import record_line
 from evalq.evalcore.evaluators.checks.rows import ROWS
 from evalq.evalcore.evaluators.checks.sample import write_sample
 from evalq.evalcore.evaluators.checks.score import judge_for
-from evalq.evalcore.evaluators.checks.section import checks_section
+from evalq.evalcore.evaluators.checks.section import case_failed, checks_section
 from evalq.evalcore.evaluators.checks.state import ChecksState, Gatherer
 from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json
@@ -130,6 +130,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         charts=CHARTS,
         rows=ROWS,
         at_times=("diversity", "judges", "labels", "plain", "stopping"),
+        failed=case_failed,
     )
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)

@@ -34,7 +34,7 @@ from evalq.evalcore.evaluators.vs.record import record_line
 from evalq.evalcore.evaluators.vs.rows import ROWS
 from evalq.evalcore.evaluators.vs.sample import write_sample
 from evalq.evalcore.evaluators.vs.score import judge_for
-from evalq.evalcore.evaluators.vs.section import vs_section
+from evalq.evalcore.evaluators.vs.section import case_failed, vs_section
 from evalq.evalcore.evaluators.vs.state import Gatherer, VsState
 from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json
@@ -92,6 +92,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         charts=CHARTS,
         rows=ROWS,
         at_times=("stopping",),
+        failed=case_failed,
     )
     sample = Sample(write_sample, records=1_500)
     gathering = Gathering((".json",), output_line)

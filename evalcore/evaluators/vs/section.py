@@ -16,7 +16,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from evalq.evalcore.statistics.exact import ExactSum, is_below
 
-__all__ = ["vs_section"]
+__all__ = ["case_failed", "vs_section"]
 
 _CRITIQUE_CHECKS, _PROVENANCE_CHECKS = 4, 3
 _NAMED_ISSUES = 3
@@ -55,6 +55,13 @@ def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dic
         "mode_collapse": collapse,
         **_stopping(collapse),
     }
+
+
+def case_failed(entry: Json) -> bool:
+    """Whether an entry of a list in the report is of a case that did not pass, or is collapsed."""
+    return isinstance(entry, dict) and (
+        entry.get("status", "PASSED") != "PASSED" or entry.get("mode_collapse_detected") is True
+    )
 
 
 def _together(states: Sequence[VsState]) -> VsState:
