@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from evalq.evalcore.compare.missing import Causes, unusable_of
+from evalq.evalcore.compare.pairs import ROUNDED
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.contract.evaluator import Evaluator, Measures
-from evalq.evalcore.contract.measures import Sighting
+from evalq.evalcore.contract.measures import Measure, Sighting
 from evalq.evalcore.errors import InfrastructureError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.model.left_out import omissions_in
@@ -28,6 +30,30 @@ _TOOK = re.compile(rb',"took":\{[^{}]*\}')
 """As records of checks have it: seconds differ where answers do not."""
 
 
+class _OffScale(Exception):
+    """A value that its measure cannot have."""
+
+
+class _Scale(NamedTuple):
+    """The values that a measure may have: from ``low`` to ``high``, a little more for what sums are rounded by."""
+
+    name: str
+    low: float
+    high: float
+    told: str
+    whole: bool
+
+    @classmethod
+    def of(cls, measure: Measure) -> _Scale:
+        rounding, whole = ROUNDED * measure.width, measure.kind == "pass"
+        told = "0 or 1" if whole else f"from {measure.low:g} to {measure.high:g}"
+        return cls(measure.name, measure.low - rounding, measure.high + rounding, told, whole)
+
+    def holds(self, value: float) -> bool:
+        # NaN is neither below nor above anything.
+        return self.low <= value <= self.high and (not self.whole or value in (0, 1))
+
+
 class CaseCounter:
     """Takes the lines of records.jsonl in their order, then gives the run's cases; memory grows with the cases."""
 
@@ -41,20 +67,36 @@ class CaseCounter:
         self._place = place
         self._measures: Measures = evaluator.measures
         self._summing = Summing(self._measures.measures, self._measures.took)
+        self._scales = [_Scale.of(measure) for measure in self._measures.measures]
         self._decode = msgspec.json.Decoder().decode
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Count the next records. Raises InfrastructureError where the evaluator cannot say what one means."""
+        """Count the next records. Raises InfrastructureError where the evaluator cannot say what one means, and for a
+        value that is not on the scale of its measure.
+        """
         see, decode, summing = self._measures.see, self._decode, self._summing
         try:
             for line in lines:
                 told = decode(line)
                 sighting = see(told)
                 if sighting is not None:
+                    self._check(sighting, told)
                     record = told.get("record", "")
                     summing.add(sighting, input_of(record), _said(line, record, told.get("id"), sighting))
+        except _OffScale as error:
+            raise InfrastructureError(str(error)) from None
         except Exception as error:  # an evaluator's code: it must not take a report along
             raise self._wrong(error) from error
+
+    def _check(self, sighting: Sighting, told: Mapping[str, Any]) -> None:
+        # A mean over such values lies on no scale, and the interval of one is none: 7 of 5 would pass any bound.
+        for scale, value in zip(self._scales, sighting.values, strict=False):
+            if value is not None and not scale.holds(value):
+                raise _OffScale(
+                    f"{self._place or self._evaluator.name}: {told.get('record', 'a record')} (case {sighting.case}): "
+                    f"{self._evaluator.name} gives {scale.name} the value {value!r}, and its scale is {scale.told}; "
+                    "mend the evaluator or the scale that its measure declares, and evaluate again"
+                )
 
     def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str) -> RunCases:
         """What was counted, as a run called ``run`` that has this report. Raises InfrastructureError as `add` does."""
@@ -72,6 +114,7 @@ class CaseCounter:
             raise self._wrong(error) from error
         # Labels that people gave afterwards ask nothing else of an agent: a labelled run stays comparable.
         asked = {name: value for name, value in report["params"].items() if name not in self._measures.beside}
+        summary = self._summing.summary(*found)
         return RunCases(
             run=run,
             evaluator=self._evaluator.name,
@@ -81,7 +124,11 @@ class CaseCounter:
             records=dict(report["records"]),
             results=report["results"],
             cases=msgspec.structs.replace(
-                self._summing.summary(*found), unrecorded=unrecorded, specified=_specified(report["params"])
+                summary,
+                unrecorded=unrecorded,
+                specified=_specified(report["params"]),
+                # As recorded; who knows of live calls, or of attempts, says so.
+                unusable=unusable_of(summary, Causes()),
             ),
             took=self._summing.took(),
             numbers=list(self._measures.numbers),

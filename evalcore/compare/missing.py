@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,11 +19,18 @@ from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input
 
-__all__ = ["incomplete", "missing_checks", "unusable_in"]
+__all__ = ["Causes", "causes_in", "count_recorded", "incomplete", "missing_checks", "unusable_of"]
 
 _OWN = frozenset({"bad_output", "refused"})
 """Kinds of failure that are the agent's own doing: it answered, and nobody can use the answer."""
 _SHOWN = 20
+
+
+class Causes(msgspec.Struct, frozen=True):
+    """Why outputs are no answers, {case: how many}: ``lost`` on the way, or unusable by the agent's ``own`` doing."""
+
+    lost: dict[str, int] = {}
+    own: dict[str, int] = {}
 
 
 class _Attempt(msgspec.Struct):
@@ -31,22 +39,56 @@ class _Attempt(msgspec.Struct):
 
 class _Line(msgspec.Struct):
     case: str = ""
-    error: str = ""
-    attempts: tuple[_Attempt, ...] = ()
+    error: str | bool | None = ""
+    attempts: tuple[_Attempt, ...] | None = ()
 
 
-def unusable_in(outputs: Path) -> dict[str, int]:
-    """{case: how many of its live answers came, and nobody can use them}. Raises WireError for a damaged line."""
-    decode, found = msgspec.json.Decoder(_Line).decode, dict[str, int]()
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def causes_in(outputs: Path) -> Causes:
+    """Those of live answers that are none. Raises WireError for a damaged line."""
+    found = Causes()
     with open_input(outputs) as lines:
         for number, data in enumerate(lines, start=1):
             try:
-                line = decode(data)
+                _count(_decode(data), found)
             except msgspec.DecodeError as error:
                 raise WireError(f"{outputs}:{number}: not a recorded output: {error}") from error
-            # By its last attempt, which is why there is no answer.
-            if line.error and line.attempts and line.attempts[-1].kind in _OWN:
-                found[line.case] = found.get(line.case, 0) + 1
+    return found
+
+
+def count_recorded(data: bytes, causes: Causes) -> None:
+    """Count a line of recorded outputs, where it says by its attempts why it is no answer."""
+    # Without attempts nobody lost it on the way: who recorded it has no answer to show.
+    if b'"attempts"' not in data or b'"error"' not in data:
+        return
+    with contextlib.suppress(msgspec.DecodeError):
+        if (line := _decode(data)).attempts:
+            _count(line, causes)
+
+
+def _count(line: _Line, causes: Causes) -> None:
+    if not line.error or not line.case:
+        return
+    # By its last attempt, which is why there is no answer.
+    own = bool(line.attempts) and line.attempts[-1].kind in _OWN  # type: ignore[index]  # there are some
+    held = causes.own if own else causes.lost
+    held[line.case] = held.get(line.case, 0) + 1
+
+
+def unusable_of(cases: CaseSummary, causes: Causes) -> dict[str, int]:
+    """{case: how many of its missing answers came, and nobody could use them}, by what is known of their ``causes``.
+
+    What nobody lost on the way came. Where judges decide it may be their reply that is missing: there only what the
+    agent is known to have made unusable is its own.
+    """
+    found = {}
+    for case, missing in zip(cases.ids, cases.missing, strict=True):
+        lost = causes.lost.get(case, 0)
+        own = causes.own.get(case, 0) if cases.judged is not None else missing - lost
+        if (own := min(own, missing)) > 0:
+            found[case] = own
     return found
 
 

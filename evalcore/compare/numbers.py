@@ -24,7 +24,7 @@ from evalq.evalcore.compare.spreads import (
 )
 from evalq.evalcore.compare.took import Took
 from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
-from evalq.evalcore.compare.usage import USAGE_NUMBERS
+from evalq.evalcore.compare.usage import USAGE_NUMBERS, told_in
 from evalq.evalcore.contract.measures import Direction, Number, number_at
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
@@ -32,6 +32,7 @@ from evalq.evalcore.statistics.quantile_bounds import answers_needed
 
 __all__ = ["agreed", "number_checks", "reported", "same", "why_no_change", "written"]
 
+_UNTOLD = "no answer has this number: what nobody told is not 0"
 _RISES = ("max_rise", "max_relative_rise")
 
 
@@ -69,7 +70,7 @@ def number_checks(gate: Gate, run: RunCases, partner: RunCases | None, errors: E
             f"{gate.metric} is {what}: nothing says how far chance moves its change; bound a rate, a mean or a quantile"
         )
     if gate.equals is not None:
-        yield _equal(gate, run, value)
+        yield _equal(gate, number, run, value)
     for name, bound in (("min", gate.min), ("max", gate.max)):
         if bound is not None:
             yield _bounded(gate, number, run, value, bound, errors, least=name == "min")
@@ -81,7 +82,7 @@ def _of_usage(gate: Gate) -> bool:
     return gate.path.partition(".")[0] == "usage"
 
 
-def _equal(gate: Gate, run: RunCases, value: Json) -> Check:
+def _equal(gate: Gate, number: Number, run: RunCases, value: Json) -> Check:
     # Equality asks for the very value: chance has no part in a number that is demanded exactly.
     kept = same(value, gate.equals)
     check = Check(
@@ -95,7 +96,10 @@ def _equal(gate: Gate, run: RunCases, value: Json) -> Check:
     )
     # Where nothing was answered nobody knows what the number would have been.
     if value is None:
-        return msgspec.structs.replace(check, decided="INCONCLUSIVE")
+        reason = _UNTOLD if number.of else check.reason
+        return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
+    if number.of and (untold := _untold(gate, number, run)):
+        return undecided(check, f"{untold} answer(s) do not say it, and nobody knows what it would be with them")
     missing = 0 if _of_usage(gate) else _missing(run)
     if kept and missing:
         return undecided(check, f"{missing} answer(s) are missing, and nobody knows what it would be with them")
@@ -110,6 +114,8 @@ def _bounded(
     if number.kind in ("mean", "quantile"):
         took = _with_unrecorded(run.took.get(number.of), run, of_usage=_of_usage(gate))
         return _level(check, number, took, bound, errors, least=least)
+    if value is None and number.of:
+        return msgspec.structs.replace(check, reason=_UNTOLD)
     # A bool is an int to Python, and no number to the author of a bound.
     if not isinstance(value, int | float) or isinstance(value, bool):
         return msgspec.structs.replace(check, reason=f"it is {written(value)}, and no number")
@@ -120,6 +126,8 @@ def _bounded(
     found = msgspec.structs.replace(
         check, decided=decided, reason=f"{value:.4g}, counted in this run", evidence=_answers(gate, run)
     )
+    if number.of:
+        return _summed(found, _untold(gate, number, run), least=least)
     missing = 0 if number.holds_missing or _of_usage(gate) else _missing(run)
     # Each answer that is missing may have been one more, or one less: of what is counted, by one at most.
     if kept and missing and not (least or value + missing <= bound):
@@ -127,10 +135,26 @@ def _bounded(
     return found
 
 
+def _untold(gate: Gate, number: Number, run: RunCases) -> int:
+    """How many answers do not say a number, and may have taken anything."""
+    if _of_usage(gate):
+        # Of calls that failed nobody knows more than they said; what was answered took something.
+        return run.usage.untold.get(number.of.partition(".")[2], 0) if run.usage is not None else 0
+    took = _with_unrecorded(run.took.get(number.of), run, of_usage=False)
+    return took.lacking if took is not None else 0
+
+
+def _summed(check: Check, untold: int, *, least: bool) -> Check:
+    """A total, or the largest value: with the answers that do not say theirs it may only be more."""
+    if not untold or check.decided == ("GO" if least else "NO-GO"):
+        return check
+    return undecided(check, f"{untold} answer(s) do not say it, and with them it may be more")
+
+
 def _level(check: Check, number: Number, took: Took | None, bound: float, errors: Errors, *, least: bool) -> Check:
     """A mean or a quantile within a bound: by its interval, as observed and with what is missing held against it."""
     if took is None or not took.sketch.count:
-        return msgspec.structs.replace(check, reason="no answer has this number")
+        return msgspec.structs.replace(check, reason=_UNTOLD)
     if number.kind == "quantile":
         observed = quantile_level(_without_missing(took), number.share, bound, least=least, missing_above=not least)
         worst = quantile_level(took, number.share, bound, least=least, missing_above=not least)
@@ -329,7 +353,7 @@ def same(value: Json, wanted: Json) -> bool:
 def _found(path: str, run: RunCases) -> Json:
     """What stands at ``path`` in the results, or under ``usage.`` in what the calls took."""
     # So that one path serves for results and for what calls took; an evaluator that has "usage" is overruled.
-    usage = {} if run.usage is None else msgspec.to_builtins(run.usage)
+    usage = {} if run.usage is None else told_in(run.usage)
     place: Any = {**run.results, "usage": usage}
     for number, part in enumerate(path.split(".")):
         rest = ".".join(path.split(".")[number:])

@@ -15,6 +15,8 @@ __all__ = ["fault_of"]
 
 _MOST_ANSWERS = 100_000_000
 """To one case: more than anybody has, and as many as can be drawn from."""
+_ROUNDED = 1e-9
+"""By what share of their size sums differ that were added in another order, or written down."""
 _CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(\[[A-Za-z0-9._:+=,-]{1,400}\])?\Z")
 
 
@@ -75,5 +77,9 @@ def _possible(measure: Measure, column: Column, at: int) -> bool:
         return False
     if measure.kind == "pass":
         return 0 <= total <= count and total == int(total)
+    # On its scale: a mean beyond it passes any bound, and has no interval.
+    rounding = _ROUNDED * max(abs(measure.low), abs(measure.high)) * count
+    if not count * measure.low - rounding <= total <= count * measure.high + rounding:
+        return False
     # Squared, as variances are taken of it.
     return math.isfinite(total * total) and math.isfinite(squares)

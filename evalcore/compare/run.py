@@ -24,7 +24,8 @@ class Usage(msgspec.Struct, frozen=True):
     ``seconds`` are quantiles of the time of each output's last attempt: {"p50": 1.2, "p95": 4.0, "p99": 6.1}.
     ``config`` is the digest of the settings of the target that gave them, empty where they are of several. ``sample``
     has numbers of some answers: two runs of which one took answers from a cache have some of them in common. ``each``
-    has means over the outputs that have a number: {"seconds": 1.9, "cost": 0.01, "prompt_tokens": 312.5}.
+    has means over the outputs that have a number: {"seconds": 1.9, "cost": 0.01, "prompt_tokens": 312.5}. ``untold``
+    counts those that were answered and do not say it, where there are any: {"cost": 3}.
     """
 
     outputs: int = 0
@@ -37,6 +38,7 @@ class Usage(msgspec.Struct, frozen=True):
     config: str = ""
     sample: list[int] = []
     each: dict[str, float] = {}
+    untold: dict[str, int] = {}
 
     @property
     def cost_each(self) -> float | None:

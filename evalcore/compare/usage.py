@@ -15,8 +15,9 @@ from evalq.evalcore.contract.measures import Number
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Attempt
+from evalq.evalcore.model.canonical import Json
 
-__all__ = ["USAGE_NUMBERS", "read_usage", "usage_of"]
+__all__ = ["USAGE_NUMBERS", "read_usage", "told_in", "usage_of"]
 
 
 _SAMPLE = 32
@@ -33,6 +34,8 @@ class _Line(msgspec.Struct):
 
 USAGE = ("usage.seconds", "usage.cost", "usage.prompt_tokens", "usage.completion_tokens")
 """What single outputs of live calls took: the time of the last attempt, and cost and tokens of all attempts."""
+TOLD = ("cost", "prompt_tokens", "completion_tokens")
+"""What a target may not tell: one without a price, or a server that counts no tokens."""
 USAGE_NUMBERS = (
     Number("usage.outputs"),
     Number("usage.errors", "lower", holds_missing=True),
@@ -54,7 +57,7 @@ def read_usage(outputs: Path) -> tuple[Usage, dict[str, Took]]:
     decode = msgspec.json.Decoder(_Line).decode
     seconds, count, errors, attempts, cost, asked, told = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
-    taking = Taking(USAGE)
+    taking, untold = Taking(USAGE), dict.fromkeys(("seconds", *TOLD), 0)
     sample: list[int] = []  # a heap of the smallest, turned, as its root is to be the largest
     with open_input(outputs) as lines:
         for number_of_line, data in enumerate(lines, start=1):
@@ -71,13 +74,17 @@ def read_usage(outputs: Path) -> tuple[Usage, dict[str, Took]]:
             count += 1
             errors += bool(line.error)
             attempts += len(line.attempts)
+            answered = [attempt for attempt in line.attempts if not attempt.kind]
+            untold["seconds"] += bool(answered) and _seconds(line) is None
+            for name in TOLD:
+                untold[name] += any(getattr(attempt, name) is None for attempt in answered)
             for attempt in line.attempts:
                 cost += attempt.cost or 0.0
                 asked += attempt.prompt_tokens or 0
                 told += attempt.completion_tokens or 0
             # Of the last attempt: those before it gave no output.
-            if line.attempts:
-                seconds.append(line.attempts[-1].latency_seconds)
+            if line.attempts and (took_seconds := _seconds(line)) is not None:
+                seconds.append(took_seconds)
             if line.case:
                 taking.add(line.case, _taken(line))
     config = configs.pop() if len(configs) == 1 else ""
@@ -86,8 +93,20 @@ def read_usage(outputs: Path) -> tuple[Usage, dict[str, Took]]:
     found = Usage(
         count, errors, attempts, cost, asked, told, _quantiles(seconds), config, sorted(-number for number in sample),
         {name: mean for name, mean in each.items() if mean is not None},
+        {name: outputs for name, outputs in untold.items() if outputs},
     )  # fmt: skip
     return found, took
+
+
+def told_in(usage: Usage) -> dict[str, Json]:
+    """What stands under ``usage`` in the results: null for what no output says, which is not 0."""
+    found: dict[str, Json] = msgspec.to_builtins(usage)
+    named = [number.path.split(".")[1:] for number in USAGE_NUMBERS]
+    for holder in ("each", "seconds"):
+        keys = [name for above, *name in named if above == holder and name]
+        found[holder] = {**{name: None for (name,) in keys}, **found[holder]}
+    # Runs of before say nothing of it; a sum above 0 was told by somebody.
+    return {**found, **{name: None for name in TOLD if not found[name] and found["each"][name] is None}}
 
 
 def _taken(line: _Line) -> tuple[float | None, ...]:
@@ -103,7 +122,12 @@ def _taken(line: _Line) -> tuple[float | None, ...]:
         )
     )
     sums = (float(sum(known)) if known else None for known in (costs, asked, told))
-    return (line.attempts[-1].latency_seconds, *sums)
+    return (_seconds(line), *sums)
+
+
+def _seconds(line: _Line) -> float | None:
+    # No call takes no time at all: where 0 stands, nobody took it.
+    return line.attempts[-1].latency_seconds or None
 
 
 def _number(line: _Line) -> int:

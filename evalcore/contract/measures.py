@@ -92,7 +92,7 @@ class Number(msgspec.Struct, frozen=True):
     ``better`` says which change of it is wanted. ``kind`` says what it is, and so how a gate decides on it:
 
     - "fact": counted in this run, such as outputs that failed; it is compared with a bound as it is. ``holds_missing``:
-      what is missing is counted in it.
+      what is missing is counted in it. With ``of`` it is the largest of such values as a `Sighting` has.
     - "mean", "total" and "quantile" (``share`` of the answers do not exceed it): over the values that a `Sighting` has
       ``of`` that name. They vary by chance, and have intervals.
     - "estimate": anything else. Nothing says how far chance moves it, so that a gate decides nothing by it, unless the
@@ -127,7 +127,7 @@ def spread_of(name: str, quantiles: Mapping[str, float], better: Direction = "lo
         Number(f"{name}.mean", better, "mean", name),
         Number(f"{name}.total", better, "total", name),
         *(Number(f"{name}.{key}", better, "quantile", name, share) for key, share in quantiles.items()),
-        Number(f"{name}.max", better),
+        Number(f"{name}.max", better, of=name),
         Number(f"{name}.*"),
     )
 

@@ -172,13 +172,18 @@ def _common(base: RunCases, cand: RunCases) -> Iterator[str]:
         yield "| --- | --- | --- |"
         yield f"| cost an output | {cost_text(base.usage)} | {cost_text(cand.usage)} |"
         for share, seconds in cand.usage.seconds.items():
-            yield f"| {share} of their seconds | {base.usage.seconds.get(share, 0.0):.3g} | {seconds:.3g} |"
+            yield f"| {share} of their seconds | {seconds_text(base.usage, share)} | {seconds:.3g} |"
 
 
 def cost_text(usage: Usage) -> str:
     """The mean cost of an output, or that nobody knows it."""
     each = usage.cost_each
     return "unknown" if each is None else f"{each:.4g}"
+
+
+def seconds_text(usage: Usage, share: str) -> str:
+    """A quantile of the seconds of its calls, or that nobody knows it."""
+    return f"{usage.seconds[share]:.3g}" if share in usage.seconds else "unknown"
 
 
 def _names(cases: Sequence[str], count: int, said: Callable[[str], str]) -> str:

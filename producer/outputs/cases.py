@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.compare.counting import CaseCounter
-from evalq.evalcore.compare.missing import unusable_in
+from evalq.evalcore.compare.missing import Causes, causes_in, count_recorded, unusable_of
 from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.run import SCHEMA, RunCases
 from evalq.evalcore.compare.usage import read_usage
@@ -111,9 +111,11 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     with open_input(folder.own(RECORDS)) as lines:
         counter.add(lines)
     found = counter.cases(report, run=info.run, digest_of_report=name)
-    if outputs.is_file():
-        found.cases.unusable = unusable_in(outputs)
-    usage, took = read_usage(outputs) if outputs.is_file() else (None, {})
+    live = outputs.is_file()
+    usage, took = read_usage(outputs) if live else (None, {})
+    # Live answers are a candidate's own, equal or not.
+    told, causes = ("", causes_in(outputs)) if live else _recorded(folder, info, found.inputs)
+    found.cases.unusable = unusable_of(found.cases, causes)
     return msgspec.structs.replace(
         found,
         name=info.name,
@@ -124,20 +126,20 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
         took={**found.took, **took},
         lineage=info.lineage,
         day=info.started[:10],
-        # Live answers are a candidate's own, equal or not.
-        lines="" if usage is not None else _lines(folder, info, found.inputs),
+        lines=told,
     )
 
 
-def _lines(folder: RunFolder, info: RunInfo, inputs: list[str]) -> str:
-    """A digest of all lines of the files that were evaluated, whose SHA-256 are ``inputs``, in whichever order.
+def _recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> tuple[str, Causes]:
+    """A digest of all lines of the files that were evaluated, in whichever order, and why some are no answers.
 
-    Empty where they are not there as they were, or are not for this run's folder to choose.
+    Neither where they are not there as they were, by the SHA-256 of each in ``inputs``, or are not for this run's
+    folder to choose.
     """
-    found, count, whole = [], 0, 0
+    found, count, whole, causes = [], 0, 0, Causes()
     for source in info.sources:
         if source.members or not may_read(folder, source.path):
-            return ""
+            return "", Causes()
         told = hashlib.sha256()
         try:
             with open_input(source.path) as lines:
@@ -146,8 +148,11 @@ def _lines(folder: RunFolder, info: RunInfo, inputs: list[str]) -> str:
                     if said := line.strip():
                         count += 1
                         whole += int.from_bytes(hashlib.blake2b(said, digest_size=16).digest())
+                        count_recorded(said, causes)
         except OSError:
-            return ""
+            return "", Causes()
         found.append(told.hexdigest())
+    if not count or sorted(found) != inputs:
+        return "", Causes()
     # A sum is the same in whichever order.
-    return f"{count}-{whole % (1 << 128):032x}" if count and sorted(found) == inputs else ""
+    return f"{count}-{whole % (1 << 128):032x}", causes

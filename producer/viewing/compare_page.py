@@ -11,7 +11,7 @@ from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
 from evalq.producer.comparing.comparing import MARGIN
-from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, cost_text, surprise
+from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, cost_text, seconds_text, surprise
 from evalq.producer.page.build import drawn, summary_of
 from evalq.producer.page.drawing import chart
 from evalq.producer.page.markup import Html, element, joined
@@ -198,7 +198,7 @@ def _common(one: Side, other: Side) -> Html | None:
     if before is not None and now is not None:
         notes.append(f"The cost of an output: {cost_text(now)}, where it was {cost_text(before)}.")
         notes += [
-            f"{share} of the calls' seconds: {value:.3g}, where it was {before.seconds.get(share, 0.0):.3g}."
+            f"{share} of the calls' seconds: {value:.3g}, where it was {seconds_text(before, share)}."
             for share, value in now.seconds.items()
         ]
     if not notes:

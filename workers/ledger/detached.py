@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.compare.missing import Causes
 from evalq.evalcore.compare.run import Usage
 from evalq.evalcore.compare.took import Took
 from evalq.evalcore.errors import Divergent, WireError
@@ -25,7 +26,7 @@ class Detached(msgspec.Struct, frozen=True):
     """What a producer leaves with a run for whoever finalises it; ``began`` is in seconds, by the server's clock.
 
     ``name`` is what its suite calls the run, ``usage`` what its live calls took, ``took`` what
-    single ones did and ``unusable`` how many outputs of a case nobody could use, where it made any.
+    single ones did and ``causes`` why some are no answers, where it made any.
     """
 
     began: float
@@ -34,7 +35,7 @@ class Detached(msgspec.Struct, frozen=True):
     name: str = ""
     usage: Usage | None = None
     took: dict[str, Took] = {}
-    unusable: dict[str, int] = {}
+    causes: Causes = Causes()
 
 
 class Reports:

@@ -12,6 +12,7 @@ from typing import Any
 import redis
 
 from evalq.evalcore.compare.counting import CaseCounter
+from evalq.evalcore.compare.missing import unusable_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import EvalqError
@@ -47,7 +48,9 @@ class FinishedCases:
                 found = self._counter.cases(report, run=self._run, digest_of_report=hashlib.sha256(data).hexdigest())
                 found.name, found.suite, found.target, found.tags = facts.name, suite, facts.target, facts.tags
                 found.usage, found.day = facts.usage, _day(facts.began)
-                found.took, found.cases.unusable = {**found.took, **facts.took}, facts.unusable
+                found.took = {**found.took, **facts.took}
+                if facts.usage is not None:
+                    found.cases.unusable = unusable_of(found.cases, facts.causes)
                 return found
         return None
 

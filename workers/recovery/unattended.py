@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import redis
 
-from evalq.evalcore.compare.missing import unusable_in
+from evalq.evalcore.compare.missing import causes_in
 from evalq.evalcore.compare.usage import read_usage
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import Driven, Incomplete, WireError
@@ -140,7 +140,7 @@ class UnattendedSweeps:
             outputs = Path(scratch) / "outputs.jsonl"
             self._write(run, outputs)
             usage, took = read_usage(outputs)
-            unusable = unusable_in(outputs)
+            causes = causes_in(outputs)
             try:
                 begun = _begin(header, outputs, ledger)
             except Driven:
@@ -157,7 +157,7 @@ class UnattendedSweeps:
             ledger.hand_over(run)
             return False
         Reports(ledger, self._settings).detach(
-            run, msgspec.structs.replace(left.facts, usage=usage, took=took, unusable=unusable)
+            run, msgspec.structs.replace(left.facts, usage=usage, took=took, causes=causes)
         )
         ledger.hand_over(run)
         self.take_back(run)

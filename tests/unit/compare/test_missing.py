@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.missing import unusable_in
+from evalq.evalcore.compare.missing import Causes, causes_in, count_recorded, unusable_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases, Usage
+from evalq.evalcore.contract.measures import Judged
 from tests.unit.compare.made import passes, run_of
 
 
@@ -96,4 +97,27 @@ def test_the_cause_is_that_of_the_last_attempt(tmp_path: Path) -> None:
     ]
     outputs = tmp_path / "outputs.jsonl"
     outputs.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert unusable_in(outputs) == {"a": 2}
+    causes = causes_in(outputs)
+    assert causes == Causes(lost={"b": 1, "c": 1}, own={"a": 2})
+    cases = passes([(1, 1)] * 4, [3, 2, 1, 1], ["a", "b", "c", "d"])
+    # One of "a" more, and that of "d", were answered: nobody could use them.
+    assert unusable_of(cases, causes) == {"a": 3, "b": 1, "d": 1}
+    cases.judged = Judged({})
+    assert unusable_of(cases, causes) == {"a": 2}, "where judges decide, their reply may be what is missing"
+
+
+def test_recorded_lines_without_attempts_were_lost_by_nobody() -> None:
+    """By whoever recorded them there is no answer; with attempts their last one says it, whatever else a line holds."""
+    causes = Causes()
+    for line in (
+        {"case": "a", "error": "not JSON"},
+        {"case": "b", "error": "timeout", "attempts": []},
+        {"case": "c", "error": "timeout", "attempts": [{"kind": "timeout"}]},
+        {"case": "d", "error": "refused", "attempts": [{"kind": "server"}, {"kind": "refused"}]},
+        {"case": "e", "error": None, "output": "yes", "attempts": [{"kind": "timeout"}, {}]},
+        {"case": "f", "error": {"code": 1}, "attempts": [{"kind": "timeout"}]},
+        {"case": 7, "error": "no", "attempts": None},
+    ):
+        count_recorded(json.dumps(line).encode(), causes)
+    count_recorded(b'"error", "attempts"', causes)
+    assert causes == Causes(lost={"c": 1}, own={"d": 1})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +17,7 @@ from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.spreads import design_effect
-from evalq.evalcore.compare.usage import USAGE_NUMBERS
+from evalq.evalcore.compare.usage import USAGE_NUMBERS, read_usage
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure, number_at
 from evalq.evalcore.errors import UsageError
@@ -239,6 +241,78 @@ def test_what_live_calls_took_is_declared() -> None:
     """Less of all that is better: seconds, money, tokens, failures."""
     for path in ("usage.seconds.p95", "usage.cost", "usage.prompt_tokens", "usage.errors", "usage.each.seconds"):
         assert number_at(path, USAGE_NUMBERS).better == "lower"
+
+
+def live(path: Path, *attempts: dict[str, Any], cases: int = 80) -> RunCases:
+    """A live run whose outputs had these attempts, one after the other, over and over."""
+    lines = [
+        {"case": f"c{n}", "repeat": 0, "output": "yes", "attempts": [attempts[n % len(attempts)]]} for n in range(cases)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    usage, took = read_usage(path)
+    run = run_of(passes([(1, 1)] * cases, ids=[f"c{n}" for n in range(cases)]), evaluator="checks")
+    return msgspec.structs.replace(run, usage=usage, took=took)
+
+
+TOLD = {"latency_seconds": 0.5, "cost": 0.01, "prompt_tokens": 10, "completion_tokens": 5}
+BOUNDS = {
+    "usage.cost": ("cost", 1.0),
+    "usage.each.cost": ("cost", 1.0),
+    "usage.prompt_tokens": ("prompt_tokens", 10_000),
+    "usage.each.completion_tokens": ("completion_tokens", 100),
+    "usage.seconds.p95": ("latency_seconds", 10.0),
+    "usage.each.seconds": ("latency_seconds", 10.0),
+}
+
+
+@pytest.mark.parametrize("path", BOUNDS)
+def test_what_no_answer_tells_is_not_0(path: str, tmp_path: Path) -> None:
+    """A target without a price costs nobody knows what; of a mean some answers may say nothing, as if they were the
+    largest.
+    """
+    name, bound = BOUNDS[path]
+    untold = {key: value for key, value in TOLD.items() if key != name}
+    mixed = "GO" if ".each." in path else "INCONCLUSIVE"
+    for attempts, wanted in (((TOLD,), "GO"), ((untold,), "INCONCLUSIVE"), ((TOLD, untold), mixed)):
+        run = live(tmp_path / "outputs.jsonl", *attempts)
+        for demand in ({"max": bound}, {"equals": 0}):
+            policy = Policy.model_validate({"gates": [{"metric": f"checks.{path}", **demand}]})
+            decision = decide(policy, [run], {})
+            if "max" in demand or wanted != "GO":
+                assert decision.decided == wanted, (attempts, decision.checks)
+            if attempts == (untold,):
+                assert "what nobody told is not 0" in decision.checks[0].reason
+                assert decision.checks[0].value is None
+
+
+def test_what_is_told_already_breaks_a_bound_or_keeps_it(tmp_path: Path) -> None:
+    """However much more it may be; what calls cost that failed is known to nobody, and holds nothing back."""
+    untold = {key: value for key, value in TOLD.items() if key != "cost"}
+    failed = {"latency_seconds": 0.1, "kind": "timeout"}
+    for attempts, bound, wanted in (
+        ((TOLD, untold), {"max": 0.1}, "NO-GO"),
+        ((TOLD, untold), {"min": 0.1}, "GO"),
+        ((TOLD, untold), {"min": 5.0}, "INCONCLUSIVE"),
+        ((TOLD, failed), {"max": 1.0}, "GO"),
+        ((failed,), {"max": 1.0}, "INCONCLUSIVE"),
+    ):
+        policy = Policy.model_validate({"gates": [{"metric": "checks.usage.cost", **bound}]})
+        decision = decide(policy, [live(tmp_path / "outputs.jsonl", *attempts)], {})
+        assert decision.decided == wanted, (attempts, bound, decision.checks)
+
+
+@pytest.mark.parametrize("of", ["total", "max"])
+def test_a_total_of_some_answers_is_no_total(of: str) -> None:
+    """Of recorded outputs, too: with those that do not say theirs it may be more; of none nobody knows it."""
+    policy = {"gates": [{"metric": f"checks.{NAME}.{of}", "max": 1e6}]}
+    for run, wanted in (
+        (taken([[1.0] * 2] * 10), "GO"),
+        (taken([[1.0] * 2] * 10, missing=1), "INCONCLUSIVE"),
+        (taken([[]] * 10, missing=1), "INCONCLUSIVE"),
+    ):
+        assert decide(Policy.model_validate(policy), [run], {}).decided == wanted
+    broken = {"gates": [{"metric": f"checks.{NAME}.{of}", "max": 0.5}]}
+    assert decide(Policy.model_validate(broken), [taken([[1.0] * 2] * 10, missing=1)], {}).decided == "NO-GO"
 
 
 def test_sums_that_no_answers_add_up_to_are_no_run() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,12 @@ from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure, Sighting
-from evalq.evalcore.errors import UsageError, WireError
+from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, decoded
-from tests.unit.comparing.conftest import Made
+from tests.unit.comparing.conftest import Command, Made
 
 
 def test_a_case_has_the_sums_of_its_answers(made: Made) -> None:
@@ -61,6 +62,50 @@ def test_a_damaged_one_is_made_anew(made: Made) -> None:
         assert cases_of(folder) == first
         with pytest.raises(WireError):
             decoded(damage, "here")
+
+
+OFF = {
+    "mean_score": ((1.5, -0.1, float("nan"), float("inf")), "from 0 to 1"),
+    "pass_rate": ((0.5, 2.0, float("nan")), "0 or 1"),
+}
+
+
+@pytest.mark.parametrize(("measure", "value"), [(name, value) for name, (values, _) in OFF.items() for value in values])
+def test_a_value_that_is_not_on_its_scale_is_refused_with_its_place(
+    measure: str, value: float, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is: a mean of such values has no interval, and passes any bound."""
+    folder = RunFolder.existing(made("run", [("a", True), ("b", True)]))
+    evaluator = registry.get("verification")
+    measures: Any = evaluator.measures
+    at = [each.name for each in measures.measures].index(measure)
+
+    def see(line: Any) -> Sighting | None:
+        sighting: Sighting | None = measures.see(line)
+        if sighting is None or sighting.case != "b":
+            return sighting
+        values = [*sighting.values[:at], value, *sighting.values[at + 1 :]]
+        return msgspec.structs.replace(sighting, values=tuple(values))
+
+    monkeypatch.setattr(type(evaluator), "measures", msgspec.structs.replace(measures, see=see))
+    with pytest.raises(InfrastructureError) as caught:
+        cases_of(folder)
+    assert "in.jsonl:2 (case b): verification gives" in str(caught.value)
+    assert f"{measure} the value {value!r}, and its scale is {OFF[measure][1]}" in str(caught.value)
+
+
+def test_a_record_that_was_edited_off_its_scale_is_refused(made: Made, command: Command) -> None:
+    """As in a folder from elsewhere: 7 where the most is 1 decides nothing; what sums round up is on the scale."""
+    folder = made("run", [("a", True), ("b", True)])
+    records = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    line = json.loads(records[1])
+    Path("policy.yaml").write_text("gates: [{metric: verification.mean_score, max: 0.9}]")
+    for score, code in ((7, 3), (-1e300, 3), (1 + 1e-15, 4)):
+        changed = json.dumps({**line, "score": score}, separators=(",", ":")) + "\n"
+        (folder / "records.jsonl").write_text(records[0] + changed)
+        (folder / "cases.json").unlink(missing_ok=True)
+        done = command("gate", "run", "--policy", "policy.yaml")
+        assert (done.code, "in.jsonl:2 (case b)" in done.stderr) == (code, code == 3), done
 
 
 def test_a_run_without_records_says_so(made: Made) -> None:
@@ -193,9 +238,11 @@ def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
     ]
     path.write_bytes(b"\n".join(map(msgspec.json.encode, [*lines, {"case": "b", "error": "no"}])))
     found = usage_of(path)
-    wanted = Usage(101, 1, 200, 50.0, 300, 0, {"p50": 5.0, "p95": 9.5, "p99": 9.9}, each=found.each)
+    seconds = {"p50": 5.0, "p95": 9.5, "p99": 9.9}
+    wanted = Usage(101, 1, 200, 50.0, 300, 0, seconds, each=found.each, untold=found.untold)
     assert msgspec.structs.replace(found, sample=[]) == wanted
     assert found.each == {"seconds": 5.05, "cost": 0.5, "prompt_tokens": 3.0}
+    assert found.untold == {"cost": 100, "completion_tokens": 100}, "what failed may say nothing"
 
 
 def test_runs_that_share_answers_are_known_by_some_of_them(tmp_path: Path) -> None:

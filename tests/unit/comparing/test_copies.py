@@ -104,3 +104,38 @@ def test_what_a_folder_may_not_choose_is_not_read(
     (here / "copy" / "run.json").write_text(json.dumps(facts))
     assert gate("copy")[0] == 0
     assert json.loads((here / "copy" / "cases.json").read_text())["lines"] == ""
+
+
+LOST: dict[str, object] = {"error": "timeout", "attempts": [{"kind": "timeout", "latency_seconds": 1.0}]}
+UNUSABLE: dict[str, tuple[dict[str, object], str]] = {
+    "an error that somebody recorded": ({"error": "the agent crashed"}, "The candidate gave no usable answer for 3"),
+    "nothing at all": ({}, "The candidate gave no usable answer for 3"),
+    "what a replay says was refused": (
+        {"error": "no", "attempts": [{"kind": "refused", "latency_seconds": 1.0}]},
+        "The candidate gave no usable answer for 3",
+    ),
+    "what a replay says was lost": (LOST, "The server, the network or a worker lost 3"),
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+@pytest.mark.parametrize("count", [3, 60])
+def test_recorded_outputs_without_an_answer_were_lost_by_nobody(
+    what: str,
+    count: int,
+    evaluated: Callable[[str, list[list[Line]]], str],
+    gate: Callable[[str], tuple[int, str]],
+) -> None:
+    """Few of them leave it to the demands, at the worst; many are a difference. What a replay lost stays lost."""
+    keys, said = UNUSABLE[what]
+    evaluated("base", [outputs(range(3), "yes {} {}")])
+    lines = outputs(range(3), "yes, {} {}")
+    worse = [
+        {**{key: value for key, value in line.items() if key != "output"}, **keys} if n < count else line
+        for n, line in enumerate(lines)
+    ]
+    code, text = gate(evaluated("worse", [worse]))
+    if count == 3:
+        assert (code, said in text) == ((4, True) if keys is LOST else (0, False)), text
+    else:
+        assert (code, said.replace(" 3", " 60") in text) == (1, True), text

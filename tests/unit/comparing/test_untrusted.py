@@ -21,6 +21,10 @@ def _column(**lists: list[float]) -> Damage:
     return lambda run: run["cases"]["columns"]["pass_rate"].update(lists)
 
 
+def _scores(each: float) -> Damage:
+    return lambda run: run["cases"]["columns"]["mean_score"].update(total=[each] * 80, squares=[each * each] * 80)
+
+
 @pytest.fixture
 def approved(made: Made, here: Path, command: Command) -> Path:
     """The file of the baseline "main"; a run "worse" and a policy are beside it."""
@@ -35,6 +39,9 @@ DAMAGES: list[tuple[Damage, str]] = [
     (_column(count=[-1] * 80), "columns.pass_rate: no answers add up to these numbers"),
     (_column(total=[-1000.0] * 80), "columns.pass_rate: no answers add up to these numbers"),
     (_column(total=[1e308] * 80), "columns.pass_rate: no answers add up to these numbers"),
+    (_scores(7.0), "columns.mean_score: no answers add up to these numbers"),
+    (_scores(1.001), "columns.mean_score: no answers add up to these numbers"),
+    (_scores(-0.5), "columns.mean_score: no answers add up to these numbers"),
     (lambda run: run["cases"]["columns"].pop("pass_rate"), "columns.pass_rate: not a number for each case"),
     (lambda run: run["cases"].update(missing=[]), "cases.missing: not a count for each case"),
     (lambda run: run["cases"].update(labels=[{}]), "cases.labels: not one for each case"),
