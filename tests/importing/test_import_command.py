@@ -212,7 +212,7 @@ def test_notes_of_one_kind_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
             "vars": {"q": f"question {n}"},
             "assert": [
                 *([{"type": "llm-rubric", "value": f"polite {n}"}] if n % 2 else []),
-                {"type": "python", "value": f"len(output) > {n}"},
+                {"type": "ruby", "value": f"output.length > {n}"},
             ],
         }
         for n in range(40)
@@ -223,7 +223,7 @@ def test_notes_of_one_kind_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     told = capsys.readouterr().out.splitlines()
     listed = [line for line in told if " x " in line]
     assert [line.partition(", ")[0] for line in listed] == [
-        "left out: 40 x python",
+        "left out: 40 x ruby",
         "left out: 20 x a case",
         "differs: 20 x llm-rubric",
     ]

@@ -10,7 +10,7 @@ from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.imported import Imported, Kind
 from evalq.producer.importing.patterns import NoCounterpart
 from evalq.producer.importing.promptfoo.counterparts import COUNTERPARTS, REASONS, Check, Differs, Setting, value_of
-from evalq.producer.importing.promptfoo.javascript import transformed
+from evalq.producer.importing.promptfoo.javascript import AlwaysPasses, transformed
 from evalq.producer.importing.promptfoo.judges import GRADERS, JUDGED
 from evalq.producer.importing.promptfoo.texts import NoText, rendered
 
@@ -49,6 +49,10 @@ class _Reader:
             accepted(check)
         except (NoCounterpart, NoText) as error:
             return self._no(where, name, "none", str(error))
+        except AlwaysPasses as error:
+            # Nothing that could fail is lost.
+            self._imported.note("differs", where, name, str(error))
+            return None
         if why:
             self._imported.note("differs", where, name, why)
         return check
@@ -116,9 +120,10 @@ class _Reader:
 
 
 def _negated(check: Check) -> Check:
-    """The check with `not-` before its name."""
+    """The check with `not-` before its name, or without it."""
     name = next(iter(check))
-    return {f"not-{name}": check[name], **{key: value for key, value in check.items() if key != name}}
+    other = name.removeprefix("not-") if name.startswith("not-") else f"not-{name}"
+    return {other: check[name], **{key: value for key, value in check.items() if key != name}}
 
 
 def checks_of(

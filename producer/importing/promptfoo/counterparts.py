@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from evalq.producer.importing.imported import Kind, cut
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 from evalq.producer.importing.promptfoo.javascript import Program, check_of_program
+from evalq.producer.importing.promptfoo.python_lines import check_of_python
 from evalq.producer.importing.promptfoo.texts import javascript_text, parse_commas, rendered
 
 __all__ = ["COUNTERPARTS", "REASONS", "Check", "Differs", "Setting", "value_of"]
@@ -37,7 +38,7 @@ class Setting(NamedTuple):
 def value_of(assertion: Mapping[str, Any], setting: Setting) -> Any:
     """The assertion's value with variables filled in; of a program with the variables, too. Raises NoText."""
     value = assertion.get("value")
-    if str(assertion.get("type")).removeprefix("not-") == "javascript" and isinstance(value, str):
+    if str(assertion.get("type")).removeprefix("not-") in ("javascript", "python") and isinstance(value, str):
         given = setting.load(value) if value.startswith("file://") else rendered(value, setting.variables)
         return Program(str(given), setting.variables)
     if isinstance(value, str):
@@ -207,12 +208,21 @@ def _count(value: Any) -> int:
     return int(number)
 
 
-def _javascript(assertion: Mapping[str, Any], value: Any) -> Check:
+def _javascript(assertion: Mapping[str, Any], value: Any) -> Check | Differs:
     if not isinstance(value, Program):
         raise NoCounterpart("it needs a program as its value")
     if assertion.get("threshold") is not None or assertion.get("config") is not None:
         raise NoCounterpart("its program is given a threshold or a config, which only promptfoo has")
-    return check_of_program(value, negated=str(assertion["type"]).startswith("not-"))
+    check, why = check_of_program(value, negated=str(assertion["type"]).startswith("not-"))
+    return Differs(check, why) if why else check
+
+
+def _python(assertion: Mapping[str, Any], value: Any) -> Check:
+    if not isinstance(value, Program):
+        raise NoCounterpart("it needs a program as its value")
+    if assertion.get("threshold") is not None or assertion.get("config") is not None:
+        raise NoCounterpart("its program is given a threshold or a config, which only promptfoo has")
+    return check_of_python(value.text, value.variables)
 
 
 COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] = {
@@ -233,6 +243,7 @@ COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] 
     "is-refusal": _refusal,
     "word-count": _word_count,
     "javascript": _javascript,
+    "python": _python,
 }
 """By promptfoo's type: the check that an assertion of it is, from that and its value with variables filled in."""
 
@@ -257,7 +268,7 @@ REASONS: Mapping[str, tuple[Kind, str]] = {
         ("similar", "similar:cosine", "similar:dot", "similar:euclidean"),
         ("later", "embeddings compare, and no check of evalq does: write a check factual, or token-f1"),
     ),
-    **dict.fromkeys(("python", "ruby", "webhook"), ("none", _PROGRAM)),
+    **dict.fromkeys(("ruby", "webhook"), ("none", _PROGRAM)),
     **dict.fromkeys(
         ("is-html", "contains-html", "is-xml", "contains-xml", "is-sql", "contains-sql"), ("none", _MARKUP)
     ),

@@ -4,6 +4,7 @@ Read is the part of ECMAScript's expressions (ECMA-262, section 13) that asks a 
 
     output.includes("x")    output.toLowerCase().startsWith("x")    output.trim() === "x"    output.length <= 80
     /x/i.test(output)       JSON.parse(output).a[0].b === 1         context.vars.name        !  &&  ||  ( )
+    output.split(" ").length < 9      JSON.parse(output).a.includes("x")      output.a === 1      ... ? 1 : 0
 
 Anything else has no counterpart: no part of an expression is left out, and nothing near it is taken.
 
@@ -20,9 +21,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from evalq.evalcore.records.json_path import parse_path
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 
-__all__ = ["Program", "check_of_program", "transformed"]
+__all__ = ["AlwaysPasses", "Program", "check_of_program", "transformed"]
 
 Check = dict[str, Any]
 
@@ -30,7 +32,7 @@ _LONGEST = 10_000
 _DEEPEST = 50
 _BEYOND = "its program is no closed expression of the parts that evalq has checks for"
 _SPACE = re.compile(r"\s*")
-_TOKEN = re.compile(r"===|!==|==|!=|<=|>=|&&|\|\||[<>!().\[\];]|[A-Za-z_$][\w$]*", re.ASCII)
+_TOKEN = re.compile(r"===|!==|==|!=|<=|>=|&&|\|\||[<>!().\[\];?:]|[A-Za-z_$][\w$]*", re.ASCII)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?![\w.])", re.ASCII)
 _STRING = re.compile(r""" "((?:[^"\\\n]|\\.)*)" | '((?:[^'\\\n]|\\.)*)' | `((?:[^`\\$]|\\.)*)` """.strip(), re.VERBOSE)
 _REGEX = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/([a-z]*)")
@@ -39,6 +41,12 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "`"
 _WORDS = {"true": True, "false": False, "null": None}
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _METHODS = {"includes": "contains", "startsWith": "starts-with", "endsWith": "ends-with"}
+_OUTCOMES = {(1, 0): True, (0, 1): False}
+"""What stands behind `?` and `:`, true and false included, and whether the first is a pass."""
+_SEPARATORS = {" ": " ", "\n": r"\n", r"\s+": r"\s+"}
+_OBJECT = "evalq reads the answer's JSON for it; promptfoo's provider has to give an object"
+_NUMERIC = "evalq compares numbers alone; JavaScript takes a text that is one, too"
+_SHORTER = re.compile(r"[1-9]\d{0,5} ?/ ?(?:output\.length|\( ?output\.length ?\+ ?\d{1,6} ?\))")
 _EQUAL, _UNEQUAL = ("===", "=="), ("!==", "!=")
 _PARSED = re.compile(
     r"JSON\.parse\(output\)((?:\.[A-Za-z_]\w*|\[\d+\]|\['[^'\"\\\]]+'\]|\[\"[^'\"\\\]]+\"\])+)", re.ASCII
@@ -48,6 +56,10 @@ _NEVER = re.compile(r"\.(?:length|constructor|__proto__)\b")
 _TEXTS = ("equals", "contains", "contains-any", "contains-all")
 _JUDGES = ("rubric", "factual", "score")
 _PROGRAM = "it transforms the answer first, by a program"
+
+
+class AlwaysPasses(ValueError):
+    """A program that gives a score above 0 for every answer, which promptfoo takes for a pass."""
 
 
 class Program(NamedTuple):
@@ -62,52 +74,100 @@ class _Literal(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """`output`, after toLowerCase() or trim() where that was called."""
+    """`output`, or what is at a path in it, after toLowerCase() or trim() where that was called.
+
+    ``parsed``: the path begins at JSON.parse(output), not at an output that is an object itself.
+    """
 
     lower: bool = False
     trim: bool = False
+    path: str = ""
+    parsed: bool = False
+
+    @property
+    def guards(self) -> tuple[Check, ...]:
+        """What it throws without."""
+        return ({"is-json": True},) if self.parsed else ()
+
+    @property
+    def at(self) -> Check:
+        return {"at": self.path} if self.path else {}
 
 
 class _Length(NamedTuple):
-    """`output.length`."""
+    """`.length` of a text."""
+
+    of: _Answer
 
 
-class _Parsed(NamedTuple):
-    """A path in JSON.parse(output)."""
+class _Pieces(NamedTuple):
+    """`.split(separator).length` of a text."""
 
-    path: str
+    of: _Answer
+    separator: str
 
 
 class _Test(NamedTuple):
-    """Something that is true or false; ``parses`` says that it throws, and so fails, where the answer is no JSON."""
+    """Something that is true or false; without one of the ``guards`` it throws, and so fails.
+
+    Of ``also`` the same is true, but there the check fails, too: its opposite alone needs them.
+    """
 
     check: Check
-    parses: bool = False
+    guards: tuple[Check, ...] = ()
+    also: tuple[Check, ...] = ()
 
 
-def check_of_program(program: Program, *, negated: bool) -> Check:
-    """The check that an expression is; ``negated`` says that promptfoo takes its opposite. Raises NoCounterpart."""
+def check_of_program(program: Program, *, negated: bool) -> tuple[Check, str]:
+    """The check that an expression is, and how it differs; ``negated`` says that promptfoo takes its opposite.
+
+    Raises NoCounterpart.
+    """
     text = program.text.strip()
     if len(text) > _LONGEST:
         raise NoCounterpart("its program is too long to be read")
     text = re.sub(r"^return\b", "", text).rstrip("; \t\r\n")
+    if _SHORTER.fullmatch(text.strip()) and not negated:
+        raise AlwaysPasses(
+            "its score is higher for shorter answers, and every answer passes: evalq keeps verdicts alone"
+        )
     reader = _Reader(text, program.variables)
     made = reader.whole()
-    if made.parses and negated:
+    if made.guards and negated:
         # What throws fails there, whether it is asked for or its opposite.
-        raise NoCounterpart("the opposite of a program that fails where the answer is no JSON")
-    return {"all": [{"is-json": True}, made.check]} if made.parses else made.check
+        raise NoCounterpart("the opposite of a program that fails where the answer is not what it reads")
+    check = {"all": [*_once(made.guards), made.check]} if made.guards else made.check
+    return check, "; ".join(sorted(reader.differs))
+
+
+def _once(guards: tuple[Check, ...]) -> list[Check]:
+    return [guard for index, guard in enumerate(guards) if guard not in guards[:index]]
 
 
 class _Reader:
     def __init__(self, text: str, variables: Mapping[str, Any]) -> None:
         self._text, self._at, self._variables, self._depth = text, 0, variables, 0
+        self.differs: set[str] = set()
 
     def whole(self) -> _Test:
-        made = self._test(self._either())
+        made = self._chosen(self._test(self._either()))
         if self._at < len(self._text):
             raise NoCounterpart(_BEYOND)
         return made
+
+    def _chosen(self, made: _Test) -> _Test:
+        """The test, with `? 1 : 0` behind it."""
+        if not self._took("?"):
+            return made
+        first = self._value()
+        self._need(":")
+        second = self._value()
+        if not isinstance(first, _Literal) or not isinstance(second, _Literal):
+            raise NoCounterpart(_BEYOND)
+        passes = _OUTCOMES.get((first.value, second.value))
+        if passes is None:
+            raise NoCounterpart("its program gives a score, not a verdict")
+        return made if passes else _turned(made)
 
     def _either(self) -> Any:
         return self._joined("||", "any", lambda: self._joined("&&", "all", self._compared))
@@ -119,10 +179,11 @@ class _Reader:
         parts = [self._test(first)]
         while self._took(sign):
             parts.append(self._test(part()))
-        parses = any(each.parses for each in parts)
-        if parses and name == "any":
+        guards = tuple(guard for each in parts for guard in each.guards)
+        if guards and name == "any":
             raise NoCounterpart("it parses the answer in one of several alternatives, where it fails without JSON")
-        return _Test({name: [each.check for each in parts]}, parses)
+        also = tuple(guard for each in parts for guard in each.also)
+        return _Test({name: [each.check for each in parts]}, guards, also)
 
     def _compared(self) -> Any:
         left = self._unary()
@@ -135,6 +196,8 @@ class _Reader:
             left, right, sign = right, left, _FLIPPED.get(sign, sign)
         if not isinstance(right, _Literal):
             raise NoCounterpart(_BEYOND)
+        if isinstance(left, _Answer) and left.path:
+            self.differs |= {_NUMERIC} if sign in _FLIPPED else set()
         return _comparison(left, sign, right.value)
 
     def _unary(self) -> Any:
@@ -143,9 +206,7 @@ class _Reader:
         self._deeper()
         made = self._test(self._unary())
         self._depth -= 1
-        if made.parses:
-            raise NoCounterpart("the opposite of a program that fails where the answer is no JSON")
-        return _Test(_opposite(made.check))
+        return _turned(made)
 
     def _value(self) -> Any:
         if self._took("("):
@@ -172,16 +233,29 @@ class _Reader:
         if word == "JSON":
             for each in (".", "parse", "(", "output", ")"):
                 self._need(each)
-            return _Parsed(self._path())
+            if self._peek() not in (".", "["):
+                raise NoCounterpart(_BEYOND)
+            return self._of_answer(_Answer(path="$", parsed=True))
         raise NoCounterpart(_BEYOND)
 
     def _of_answer(self, answer: _Answer) -> Any:
-        while self._took("."):
+        while (sign := self._peek()) in (".", "["):
+            self._took(sign)
+            if sign == "[":
+                answer = self._member(answer, self._index())
+                continue
             name = self._peek()
             self._took(name)
-            if name == "length" and answer == _Answer():
-                return _Length()
-            self._need("(")
+            if name == "length":
+                return _Length(answer)
+            if self._peek() != "(":
+                if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in ("constructor", "__proto__"):
+                    raise NoCounterpart(_BEYOND)
+                answer = self._member(answer, f".{name}")
+                continue
+            self._took("(")
+            if name == "split":
+                return self._pieces(answer)
             if name in _METHODS:
                 made = self._method(_METHODS[name], answer)
                 self._need(")")
@@ -195,42 +269,57 @@ class _Reader:
                 raise NoCounterpart(_BEYOND)
         return answer
 
+    def _index(self) -> str:
+        found = self._match(_NUMBER)
+        if not found or not found[0].isdigit():
+            raise NoCounterpart(_BEYOND)
+        self._need("]")
+        return f"[{found[0]}]"
+
+    def _member(self, answer: _Answer, step: str) -> _Answer:
+        """What is at one more step. Of a text there is nothing that a check asks."""
+        if answer.lower or answer.trim:
+            raise NoCounterpart(_BEYOND)
+        if not answer.path:
+            self.differs.add(_OBJECT)
+        return answer._replace(path=f"{answer.path or '$'}{step}")
+
+    def _pieces(self, answer: _Answer) -> _Pieces:
+        found = self._match(_STRING)
+        separator = _string(found) if found else ""
+        if not found:
+            pattern = self._match(_REGEX)
+            separator = pattern[1] if pattern and not pattern[2] else ""
+        self._need(")")
+        self._need(".")
+        self._need("length")
+        if separator not in _SEPARATORS or answer.lower or answer.path:
+            raise NoCounterpart(_BEYOND)
+        return _Pieces(answer, _SEPARATORS[separator])
+
     def _method(self, name: str, answer: _Answer) -> _Test:
         argument = self._value()
         if not isinstance(argument, _Literal) or not isinstance(argument.value, str) or answer.trim:
             raise NoCounterpart(_BEYOND)
-        return _Test({name: argument.value, **_lowered(answer, argument.value)})
+        check = {name: argument.value, **_lowered(answer, argument.value), **answer.at}
+        if not answer.path or name != "contains" or answer.lower:
+            return _Test(check, (*answer.guards, *_text_at(answer)))
+        # An array has it as one of its values.
+        text, one = _held(answer, {"type": "string"}), {"type": "array", "contains": {"const": argument.value}}
+        guard = _held(answer, {"type": ["string", "array"]})
+        return _Test({"any": [{"all": [text, check]}, _held(answer, one)]}, (*answer.guards, guard))
 
     def _tested(self, pattern: str, flags: str) -> _Test:
-        for each in (".", "test", "(", "output"):
+        for each in (".", "test", "("):
             self._need(each)
-        answer = self._of_answer(_Answer())
+        answer = self._value()
         self._need(")")
-        if answer != _Answer() or set(flags) - {"i", "g"} or len(set(flags)) < len(flags):
+        if not isinstance(answer, _Answer) or answer.lower or answer.trim:
             raise NoCounterpart(_BEYOND)
-        return _Test({"regex": to_re2(pattern, "javascript")} | ({"ignore-case": True} if "i" in flags else {}))
-
-    def _path(self) -> str:
-        path = "$"
-        while (sign := self._peek()) in (".", "["):
-            self._took(sign)
-            if sign == ".":
-                name = self._peek()
-                if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in ("length", "constructor", "__proto__"):
-                    raise NoCounterpart(_BEYOND)
-                self._took(name)
-                path += f".{name}"
-                if self._peek() == "(":
-                    raise NoCounterpart(_BEYOND)
-                continue
-            found = self._match(_NUMBER)
-            if not found or not found[0].isdigit():
-                raise NoCounterpart(_BEYOND)
-            path += f"[{found[0]}]"
-            self._need("]")
-        if path == "$":
+        if set(flags) - {"i", "g"} or len(set(flags)) < len(flags):
             raise NoCounterpart(_BEYOND)
-        return path
+        check = {"regex": to_re2(pattern, "javascript"), **({"ignore-case": True} if "i" in flags else {}), **answer.at}
+        return _Test(check, (*answer.guards, *_text_at(answer)))
 
     def _variable(self) -> _Literal:
         for each in (".", "vars", "."):
@@ -279,31 +368,122 @@ class _Reader:
             raise NoCounterpart(_BEYOND)
 
 
+def _text_at(answer: _Answer) -> tuple[Check, ...]:
+    """That there is a text at its path: methods of texts throw without."""
+    return (_held(answer, {"type": "string"}),) if answer.path else ()
+
+
+def _held(answer: _Answer, schema: dict[str, Any]) -> Check:
+    """That what is at its path is as ``schema`` says."""
+    for step in reversed(parse_path(answer.path)):
+        if isinstance(step, int):
+            raise NoCounterpart(_BEYOND)
+        schema = {"type": "object", "required": [step], "properties": {step: schema}}
+    return {"json-schema": schema}
+
+
+def _above(answer: _Answer) -> tuple[Check, ...]:
+    """That what its path leads through is there: of nothing, and of null, there is no part."""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in parse_path(answer.path)[:-1]]
+    paths = ["$" + "".join(steps[: count + 1]) for count in range(len(steps))]
+    there: list[Check] = [{"json-schema": {"not": {"type": "null"}}}]
+    for path in paths:
+        there += [{"json-path": path}, {"not-json-path": path, "is": None}]
+    return tuple(there)
+
+
+def _turned(made: _Test) -> _Test:
+    return _Test(_opposite(made.check), (*made.guards, *made.also))
+
+
 def _comparison(left: Any, sign: str, wanted: Any) -> _Test:
     if isinstance(left, _Length):
-        return _Test(_of_length(sign, wanted))
-    if isinstance(left, _Answer) and isinstance(wanted, str) and sign in (*_EQUAL, *_UNEQUAL):
+        return _of_length(left.of, sign, wanted)
+    if isinstance(left, _Pieces):
+        return _Test(_of_pieces(left, sign, wanted))
+    if not isinstance(left, _Answer):
+        raise NoCounterpart(_BEYOND)
+    if not left.path and isinstance(wanted, str) and sign in (*_EQUAL, *_UNEQUAL):
         check = {"equals": wanted, **_lowered(left, wanted), **({"trim": True} if left.trim else {})}
         if left.trim and wanted != wanted.strip():
             raise NoCounterpart(_BEYOND)
         return _Test(_opposite(check) if sign in _UNEQUAL else check)
+    if left.path and (left.lower or left.trim):
+        return _of_text_at(left, sign, wanted)
     # == converts, and a path that leads nowhere is unequal to anything.
-    if isinstance(left, _Parsed) and sign == "===":
-        return _Test({"json-path": left.path, "is": wanted}, parses=True)
+    if left.path and sign == "===":
+        return _Test({"json-path": left.path, "is": wanted}, left.guards, _above(left))
+    if left.path and sign in _FLIPPED and isinstance(wanted, int | float) and not isinstance(wanted, bool):
+        bound: Check = {"json-path": left.path, "min" if sign[0] == ">" else "max": wanted}
+        if len(sign) == 1:
+            bound = {"all": [bound, {"not-json-path": left.path, "is": wanted}]}
+        return _Test(bound, left.guards, _above(left))
     raise NoCounterpart(_BEYOND)
 
 
-def _of_length(sign: str, wanted: Any) -> Check:
+def _of_text_at(left: _Answer, sign: str, wanted: Any) -> _Test:
+    """A comparison of a text at a path, in lower case or trimmed."""
+    if not isinstance(wanted, str) or sign not in (*_EQUAL, *_UNEQUAL) or (left.trim and wanted != wanted.strip()):
+        raise NoCounterpart(_BEYOND)
+    check = {"equals": wanted, **_lowered(left, wanted), **({"trim": True} if left.trim else {}), **left.at}
+    return _Test(_opposite(check) if sign in _UNEQUAL else check, (*left.guards, *_text_at(left)))
+
+
+def _bounds(sign: str, wanted: Any) -> tuple[int | None, int | None]:
+    """(least, most) of a count. Raises NoCounterpart."""
     if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 0:
         raise NoCounterpart(_BEYOND)
     if sign in ("<", "<="):
         most = wanted - (sign == "<")
         if most < 0:
             raise NoCounterpart("no answer is shorter than nothing")
-        return {"max-length": most}
+        return None, most
     if sign in (">", ">="):
-        return {"min-length": wanted + (sign == ">")}
-    check: Check = {"all": [{"min-length": wanted}, {"max-length": wanted}]}
+        return wanted + (sign == ">"), None
+    return wanted, wanted
+
+
+def _of_length(answer: _Answer, sign: str, wanted: Any) -> _Test:
+    least, most = _bounds(sign, wanted)
+    if answer.trim and not answer.path and (least, most) in ((1, None), (0, 0)):
+        # Anything but white space, or nothing else.
+        check: Check = {"not-equals": "", "trim": True}
+        return _Test(_opposite(check) if (least == 0) != (sign in _UNEQUAL) else check)
+    if answer.trim or answer.lower:
+        raise NoCounterpart(_BEYOND)
+    check = _sized(least, most, answer.at)
+    guards: tuple[Check, ...] = ()
+    if answer.path:
+        # Of an array it is the number of its values; of a number there is none, and of null it throws.
+        many = _held(answer, {"type": "array"} | ({} if least is None else {"minItems": least})
+                     | ({} if most is None else {"maxItems": most}))  # fmt: skip
+        check = {"any": [{"all": [_held(answer, {"type": "string"}), check]}, many]}
+        guards = (*answer.guards, {"json-path": answer.path}, {"not-json-path": answer.path, "is": None})
+    return _Test(_opposite(check) if sign in _UNEQUAL else check, guards)
+
+
+def _sized(least: int | None, most: int | None, at: Check) -> Check:
+    parts: list[Check] = [{"min-length": least, **at}] if least is not None else []
+    parts += [{"max-length": most, **at}] if most is not None else []
+    return parts[0] if len(parts) == 1 else {"all": parts}
+
+
+def _of_pieces(pieces: _Pieces, sign: str, wanted: Any) -> Check:
+    """So many pieces between separators are so many separators, and one more: a pattern counts them."""
+    least, most = _bounds(sign, wanted)
+    low, high = max(least or 1, 1) - 1, "" if most is None else most - 1
+    if high == -1 or (high == "" and low == 0):
+        raise NoCounterpart("every text has a piece at least")
+    separator = pieces.separator
+    piece = r"\S" if separator == r"\s+" else f"[^{separator}]"
+    if pieces.of.trim:
+        if separator != r"\s+":
+            raise NoCounterpart(_BEYOND)
+        rest = rf"\S+(?:\s+\S+){{{low},{high}}}"
+        pattern = rf"^\s*(?:{rest})?\s*$" if low == 0 else rf"^\s*{rest}\s*$"
+    else:
+        pattern = rf"^{piece}*(?:{separator}{piece}*){{{low},{high}}}$"
+    check: Check = {"regex": to_re2(pattern, "javascript")}
     return _opposite(check) if sign in _UNEQUAL else check
 
 

@@ -90,8 +90,10 @@ def _entry(
     name = entry.removeprefix("file://")
     folder = document.path.parent
     many = any(sign in name for sign in "*?[") and not Path(name).is_absolute()
-    for path in globbed(folder, name, anywhere=asked.anywhere) if many else [folder / name]:
-        yield from _of_file(below(folder, str(path), anywhere=asked.anywhere), imported)
+    # Of a folder that is named by where the user stands, no path leads on from the folder itself.
+    found = [str(path.resolve()) for path in globbed(folder, name, anywhere=asked.anywhere)] if many else [name]
+    for each in found:
+        yield from _of_file(below(folder, each, anywhere=asked.anywhere), imported)
 
 
 def _of_file(path: Path, imported: Imported) -> Iterator[Test]:

@@ -1,0 +1,1 @@
+export const hasCity = (output) => output.includes("Turin");

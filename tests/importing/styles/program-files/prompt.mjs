@@ -1,0 +1,1 @@
+export default ({ vars }) => `About ${vars.city}`;
