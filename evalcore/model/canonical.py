@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Json", "as_written", "canonical_json", "canonical_line", "digest", "longer_than"]
+__all__ = ["Json", "as_written", "canonical_json", "canonical_line", "digest", "longer_than", "read_again"]
 
 Json = Any
 """A JSON value: None, bool, int, float, str, list, or dict with string keys."""
@@ -32,7 +32,15 @@ def canonical_line(value: Json) -> bytes:
 
 def as_written(value: Json) -> Json:
     """``value`` as whoever reads its canonical JSON has it: keys in order, lists for tuples."""
-    return json.loads(canonical_json(value))
+    return read_again(canonical_json(value))
+
+
+def read_again(data: bytes) -> Json:
+    """What canonical JSON holds, as whoever reads it has it."""
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):  # half a surrogate pair, which UTF-8 has no bytes for
+        return json.loads(data)
 
 
 def longer_than(value: Json, most: int) -> bool:

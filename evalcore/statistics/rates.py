@@ -48,6 +48,7 @@ def exact_interval(passed: float, answers: float, alpha: float = ALPHA) -> Inter
     return Interval(low, high)
 
 
+@lru_cache(maxsize=65536)
 def pass_at_k(passed: int, answers: int, k: int) -> float | None:
     """The unbiased estimate that one of ``k`` answers passes, 1 - C(n-c, k) / C(n, k) (Chen et al. 2021).
 
@@ -57,6 +58,7 @@ def pass_at_k(passed: int, answers: int, k: int) -> float | None:
     return None if none is None else 1.0 - none
 
 
+@lru_cache(maxsize=65536)
 def pass_hat_k(passed: int, answers: int, k: int) -> float | None:
     """The unbiased estimate that all of ``k`` answers pass, C(c, k) / C(n, k) (Yao et al. 2024); None as above."""
     if answers < k:

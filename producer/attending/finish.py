@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["conclude", "conclude_shown", "errors_told", "refuse_unscored", "show", "tell"]
 
 
+@uncollected()
 def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> None:
     """Show the report of the run in ``folder``, and end as it asks for.
 

@@ -81,8 +81,9 @@ def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
 
 def request_fact(request: Request) -> dict[str, Json]:
     """``request`` as run.json has it: without its parameters where they are long."""
-    told: dict[str, Json] = msgspec.to_builtins(request)
-    return {**told, "params": {}} if longer_than(told["params"], _PARAMS_BYTES) else told
+    left_out = longer_than(request.params, _PARAMS_BYTES)
+    told: dict[str, Json] = msgspec.to_builtins(msgspec.structs.replace(request, params={}) if left_out else request)
+    return told
 
 
 def whole_request(request: Request, params: dict[str, Json]) -> Request:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params, Request
 from evalq.evalcore.contract.params import validate
@@ -55,9 +56,18 @@ class Job:
     """Everything needed to start a run or resume it."""
 
     def __init__(
-        self, header: Header, folder: RunFolder, sources: list[Source], request: Request, manifest: Manifest, key: str
+        self,
+        header: Header,
+        folder: RunFolder,
+        sources: list[Source],
+        request: Request,
+        manifest: Manifest,
+        key: str,
+        params: Params | None = None,
     ) -> None:
-        """``key``: that of its chunks' digests, as it is kept in ``folder``."""
+        """``key``: that of its chunks' digests, as it is kept in ``folder``; ``params`` are the header's, where they
+        are validated already.
+        """
         self.header = header
         self.folder = folder
         self.sources = sources
@@ -65,7 +75,7 @@ class Job:
         self.manifest = manifest
         self.key = key
         self.evaluator: Evaluator[Any, Any] = registry.get(header.evaluator)
-        self.params: Params = validate(self.evaluator.Params, header.params, str(folder.path / "manifest"))
+        self.params: Params = params or validate(self.evaluator.Params, header.params, str(folder.path / "manifest"))
 
     @property
     def run(self) -> str:
@@ -85,6 +95,7 @@ class Job:
 
     @classmethod
     @unprinted()
+    @uncollected()
     def start(
         cls, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions, folder: RunFolder | None = None
     ) -> Job:
@@ -157,9 +168,10 @@ class Job:
             if begun:
                 raise  # what it has is kept, and whoever drives it says how to go on
             raise _unusable(error, folder, found) from error
-        return cls(header, folder, sources, request, manifest, key)
+        return cls(header, folder, sources, request, manifest, key, params)
 
     @classmethod
+    @uncollected()
     def load(cls, folder: RunFolder) -> Job:
         """The run begun in ``folder``.
 

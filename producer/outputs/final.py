@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.files import replacing, write_atomic
@@ -21,12 +22,18 @@ from evalq.workers import tracing
 __all__ = ["drop_left", "found", "write_final", "write_report"]
 
 
-def write_final(job: Job, report: dict[str, Json], facts: Mapping[str, Json], history: str = "") -> None:
-    """All final files of the run folder; report.json is the last but run.json. report.md ends with ``history``."""
+@uncollected()
+def write_final(
+    job: Job, report: dict[str, Json], facts: Mapping[str, Json], history: str = "", data: bytes = b""
+) -> None:
+    """All final files of the run folder; report.json is the last but run.json. report.md ends with ``history``.
+
+    ``data`` is the report as it is written, where that is known.
+    """
     folder = job.folder
     with replacing(folder.path / "manifest.json") as out:
         out.writelines(job.manifest.document(job.header))
-    write_report(folder, job.evaluator, job.request, report, history)
+    write_report(folder, job.evaluator, job.request, report, history, data)
     folder.note(state="done", retry=None, **found(job.evaluator, report), **facts)
     named = {f"{job.evaluator.name}.{key}": value for key, value in rates_of(report).items()}
     tracing.told_results(job.run, named)
@@ -56,11 +63,20 @@ def drop_left(folder: RunFolder) -> None:
 
 
 @unprinted()
+@uncollected()
 def write_report(
-    folder: RunFolder, evaluator: Evaluator[Any, Any], request: Request, report: dict[str, Json], history: str = ""
+    folder: RunFolder,
+    evaluator: Evaluator[Any, Any],
+    request: Request,
+    report: dict[str, Json],
+    history: str = "",
+    data: bytes = b"",
 ) -> None:
-    """The report in all its forms, and the further files that were asked for; report.json is the last."""
-    data = canonical_line(report)
+    """The report in all its forms, and the further files that were asked for; report.json is the last.
+
+    ``data`` is the report as it is written, where that is known.
+    """
+    data = data or canonical_line(report)
     folder.write("results.yaml", results_yaml(evaluator, report, folder.info().started, len(data)).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode() + history.encode())
     # Packing records takes about 10 µs each: beside a run of millions that is time which nobody asked for.

@@ -9,6 +9,7 @@ they wait for one. What kills a child, or fails in it, is left to them at once: 
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -59,6 +60,7 @@ def forks_for(job: Job, settings: Settings) -> Iterator[Forks]:
     chunks = 1 + job.total_bytes // BLOCK_BYTES if job.header.chunk_size is None else job.total_bytes
 
     def begin() -> None:
+        gc.freeze()  # what the parent has made is looked at by nobody, and its pages stay shared
         die_with_parent()
         limits.bound_memory()
 

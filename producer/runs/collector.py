@@ -8,12 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
+from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract.partial import Partial, opened
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_new
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, as_written
+from evalq.evalcore.model.canonical import Json, canonical_line, read_again
 from evalq.evalcore.model.manifest import Chunk, Seal
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Journal, KeptAnswers
@@ -36,6 +37,8 @@ class Collector:
         self._records = open_new(job.folder.path / (RECORDS + ".partial"))
         self._kept = KeptAnswers(job.folder)
         self.next = 0
+        self.written = b""
+        """The content of report.json, once there is one."""
         self._ahead = self._kept.count
         try:
             for partial in self._journal.replay():
@@ -60,6 +63,7 @@ class Collector:
         """The answer of chunk ``seq`` that a retry keeps."""
         return self._kept.get(seq)
 
+    @uncollected()
     def add(self, chunk: Chunk, partial: Partial) -> None:
         """The answer of the next chunk. Raises WireError when it is damaged; nothing is kept then."""
         # Opened before it is kept: a damaged answer in the journal would stop every resume.
@@ -71,6 +75,7 @@ class Collector:
         self._journal.sync()
 
     @unprinted()
+    @uncollected()
     def finish(self, seal: Seal) -> dict[str, Json]:
         """The report's content; records.jsonl is in its place after this.
 
@@ -89,7 +94,8 @@ class Collector:
         Path(self._records.name).replace(job.folder.records)
         self._journal.close()
         # By way of its canonical form, so that a report just made and one read from its file are shown alike.
-        canonical: dict[str, Json] = as_written(report)
+        self.written = canonical_line(report)
+        canonical: dict[str, Json] = read_again(self.written)
         return canonical
 
     def close(self) -> None:

@@ -100,7 +100,7 @@ def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backen
             reporter.say(missing)
         history = recent_text(job.folder, job.evaluator, backend.settings) if backend.settings.broker else ""
         facts = {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)}
-        write_final(job, report, facts, history)
+        write_final(job, report, facts, history, collector.written)
     return report
 
 

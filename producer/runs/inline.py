@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import Partial, encode
 from evalq.evalcore.contract.plug_in import unprinted
@@ -48,6 +49,7 @@ def read(job: Job, chunk: Chunk) -> bytes:
 
 
 @unprinted()
+@uncollected()
 def evaluate(job: Job, chunk: Chunk, data: bytes) -> Partial:
     """A chunk's answer, computed in this process."""
     planned = job.header.inputs[chunk.input]

@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.params import boolean_meant
+from evalq.evalcore.contract.registry import on_naming
 from evalq.evalcore.evaluators.checks.check import Check, CommonOptions, Composed
 from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Made
+from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import join, kind_of, shorten
 from evalq.evalcore.records.json_path import parse_path
 
-__all__ = ["COMMON", "COMPOSED", "compile_check", "spelled"]
+__all__ = ["COMMON", "COMPOSED", "compile_check", "compiled", "spelled"]
 
 COMPOSED = ("any", "all", "at-least")
 """Checks that hold a list of checks."""
@@ -24,6 +26,7 @@ COMMON = ("name", "weight", "threshold", "at")
 _NOT = "not-"
 _DEEPEST = 20
 _MOST_PARTS = 1000
+_NO_OPTIONS = CommonOptions()
 
 
 def spelled(written: Any, expected: Any = msgspec.UNSET) -> dict[str, Any]:
@@ -45,6 +48,52 @@ def spelled(written: Any, expected: Any = msgspec.UNSET) -> dict[str, Any]:
 
 def _takes_nothing(kind: Kind) -> bool:
     return bool(kind.value == bool | None)
+
+
+class _Compiled:
+    """Checks made ready, as many as there is room for."""
+
+    _ROOM, _EACH = 64 << 20, 200
+
+    def __init__(self) -> None:
+        self._checks: dict[bytes, Check] = {}
+        self._left = self._ROOM
+
+    def __call__(self, written: Mapping[str, Any]) -> Check:
+        """`compile_check`, made once for equal ones: those of a file are held to their grammar before they are used,
+        and templates give many cases the same. Raises BadCheck, also for what is no plain JSON data.
+        """
+        key = _key(written)
+        check = self._checks.get(key)
+        if check is None:
+            # As it is written there: the order of keys shows in messages, and differs by the way params came.
+            check = compile_check(msgspec.json.decode(key))
+            self._left -= len(key) + self._EACH
+            if self._left < 0:
+                self.forget()
+            self._checks[key] = check
+        return check
+
+    def forget(self) -> None:
+        """Nothing is kept any more."""
+        self._checks.clear()
+        self._left = self._ROOM
+
+
+compiled = _Compiled()
+on_naming(compiled.forget)
+
+
+def _key(written: Mapping[str, Any]) -> bytes:
+    """The check as JSON with its keys in order. Raises BadCheck."""
+    try:
+        key = msgspec.json.encode(written, order="sorted")
+        # NaN is written so, too, and is no JSON.
+        return canonical_json(dict(written)) if b"null" in key else key
+    except UnicodeEncodeError:  # half a surrogate pair
+        return canonical_json(dict(written))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadCheck(f"not plain JSON data: {error}") from None
 
 
 def compile_check(written: Mapping[str, Any], depth: int = 0) -> Check:
@@ -130,6 +179,8 @@ def _nearest(name: str) -> str:
 
 def _shared(written: Mapping[str, Any]) -> CommonOptions:
     given = {key: written[key] for key in COMMON if key in written}
+    if not given:
+        return _NO_OPTIONS
     shared: CommonOptions = _typed(given, CommonOptions, "")
     if not 0.0 <= shared.weight <= 1e9:
         raise BadCheck("must be a number from 0 to 1e9", "weight")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, spelled
+from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, compiled, spelled
 from evalq.evalcore.evaluators.checks.diversity.options import layered_diversity
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.evaluators.checks.filling import Room, UnknownPlaceholder, fill
@@ -60,7 +60,7 @@ class _Reader:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._first: dict[str, Place] = {}
-        self._checked: dict[bytes, BadCheck | None] = {}
+        self._refused: dict[bytes, BadCheck] = {}
         self._now: WrittenCase | None = None
         self._room = Room()
 
@@ -78,7 +78,7 @@ class _Reader:
         layers = [*written.layers, (written.case, place)]
         values = self._values(layers, identity, place)
         given, at = _topmost(layers, "input")
-        asked = self._filled(given, values, at)
+        asked = self._filled(given, values, at, "input")
         self._check_input(asked, at)
         params: dict[str, Any] = {
             "id": identity,
@@ -91,12 +91,16 @@ class _Reader:
         }
         weight, at = _topmost(layers, "weight")
         if weight is not None:
-            params["weight"] = self._weight(weight, at)
+            params["weight"] = self._weight(weight, at.at("weight"))
         judge = self._judge(*_topmost(layers, "judge"))
         return ExpandedCase(params, asked, place, judge) if len(self._faults.found) == before else None
 
     def _id(self, written: WrittenCase) -> str:
-        identity, place = written.case.get("id"), written.place.at("id")
+        identity = written.case.get("id")
+        if isinstance(identity, str) and 0 < len(identity) <= _LONGEST_ID and identity not in self._first:
+            self._first[identity] = written.place
+            return identity
+        place = written.place.at("id")
         if not isinstance(identity, str) or not identity:
             what = (
                 "missing: a case is known by its id" if identity is None else f"must be text, found {kind_of(identity)}"
@@ -105,12 +109,10 @@ class _Reader:
             return ""
         if len(identity) > _LONGEST_ID:
             self._faults.add(place, f"longer than {_LONGEST_ID} characters")
-        elif identity in self._first:
+        else:
             first = self._first[identity]
             where = f"{first.file}:{first.line}" if first.line else f"{first.file}, {first.path}"
             self._faults.add(place, f"{shorten(identity)!r} is already the id of {where}")
-        else:
-            self._first[identity] = written.place
         return identity
 
     def _values(self, layers: Sequence[tuple[Mapping[str, Any], Place]], identity: str, place: Place) -> dict[str, Any]:
@@ -129,21 +131,23 @@ class _Reader:
         values["id"] = identity
         expected, at = _topmost(layers, "expected")
         if expected is not None:
-            values["expected"] = self._filled(expected, values, at)
+            values["expected"] = self._filled(expected, values, at, "expected")
         return values
 
-    def _filled(self, value: Any, values: Mapping[str, Any], place: Place) -> Any:
+    def _filled(self, value: Any, values: Mapping[str, Any], under: Place, *keys: str | int) -> Any:
+        # Where it is, only where that is told: making places takes as long as filling most values.
         try:
             return fill(value, values, self._room)
         except UnknownPlaceholder as error:
-            self._fault(place, str(error))
+            self._fault(under.at(*keys), str(error))
         except RecursionError:
-            self._fault(place, "nested too deeply")
+            self._fault(under.at(*keys), "nested too deeply")
         return value
 
-    def _check_input(self, asked: Any, place: Place) -> None:
+    def _check_input(self, asked: Any, under: Place) -> None:
         if asked is None or isinstance(asked, str | dict):
             return
+        place = under.at("input")
         if not isinstance(asked, list) or not asked:
             self._faults.add(place, f"must be text, a list of chat messages or a mapping, found {kind_of(asked)}")
             return
@@ -167,11 +171,10 @@ class _Reader:
                 self._faults.add(under.at("checks"), f"must be a list of checks, found {kind_of(listed)}")
                 continue
             for index, written in enumerate(listed):
-                at = under.at("checks", index)
                 before = len(self._faults.found)
-                filled = self._filled(written, values, at)
+                filled = self._filled(written, values, under, "checks", index)
                 # Only where all of it could be filled: a placeholder that is left would be told as a second fault.
-                check = self._check(filled, expected, at) if len(self._faults.found) == before else None
+                check = self._check(filled, expected, under, index) if len(self._faults.found) == before else None
                 if check is not None:
                     found.append(check)
         # Only where nobody wrote any: an empty list is no wish for equality, and is told as a fault below.
@@ -183,30 +186,30 @@ class _Reader:
             self._faults.add(place.at("checks"), NO_WEIGHT)
         return found
 
-    def _check(self, written: Any, expected: Any, place: Place) -> dict[str, Any] | None:
+    def _check(self, written: Any, expected: Any, under: Place, index: int) -> dict[str, Any] | None:
         try:
             check = _spelled(written, expected)
             self._compile(check)
         except BadCheck as error:
+            place = under.at("checks", index)
             self._fault(place.at(error.path) if error.path else place, str(error))
             return None
         return check
 
     def _compile(self, check: dict[str, Any]) -> None:
         """Hold a check to its grammar; once, since templates give many cases the same."""
-        try:
-            key = canonical_json(check)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise BadCheck(f"not plain JSON data: {error}") from None
-        if key not in self._checked:
-            try:
-                compile_check(check)
-                self._checked[key] = None
-            except BadCheck as error:
-                self._checked[key] = error
-        known = self._checked[key]
+        known = self._refused.get(canonical_json(check)) if self._refused else None
         if known is not None:
             raise known
+        try:
+            compiled(check)
+        except BadCheck:
+            try:
+                compile_check(check)  # what is wrong, in the order in which it is written
+            except BadCheck as error:
+                self._refused[canonical_json(check)] = error
+                raise
+            raise
 
     def _tags(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> list[str]:
         tags: dict[str, None] = {}
@@ -231,16 +234,19 @@ class _Reader:
             return 1.0
         return float(weight)
 
-    def _judge(self, name: Any, place: Place) -> str:
+    def _judge(self, name: Any, under: Place) -> str:
         if name is not None and (not isinstance(name, str) or not name):
-            self._faults.add(place, f"must be the name of a target, found {kind_of(name)}")
+            self._faults.add(under.at("judge"), f"must be the name of a target, found {kind_of(name)}")
         return name if isinstance(name, str) else ""
 
     def _thresholds(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> dict[str, Any]:
         rates: dict[str, float] = {}
         score: float | None = None
         for layer, under in layers:
-            given, place = layer.get("thresholds") or {}, under.at("thresholds")
+            given = layer.get("thresholds") or {}
+            if given == {}:
+                continue
+            place = under.at("thresholds")
             if not isinstance(given, dict):
                 self._faults.add(place, f"must be a mapping such as {{pass-rate: 0.9}}, found {kind_of(given)}")
                 continue
@@ -285,12 +291,12 @@ def _spelled(written: Any, expected: Any) -> dict[str, Any]:
 
 
 def _topmost(layers: Sequence[tuple[Mapping[str, Any], Place]], key: str) -> tuple[Any, Place]:
-    """What the highest layer has under ``key``, and where."""
+    """What the highest layer has under ``key``, and the place of that layer."""
     for layer, place in reversed(layers):
         # Null is what nobody wrote, so that the layer below it holds.
         if layer.get(key) is not None:
-            return layer[key], place.at(key)
-    return None, layers[-1][1].at(key)
+            return layer[key], place
+    return None, layers[-1][1]
 
 
 def _digest(asked: Any) -> str:

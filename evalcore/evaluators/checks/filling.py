@@ -25,17 +25,19 @@ class Room:
     def __init__(self) -> None:
         self._left = _MOST_WRITTEN_OUT
 
+    def take_one(self, characters: int = 0) -> None:
+        """Count a value that holds no others. Raises ConfigError."""
+        self._left -= _VALUE + characters
+        if self._left < 0:
+            most = f"{_MOST_WRITTEN_OUT >> 20} MiB"
+            raise ConfigError(f"the cases hold more than {most} with defaults, templates and placeholders filled in")
+
     def take(self, value: Any) -> Any:
         """``value``, counted. Raises ConfigError."""
         waiting = [value]
         while waiting:
             part = waiting.pop()
-            self._left -= _VALUE + (len(part) if isinstance(part, str) else 0)
-            if self._left < 0:
-                most = f"{_MOST_WRITTEN_OUT >> 20} MiB"
-                raise ConfigError(
-                    f"the cases hold more than {most} with defaults, templates and placeholders filled in"
-                )
+            self.take_one(len(part) if isinstance(part, str) else 0)
             if isinstance(part, dict):
                 waiting += (*part, *part.values())
             elif isinstance(part, list):
@@ -53,7 +55,7 @@ def fill(value: Any, values: Mapping[str, Any], room: Room) -> Any:
     Text that is nothing but a placeholder becomes the value itself. Raises UnknownPlaceholder.
     """
     if isinstance(value, str):
-        room.take(value)
+        room.take_one(len(value))
         if "{{" not in value:
             return value
         whole = _PLACEHOLDER.fullmatch(value)
@@ -61,7 +63,7 @@ def fill(value: Any, values: Mapping[str, Any], room: Room) -> Any:
         if whole and not whole[1]:
             return room.take(_value(whole[2], values))
         return _PLACEHOLDER.sub(lambda match: str(room.take(_inside(match, values))), value)
-    room.take(None)
+    room.take_one()
     if isinstance(value, dict):
         return {key: fill(inner, values, room) for key, inner in value.items()}
     if isinstance(value, list):

@@ -165,12 +165,13 @@ class ChecksParams(Params):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all of it, made once: thousands of cases are too many to hash at every chunk."""
+        """SHA-256 of all of it, made once, and only where others have the same hash."""
         return digest(canonical_json(self.model_dump(mode="json")))
 
     def __hash__(self) -> int:
-        """By the digest."""
-        return hash(self.digest)
+        """Of what is cheap to look at: of a million cases the digest takes seconds."""
+        ends = tuple(case.id for case in (*self.cases[:1], *self.cases[-1:]))
+        return hash((len(self.cases), ends, self.tag, self.pass_rate, self.ks))
 
     def __eq__(self, other: object) -> bool:
         """By the digest."""

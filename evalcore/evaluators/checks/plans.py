@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.check import Check
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.compiling import compiled
 from evalq.evalcore.evaluators.checks.labelling.heard import KnownLabels, given_labels
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
@@ -53,7 +53,6 @@ class Plans:
         self._tag = params.tag
         self._params = params
         self._plans: dict[str, Plan] = {}
-        self._compiled: dict[bytes, Check] = {}
 
     def plan(self, case: str) -> Plan | None:
         """The case of that id made ready, when it is first asked for; None where there is none."""
@@ -71,16 +70,11 @@ class Plans:
         return known
 
     def _check(self, written: Mapping[str, Any], case: Case) -> Check:
-        # Templates give many cases the same check, and a pattern takes long to compile.
-        key = canonical_json(dict(written))
-        if key not in self._compiled:
-            try:
-                # As it is written there: the order of keys shows in messages, and differs by the way params came.
-                self._compiled[key] = compile_check(msgspec.json.decode(key))
-            except BadCheck as error:
-                where = f".{error.path}" if error.path else ""
-                raise ConfigError(f"case {case.id}: {key.decode()}{where}: {error}") from None
-        return self._compiled[key]
+        try:
+            return compiled(written)
+        except BadCheck as error:
+            where = f".{error.path}" if error.path else ""
+            raise ConfigError(f"case {case.id}: {canonical_json(dict(written)).decode()}{where}: {error}") from None
 
     def addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
         """Which case and repeat a line is of, and what is wrong with the address."""

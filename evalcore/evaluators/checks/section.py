@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from evalq.evalcore.contract.evaluator import InputResult
 from evalq.evalcore.contract.stopping import stopping_section
@@ -192,8 +193,8 @@ def _entry(case: Case, counted: CaseState, demands: Sequence[Demand], params: Ch
         "outputs": {"passed": m, "failed": counted.failed, "errors": counted.errors},
         "pass_rate": {"value": m / n if n else None, "low": low, "high": high},
         "score": counted.score / BILLION / n if n else None,
-        "pass_at": [_reached(counted, bounds, k, hat=False) for k in params.ks],
-        "pass_hat": [_reached(counted, bounds, k, hat=True) for k in params.ks],
+        "pass_at": [dict(_reached(m, n, bounds, k, False)) for k in params.ks],
+        "pass_hat": [dict(_reached(m, n, bounds, k, True)) for k in params.ks],
         "thresholds": [demand.told() for demand in demands],
         **(stop if counted.planned else {}),
     }
@@ -208,12 +209,16 @@ def _bounds_of(counted: CaseState) -> tuple[float, float]:
     return low, high
 
 
-def _reached(counted: CaseState, bounds: tuple[float, float], k: int, *, hat: bool) -> dict[str, Json]:
-    """The unbiased estimate, and what the bounds of the pass rate come to: both numbers rise with it."""
+@lru_cache(maxsize=4096)
+def _reached(passed: int, answers: int, bounds: tuple[float, float], k: int, hat: bool) -> dict[str, Json]:
+    """The unbiased estimate, and what the bounds of the pass rate come to: both numbers rise with it.
+
+    Kept, since most of many cases have one of few counts.
+    """
     low, high = bounds
     if hat:
-        return {"k": k, "value": pass_hat_k(counted.passed, counted.answers, k), "low": low**k, "high": high**k}
-    value = pass_at_k(counted.passed, counted.answers, k)
+        return {"k": k, "value": pass_hat_k(passed, answers, k), "low": low**k, "high": high**k}
+    value = pass_at_k(passed, answers, k)
     # As the estimate is, with the ends of the chance of one pass: k answers all fail with (1 - p)^k.
     return {"k": k, "value": value, "low": 1.0 - (1.0 - low) ** k, "high": 1.0 - (1.0 - high) ** k}
 

@@ -16,6 +16,8 @@ from click.testing import CliRunner
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
+from evalq.evalcore.evaluators.checks import compiling
+from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.model.canonical import canonical_json, longer_than
 from evalq.producer.cli import cli
 from evalq.producer.folder.job import Job, RunOptions
@@ -212,3 +214,29 @@ def test_a_length_is_that_of_what_is_written(value: Any) -> None:
     size = len(canonical_json(value))
     assert longer_than(value, size - 1)
     assert not longer_than(value, size)
+
+
+def test_a_check_is_made_ready_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From reading the cases to the report, however many cases have it; other packages' checks are looked up anew."""
+    made: list[Any] = []
+
+    def noted(written: Any, depth: int = 0) -> Any:
+        made.append(written)
+        return compile_check(written, depth)
+
+    monkeypatch.setattr(compiling, "compile_check", noted)
+    compiling.compiled.forget()
+    request = asked(tmp_path, FEW)
+    lines = (tmp_path / "cases.jsonl").read_text().splitlines()
+    cases = [{**json.loads(line), "checks": [*json.loads(line)["checks"], {"max-length": 9}]} for line in lines]
+    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    evaluated(tmp_path, request)
+    assert len(made) == FEW + 1
+    compiling.compiled({"max-length": 9})
+    assert len(made) == FEW + 1
+    try:
+        registry.name_checks({"other": "json:dumps"})
+        compiling.compiled({"max-length": 9})
+    finally:
+        registry.name_checks({})
+    assert len(made) == FEW + 2

@@ -22,11 +22,12 @@ def layered_diversity(layers: Sequence[tuple[Mapping[str, Any], Place]], faults:
     """The options of all layers, name by name, as params have them; None where no layer has any."""
     options: dict[str, Any] = {}
     for layer, under in layers:
-        given, place = layer.get("diversity"), under.at("diversity")
+        given = layer.get("diversity")
         # `diversity: exact` alone says how; most files need no more.
         given = {"by": given} if isinstance(given, str) else given
         if given is None:
             continue
+        place = under.at("diversity")
         if not isinstance(given, dict):
             faults.add(place, f"must be {_TOLD}, or a mapping with `by`, found {kind_of(given)}")
             continue
