@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Generator
@@ -47,6 +48,7 @@ subprocess.Popen = Beside  # type: ignore[misc]  # a Popen itself, for whatever 
 def pytest_configure(config: pytest.Config) -> None:
     """Collecting makes objects that stay: to look for garbage among them takes a third of its time."""
     gc.disable()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's choice is not for the workers that tests start
     if config.getoption("--hypothesis-profile", None) == "quick":
         quicken()
         hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on

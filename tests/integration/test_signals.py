@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -70,3 +71,25 @@ def test_a_worker_ends_by_it(server: Server, tmp_path: Path, kind: str, number: 
 
 def _leases(server: Server) -> int:
     return sum(server.client.hlen(key) for key in server.client.keys("evalq:run:*:leases"))
+
+
+AT_ONCE = """
+import os, sys
+from celery.signals import worker_ready
+
+worker_ready.connect(lambda **_: os.kill(os.getpid(), int(os.environ["NUMBER"])), weak=False)
+from evalq.producer.entry import main
+
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+def test_a_worker_that_has_only_just_begun_ends_by_it(server: Server, tmp_path: Path, number: signal.Signals) -> None:
+    """With exit code 0: right after it is ready it asks its pool, which the signal has ended, whether that started."""
+    environment = clean_environment(NUMBER=str(int(number)))
+    words = [sys.executable, "-c", AT_ONCE, "worker", "--broker", server.url, "--concurrency", "1"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE, start_new_session=True
+    )
+    assert (done.returncode, "is ready" in done.stderr) == (0, True), done.stderr

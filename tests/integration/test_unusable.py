@@ -15,6 +15,7 @@ import pytest
 
 from evalq.producer.local.embedded import server_program
 from tests.integration.harness import Server, evalq, running_server, wait_until
+from tests.integration.ports import free_port
 
 COMMANDS = (
     "planagent few.csv",
@@ -35,7 +36,8 @@ COMMANDS = (
 @contextlib.contextmanager
 def _cluster(folder: Path) -> Iterator[Server]:
     """A node that has all slots, so that it answers and writes as a lone one."""
-    with running_server(folder, shutil.which("redis-server"), "--cluster-enabled", "yes") as server:
+    bus = ("--cluster-port", str(free_port()))  # else 10,000 above its own, where the near end of a connection may be
+    with running_server(folder, shutil.which("redis-server"), "--cluster-enabled", "yes", *bus) as server:
         server.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         wait_until(lambda: b"cluster_state:ok" in _cluster_info(server), "the cluster is up")
         yield server

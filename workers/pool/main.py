@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import redis
+from celery.concurrency.prefork import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import worker_process_init, worker_process_shutdown, worker_ready
 from celery.worker import state
@@ -117,11 +118,22 @@ class _Consumer(Consumer):  # type: ignore[misc]  # Celery is untyped
         )
 
 
+class _Pool(TaskPool):  # type: ignore[misc]  # Celery is untyped
+    """Celery's, which a worker may still ask about its processes when a signal has just ended them.
+
+    A worker asks once, right after it is ready. The signal's own answer, a good end, is the one that counts.
+    """
+
+    def did_start_ok(self) -> bool:
+        """Whether its processes started; True where they have ended since."""
+        return self._pool is None or bool(super().did_start_ok())
+
+
 def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
     """Celery's own worker, not started yet."""
     worker = app.Worker(
         hostname=f"evalq@{name}",
-        pool="prefork",
+        pool=_Pool,
         consumer_cls=_Consumer,
         concurrency=settings.processes,
         # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
