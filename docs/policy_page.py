@@ -110,7 +110,9 @@ _KEYS: dict[str, dict[str, Key]] = {
             "Fisher 1935 by case; Tarone 1990 and Holm 1979 over cases",
         ),
         "on_worse": Key("-", "`block`: what is SUSPECT is NO-GO, and the two share one error; `inconclusive`: exit 4"),
-        "as_recorded": Key("-", "hold each case to its recorded answers: it passed before, and fails now"),
+        "as_recorded": Key(
+            "-", "hold each case to its recorded answers: it passed before, and fails now; other demands stay"
+        ),
         "deterministic": Key("-", "equal answers, and equal files of one run or both, are no copies: they may be GO"),
     },
     "Gate": {

@@ -55,15 +55,22 @@ def as_recorded(
     partners: Mapping[str, RunCases],
     statistical: Decision,
     runs: Collection[str],
+    *,
+    written: bool = True,
 ) -> Decision:
     """The decision on ``runs`` (by what they are called) as recorded, with the ``statistical`` one beside it.
 
     A case passed if all of its recorded answers pass. NO-GO names those that passed before and fail now, INCONCLUSIVE
     those that have no answer now, whether they are asked still or not (unless the policy compares the intersection).
     New and changed cases are listed. A run of which most cases differ from the baseline's is INCONCLUSIVE. Where no
-    case is in both the exit code is 5. What the policy demands exactly is no matter of statistics, and still blocks.
+    case is in both the exit code is 5.
+
+    Set aside is what this decides in its own way: whether passes fell, and what has to be the same for that. All else
+    that the policy demands (bounds, single cases, collapse, other numbers) stays as statistics decide it, unless nobody
+    has ``written`` that.
     """
     own: list[Check] = []
+    held_to: set[str] = set()
     both = 0
     equal: list[str] = []
     for run in candidates:
@@ -74,11 +81,11 @@ def as_recorded(
         both += held.both
         measure = pass_measure(run.cases.measures)
         path = measure.name if measure is not None else ""
+        held_to |= {f"{name}{end}" for name in (run.called, run.evaluator) for end in ("", f".{path}")}
         own += on_trust(_checks(f"{run.called}.{path}", held, policy), path, policy, run, partner)
         if same := same_answers(run, partner):
             equal.append(f"{run.called}: {same} (equal files)")
-    demanded = {gate.metric for gate in policy.gates}
-    beside = [check if _broken(check, demanded) else _beside(check, runs) for check in statistical.checks]
+    beside = [_beside(check, runs, held_to, written) for check in statistical.checks]
     words = {check.decided for check in (*own, *beside) if check.tier == "critical"}
     nothing = "no case is in both runs: nothing can be held to anything"
     notes = ([nothing] if not both else []) + equal
@@ -138,12 +145,11 @@ def _checks(metric: str, held: _Held, policy: Policy) -> Iterator[Check]:
         yield Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases), evidence=held.both)
 
 
-def _broken(check: Check, demanded: Collection[str]) -> bool:
-    """Whether it is an exact demand of the policy, such as a count, that is not kept: chance has no part in that."""
-    return check.tier == "critical" and check.decided == "NO-GO" and check.certain and check.metric in demanded
+def _beside(check: Check, runs: Collection[str], held_to: Collection[str], written: bool) -> Check:
+    """A statistical check: of what one of ``runs`` is held to by its recorded answers it is shown, and decides nothing.
 
-
-def _beside(check: Check, runs: Collection[str]) -> Check:
-    """A statistical check of one of ``runs``: shown, and decides nothing."""
+    ``held_to`` are these runs, and what of each passes or fails, as a policy names them.
+    """
     about = any(check.metric == run or check.metric.startswith(f"{run}.") for run in runs)
-    return msgspec.structs.replace(check, tier="advisory") if about and check.tier == "critical" else check
+    aside = check.change and check.metric in held_to if written else about
+    return msgspec.structs.replace(check, tier="advisory") if aside and check.tier == "critical" else check

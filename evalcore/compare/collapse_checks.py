@@ -12,7 +12,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.modes.nowhere import collapsed_somewhere
 
-__all__ = ["collapse_checks", "collapses", "none_told_apart"]
+__all__ = ["collapse_checks", "collapses", "none_told_apart", "tells_apart"]
 
 _NONE, _NONE_NEW = "no collapsed case", "no newly collapsed case"
 _NAMED, _KEPT = 5, 20
@@ -45,11 +45,16 @@ def collapse_checks(
         raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
 
 
+def tells_apart(run: RunCases) -> bool:
+    """Whether the answers of a run are counted by kind, so that collapse can be looked for."""
+    return bool(run.cases.labels) or run.cases.collapse_p is not None
+
+
 def none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
     """INCONCLUSIVE where the policy forbids collapse, and no run of ``runs`` tells its answers apart: none was looked
     for.
     """
-    if policy.collapse == "allowed" or any(run.cases.labels or run.cases.collapse_p is not None for run in runs):
+    if policy.collapse == "allowed" or any(map(tells_apart, runs)):
         return
     demand = _NONE if policy.collapse == "none" else _NONE_NEW
     reason = "no run tells its answers apart; count them by kind (checks: --diversity text), or omit `collapse`"

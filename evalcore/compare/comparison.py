@@ -89,7 +89,8 @@ class Comparison(msgspec.Struct, frozen=True):
     changed most, at most 50 of each; ``lost`` and ``won`` count all of them. ``named`` are the
     cases that got worse by more than chance, among all that did not stop, and ``collapsed`` those that newly collapsed.
     ``stopped`` is how many cases of either run were asked no more once they were decided. ``changed`` are cases with
-    another input or other checks now, at most 20 of ``changed_count``: they decide nothing.
+    another input or other checks now, at most 20 of ``changed_count``: they decide nothing. ``copies`` says, in
+    sentences, which answers count twice (the verdict is inconclusive then), and whether they are the other run's.
     """
 
     measure: Measure
@@ -113,6 +114,7 @@ class Comparison(msgspec.Struct, frozen=True):
     stopped: int = 0
     changed: list[str] = []
     changed_count: int = 0
+    copies: tuple[str, ...] = ()
 
 
 def compare(

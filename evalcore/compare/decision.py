@@ -58,7 +58,8 @@ class Check(msgspec.Struct, frozen=True):
 
     ``evidence`` is how many answers of the candidate the demand rests on: with fewer than `LEAST` it is never GO.
     ``cases`` are those that decided it. ``case_p`` has their p-values, adjusted for all cases, where they are named by
-    a test of each; ``veto``: the check turns GO into SUSPECT where it names a case, and else says nothing.
+    a test of each; ``veto``: the check turns GO into SUSPECT where it names a case, and else says nothing. ``change``:
+    it is about what changed since the baseline, and about nothing that the candidate is by itself.
     """
 
     metric: str
@@ -75,6 +76,7 @@ class Check(msgspec.Struct, frozen=True):
     evidence: int = 0
     case_p: tuple[float, ...] = ()
     veto: bool = False
+    change: bool = False
 
     @property
     def certain(self) -> bool:

@@ -115,7 +115,8 @@ def compared(
         words = "falls" if measure.better == "higher" else "gets worse"
         demand = f"{words} by at most {_number(given)}" + (" of the baseline" if "relative" in name else "")
         if observed is None or worst is None:
-            yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer in both runs")
+            reason = "no case has an answer in both runs"
+            yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", reason, change=True)
             continue
         # Each by its own base: at the worst the baseline has its missing answers as its best ones.
         margins = [margin_of(gate, name, each.estimate.base) for each in (observed, worst)]
@@ -136,6 +137,7 @@ def compared(
             seen.p_worse,
             p_margin=observed.p_margin(margins[0]),
             evidence=seen.answers,
+            change=True,
         )
         yield agreed(check, _dropped(worst, margins[1], errors.no_go))
 

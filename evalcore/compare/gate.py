@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from evalq.evalcore.compare.collapse_checks import collapse_checks, none_told_apart
+from evalq.evalcore.compare.collapse_checks import collapse_checks, none_told_apart, tells_apart
 from evalq.evalcore.compare.comparison import Measured, change_in, measured
 from evalq.evalcore.compare.decision import (
+    LEAST,
     Check,
     Decision,
     FailingCase,
@@ -28,7 +29,7 @@ from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
 from evalq.evalcore.compare.quarantine import CaseHistory, aside_in, fallen, flaky_cases, past_of, quarantined
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, rows_of
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.shared_answers import copied_files, same_answers, shared
+from evalq.evalcore.compare.shared_answers import doubled, same_answers, shared
 from evalq.evalcore.compare.stopped_cases import asked_alike
 from evalq.evalcore.compare.trust_in_judges import corrected, nothing_decides, on_trust
 from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
@@ -97,13 +98,18 @@ def decide(
         if gate.compares and partner is None:
             if not lacking:
                 raise UsageError(f"{gate.metric} may drop behind a baseline, and none is named: --baseline NAME")
-            checks.append(Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking))
+            checks.append(
+                Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking, change=True)
+            )
         own = _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
         checks += on_trust(own, gate.path, policy, run, partner)
     # Last: only by now is it known which demands rest on judges, and whether any that decides is left.
     checks += nothing_decides(policy, checks)
     # All of them together, since they share one error.
     decided, counted = overall(checks, errors.no_go, block=policy.on_worse == "block")
+    # Also where no demand is critical, so that none of them could say so.
+    if decided == "GO" and (silent := tuple(_unanswered(policy, candidates))):
+        decided, counted = "INCONCLUSIVE", (*counted, *silent)
     held_back = tuple(_marked(each, fell) for each in held_back)
     counts = tuple(each.cases for each in pairs.values())
     return Decision(
@@ -185,10 +191,10 @@ def _of_run(policy: Policy, run: RunCases, pair: Paired, errors: Errors) -> Iter
     # GATE 8: cached or reused answers are never fresh evidence, neither of a change nor of none.
     if common := shared(run, pair.partner):
         reason = f"{common}: they are no evidence of a change, nor of none; gate a run of its own answers"
-        yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason)
+        yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
     elif not policy.deterministic and _is_compared(policy, run) and (copied := same_answers(run, pair.partner)):
         reason = f"{copied}: that says nothing of a change; evaluate new answers, or say `deterministic: true`"
-        yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason)
+        yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
     yield from specification_checks(policy, run, pair.partner, pair.cases)
     yield from missing_checks(policy, run, pair.partner, errors)
 
@@ -207,15 +213,24 @@ def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterat
         yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, value=run.cases.unattributed)
 
 
+def _unanswered(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[Check]:
+    """No evidence is never GO: a run that the policy is about, and that has too few answers for any."""
+    meant = {_run_of(gate, candidates).called for gate in policy.gates}
+    for run in candidates:
+        answers = max((sum(column.count) for column in run.cases.columns.values()), default=0)
+        if run.called in meant and answers < LEAST:
+            reason = f"{answers or 'no'} answer(s) in all: that is no evidence"
+            yield Check(run.called, f"at least {LEAST} answers", "critical", "INCONCLUSIVE", reason, answers)
+
+
 def _counted_twice(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
-    """A file that is there under two names has each of its answers twice, and proves with them what it does not."""
     for side, each in (("candidate", run), ("baseline", partner)):
-        if each is not None and not policy.deterministic and (copies := copied_files(each)):
+        if each is not None and not policy.deterministic and (copies := doubled(each)):
             reason = (
-                f"{copies} file(s) of the {side} have the bytes of another one, so that the same answers count twice; "
-                "evaluate each file once, or say `deterministic: true`"
+                f"of the {side} {copies}, so that the same answers count twice; evaluate each once, or say "
+                "`deterministic: true`"
             )
-            yield Check(run.called, "each answer once", "critical", "INCONCLUSIVE", reason, value=copies)
+            yield Check(run.called, "each answer once", "critical", "INCONCLUSIVE", reason)
 
 
 def _of_gate(
@@ -235,7 +250,7 @@ def _of_gate(
         yield _unselected(check, errors, run)
     if partner is not None and gate.compares and measure.name not in partner.cases.columns:
         reason = "no record of the baseline has this number"
-        yield Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", reason)
+        yield Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", reason, change=True)
     elif partner is not None and gate.compares:
         observed, worst = _estimates(partner, run, measure, errors.go)
         seen = [corrected(each, gate.path, policy, run, partner, errors.go) for each in (observed, worst)]
@@ -290,6 +305,7 @@ def _notes(
     yield from (f"{run.called}: {each.sentence()}" for run in candidates for each in run.left_out)
     yield from _otherwise(policy, candidates)
     yield from _idle(policy, candidates)
+    yield from _not_told_apart(policy, candidates)
     yield from _flaky(candidates, past)
 
 
@@ -374,6 +390,13 @@ def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
                 f"{gate.metric}: max_drop {gate.max_drop:g} is the whole scale from {measure.low:g} to {measure.high:g}"
                 f" or more, which {failing} can fail"
             )
+
+
+def _not_told_apart(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
+    """Runs of which a demand on collapse says nothing; where it says nothing of any, that is a check of its own."""
+    silent = [] if policy.collapse == "allowed" else [run for run in candidates if not tells_apart(run)]
+    for run in silent if len(silent) < len(candidates) else []:
+        yield f"{run.called}: collapse ({policy.collapse}) was not looked for: its answers are not told apart by kind"
 
 
 def _flaky(candidates: Sequence[RunCases], pasts: Sequence[CaseHistory]) -> Iterator[str]:

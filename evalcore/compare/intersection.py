@@ -83,11 +83,11 @@ def specification_checks(policy: Policy, run: RunCases, partner: RunCases, cases
         return
     demand, advice = "the specification of the baseline", "approve a new one, or allow it (specification: intersection)"
     if what := asked_otherwise(run, partner):
-        yield Check(run.called, demand, "critical", "INCONCLUSIVE", f"the baseline has {what}: {advice}")
+        yield Check(run.called, demand, "critical", "INCONCLUSIVE", f"the baseline has {what}: {advice}", change=True)
     elif cases.equal < _LEAST_EQUAL * cases.base:
         reason = f"{cases.sentence}; 90 % of the baseline's have to be equal: {advice}"
         others = (*cases.changed, *cases.gone)[:_SHOWN]
-        yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, cases=others)
+        yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, cases=others, change=True)
 
 
 def _every(run: RunCases) -> list[str]:

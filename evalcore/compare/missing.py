@@ -144,6 +144,7 @@ def missing_checks(policy: Policy, run: RunCases, partner: RunCases, errors: Err
             cases=tuple(found.alone[:_SHOWN]),
             p_margin=p,
             evidence=sum(each.planned for each in found.cand),
+            change=True,
         )
 
 

@@ -245,7 +245,7 @@ def _changed(gate: Gate, number: Number, run: RunCases, partner: RunCases, error
         relative = "relative" in name
         words = "rises" if rises else "falls"
         demand = f"{words} by at most {given:.4g}" + (" of the baseline" if relative else "")
-        check = Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "", _found(gate.path, run))
+        check = Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "", _found(gate.path, run), change=True)
         base, cand = partner.took.get(number.of), run.took.get(number.of)
         if base is None or cand is None or not base.sketch.count or not cand.sketch.count:
             who = "baseline" if base is None or not base.sketch.count else "candidate"

@@ -17,6 +17,7 @@ _MOST_ANSWERS = 100_000_000
 """To one case: more than anybody has, and as many as can be drawn from."""
 _ROUNDED = 1e-9
 """By what share of their size sums differ that were added in another order, or written down."""
+_LINES = re.compile(r"[0-9]{1,18}-[0-9a-f]{32}\Z")
 _CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(\[[A-Za-z0-9._:+=,-]{1,400}\])?\Z")
 
 
@@ -29,6 +30,8 @@ def _faults(run: RunCases) -> Iterator[str]:
     for key, name in (("evaluator", run.evaluator), ("name", run.name or run.evaluator)):
         if not _CALLED.match(name):
             yield f"{key}: {name[:100]!r} is no name for one"
+    if not all(map(_LINES.match, run.lines)):
+        yield "lines: no digests of lines"
     cases = run.cases
     if not cases.measures:
         yield "cases.measures: there are none"

@@ -56,8 +56,9 @@ class RunCases(msgspec.Struct, kw_only=True):
     of its parameters, a golden set among them; ``report`` that of its report.json, and so of all that it found.
     ``usage`` is what its live calls took, where it made any; ``lineage`` where it took outputs of earlier runs.
     ``left_out`` is what its numbers leave out, as its report has it. ``parameters`` is the digest of its parameters
-    without its cases, ``inputs`` are the SHA-256 of the files that it evaluated, and ``lines`` a digest of all lines in
-    these, in whichever order; empty where they could not be read once more.
+    without its cases, ``inputs`` are the SHA-256 of the files that it evaluated, and ``lines`` digests of all lines in
+    each of these, in whichever order; empty where they could not be read once more. ``doubled`` counts those of a
+    sample of their answers that are in several files, by when each of their calls was made.
     ``took`` has what single answers took, by the name of the number: "usage.seconds" and the like are of live calls.
     ``numbers`` says what the numbers of the results are.
     ``day`` is the one on which it began (ISO, UTC), empty where nobody knows.
@@ -83,7 +84,8 @@ class RunCases(msgspec.Struct, kw_only=True):
     left_out: list[Omission] = []
     parameters: str = ""
     inputs: list[str] = []
-    lines: str = ""
+    lines: list[str] = []
+    doubled: int = 0
     day: str = ""
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from evalq.evalcore.compare.intervals import t_tail
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import Bag
 
-__all__ = ["copied_files", "same_answers", "same_run", "shared", "shares"]
+__all__ = ["doubled", "same_answers", "same_run", "shared", "shares", "summed"]
 
 Answers = Mapping[str, Mapping[int, int]]
 _LEAST_CASES, _LEAST_REPEATS = 10, 2
@@ -59,7 +59,7 @@ def same_answers(run: RunCases, other: RunCases) -> str:
         return ""
     if run.inputs and run.inputs == other.inputs:
         return "the outputs are the baseline's, byte for byte"
-    if run.lines and run.lines == other.lines:
+    if run.lines and other.lines and summed(run.lines) == summed(other.lines):
         return "the outputs are the baseline's, line for line in another order"
     return _rearranged(run.cases.bags, other.cases.bags) or _repeated(run.cases.answers, other.cases.answers)
 
@@ -93,10 +93,26 @@ def _repeated(ours: Answers, theirs: Answers) -> str:
     )
 
 
-def copied_files(run: RunCases) -> int:
-    """How many of the files that ``run`` evaluated are copies of another one of them, byte for byte."""
+def summed(lines: Iterable[str]) -> str:
+    """The digest of all lines of several files, in whichever of them they are, from that of each: "COUNT-SUM"."""
+    counts, sums = zip(
+        *((int(count), int(whole, 16)) for count, _, whole in (each.partition("-") for each in lines)), strict=True
+    )
+    return f"{sum(counts)}-{sum(sums) % (1 << 128):032x}"
+
+
+def doubled(run: RunCases) -> str:
+    """Which answers of ``run`` count several times, in words; empty where none is known to.
+
+    A file that is there under two names, also with its lines in another order, has each of its answers twice, and
+    proves with them what it does not. So has one whose answers, told by their calls, are in another file, too.
+    """
     digests = [each for each in run.inputs if each != _EMPTY]
-    return len(digests) - len(set(digests))
+    if copies := len(digests) - len(set(digests)):
+        return f"{copies} file(s) have the bytes of another one"
+    if copies := len(run.lines) - len(set(run.lines)):
+        return f"{copies} file(s) have the lines of another one, in another order"
+    return f"{run.doubled} answer(s) or more are in several files" if run.doubled else ""
 
 
 def _excess(ours: Answers, theirs: Answers) -> list[float]:

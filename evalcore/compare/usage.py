@@ -17,7 +17,7 @@ from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Attempt
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["USAGE_NUMBERS", "read_usage", "told_in", "usage_of"]
+__all__ = ["USAGE_NUMBERS", "call_number", "read_usage", "told_in", "usage_of"]
 
 
 _SAMPLE = 32
@@ -128,6 +128,15 @@ def _taken(line: _Line) -> tuple[float | None, ...]:
 def _seconds(line: _Line) -> float | None:
     # No call takes no time at all: where 0 stands, nobody took it.
     return line.attempts[-1].latency_seconds or None
+
+
+def call_number(data: bytes) -> int | None:
+    """The same for a line of recorded outputs; None where it does not say how long its calls took."""
+    try:
+        line = msgspec.json.decode(data, type=_Line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return _number(line) if line.case and any(attempt.latency_seconds for attempt in line.attempts) else None
 
 
 def _number(line: _Line) -> int:

@@ -134,6 +134,7 @@ def case_veto(
         case_p=tuple(fall.p for fall in named),
         evidence=int(pairs.cand.answers.sum()),
         veto=True,
+        change=True,
     )
 
 

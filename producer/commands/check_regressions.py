@@ -45,7 +45,14 @@ def _check_regressions(
         policy = _policy(runs, margin)
         named = [results] if base is None else []
         decision = gate_runs(
-            policy, runs, base or baseline, servers, candidate=candidate, first=named, mode=mode or "single"
+            policy,
+            runs,
+            base or baseline,
+            servers,
+            candidate=candidate,
+            first=named,
+            mode=mode or "single",
+            written=False,
         )
     return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from evalq.evalcore.compare.comparison import Comparison, compare
 from evalq.evalcore.compare.decision import PairedCases
 from evalq.evalcore.compare.intersection import paired
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.shared_answers import shared
+from evalq.evalcore.compare.shared_answers import doubled, same_answers, shared
 from evalq.evalcore.errors import UsageError
 
 __all__ = ["MARGIN", "compare_runs"]
@@ -31,7 +33,7 @@ def compare_runs(
     if base.evaluator != cand.evaluator:
         raise UsageError(f"{base.run} is a run of {base.evaluator} and {cand.run} one of {cand.evaluator}")
     # GATE, The question: what is asked or checked otherwise now is another case, whatever its id.
-    held = paired(cand, base)
+    held, twice = paired(cand, base), tuple(_twice(base, cand))
     base = held.partner
     known = {each.name for each in base.cases.measures}
     wanted = [each for each in cand.cases.measures if each.name in known and measure in ("", each.name)]
@@ -39,7 +41,18 @@ def compare_runs(
         names = ", ".join(sorted(known)) or "none"
         raise UsageError(f"{cand.evaluator} has no measure {measure!r}; there are: {names}")
     found = [compare(base.cases, cand.cases, each, margin * each.width, by_cases=by_cases) for each in wanted]
+    if twice:
+        # An interval of answers that count twice is too narrow, whichever way it decides.
+        found = [msgspec.structs.replace(each, verdict="inconclusive", repeats=None) for each in found]
+    copies = (*twice, *([f"{same[0].upper()}{same[1:]}."] if (same := same_answers(cand, base)) else []))
+    found = [msgspec.structs.replace(each, copies=copies) for each in found]
     return [_with_changed(each, held.cases) for each in found] if held.cases.changed else found
+
+
+def _twice(base: RunCases, cand: RunCases) -> Iterator[str]:
+    for side, each in (("baseline", base), ("candidate", cand)):
+        if twice := doubled(each):
+            yield f"Of the {side} {twice}, so that the same answers count twice: evaluate each once."
 
 
 def _with_changed(found: Comparison, cases: PairedCases) -> Comparison:

@@ -109,13 +109,14 @@ def gate_runs(
     candidate: str = "",
     first: Sequence[str] = (),
     mode: Mode = "policy",
+    written: bool = True,
 ) -> Decision:
     """Decide on ``candidates``, compared with ``baseline``, or with what it names where it is not empty.
 
     At a baseline that was approved by name each look is counted, and spends of one error: ``candidate`` is what is
     judged, such as a commit; without it, other answers are another candidate. One that was stopped stays so.
     ``mode`` says which runs are held to their recorded answers instead: as the policy says, all or none, or those that
-    have one answer a case ("single").
+    have one answer a case ("single"); ``written``: somebody wrote the policy, so that all else in it counts there, too.
     ``first`` as for `matched`, which raises what this raises; UsageError for a run that is held to itself; and
     StorageError where looks cannot be counted.
     """
@@ -125,7 +126,7 @@ def gate_runs(
     if recorded:
         # Nothing here is a matter of chance, so that no look is counted; the statistics beside it decide nothing.
         statistical = found.decide(growing(looks_at(candidates)))
-        return as_recorded(policy, candidates, found.partners, statistical, recorded)
+        return as_recorded(policy, candidates, found.partners, statistical, recorded, written=written)
     # Looks are counted by what was approved: without that there is nothing to count them by.
     if not found.partners or not found.approved:
         return _uncounted(found)

@@ -128,6 +128,7 @@ def comparison_notes(
     notes = []
     if reading := found.measure.reading:
         notes.append(f"{reading[0].upper()}{reading[1:]}.")
+    notes += found.copies
     if found.by_cases:
         notes.append("The verdict is for cases like these: repeats of this target are not taken for independent.")
     if seen.case_low is not None and seen.case_high is not None:

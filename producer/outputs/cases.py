@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.missing import Causes, causes_in, count_recorded, unusable_of
 from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.run import SCHEMA, RunCases
-from evalq.evalcore.compare.usage import read_usage
+from evalq.evalcore.compare.usage import call_number, read_usage
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.plug_in import unprinted
@@ -29,6 +29,7 @@ from evalq.producer.folder.run_folder import RunFolder
 __all__ = ["CASES", "cases_of", "computed_cases", "decoded", "fresh_cases", "report_digest"]
 
 CASES = "cases.json"
+_SAMPLED = 1 << 13
 
 
 def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
@@ -114,8 +115,8 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     live = outputs.is_file()
     usage, took = read_usage(outputs) if live else (None, {})
     # Live answers are a candidate's own, equal or not.
-    told, causes = ("", causes_in(outputs)) if live else _recorded(folder, info, found.inputs)
-    found.cases.unusable = unusable_of(found.cases, causes)
+    told = _Recorded([], causes_in(outputs)) if live else _recorded(folder, info, found.inputs)
+    found.cases.unusable = unusable_of(found.cases, told.causes)
     return msgspec.structs.replace(
         found,
         name=info.name,
@@ -126,33 +127,60 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
         took={**found.took, **took},
         lineage=info.lineage,
         day=info.started[:10],
-        lines=told,
+        lines=told.lines,
+        doubled=told.doubled,
     )
 
 
-def _recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> tuple[str, Causes]:
-    """A digest of all lines of the files that were evaluated, in whichever order, and why some are no answers.
+class _Recorded(NamedTuple):
+    """What the files of recorded outputs say beside their evaluation: see `RunCases`."""
 
-    Neither where they are not there as they were, by the SHA-256 of each in ``inputs``, or are not for this run's
-    folder to choose.
+    lines: list[str]
+    causes: Causes
+    doubled: int = 0
+
+
+def _recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> _Recorded:
+    """Of the files that were evaluated; nothing where they are not there as they were, by the SHA-256 of each in
+    ``inputs``, or are not for this run's folder to choose.
     """
-    found, count, whole, causes = [], 0, 0, Causes()
-    for source in info.sources:
+    nothing = _Recorded([], Causes())
+    digests, lines, causes, calls = [], [], Causes(), _Calls()
+    for number, source in enumerate(info.sources):
         if source.members or not may_read(folder, source.path):
-            return "", Causes()
-        told = hashlib.sha256()
+            return nothing
+        told, count, whole = hashlib.sha256(), 0, 0
         try:
-            with open_input(source.path) as lines:
-                for line in lines:
+            with open_input(source.path) as stream:
+                for line in stream:
                     told.update(line)
                     if said := line.strip():
                         count += 1
                         whole += int.from_bytes(hashlib.blake2b(said, digest_size=16).digest())
                         count_recorded(said, causes)
+                        calls.add(said, number)
         except OSError:
-            return "", Causes()
-        found.append(told.hexdigest())
-    if not count or sorted(found) != inputs:
-        return "", Causes()
-    # A sum is the same in whichever order.
-    return f"{count}-{whole % (1 << 128):032x}", causes
+            return nothing
+        digests.append(told.hexdigest())
+        if count:
+            # A sum is the same in whichever order.
+            lines.append(f"{count}-{whole % (1 << 128):032x}")
+    return _Recorded(sorted(lines), causes, calls.doubled) if sorted(digests) == inputs else nothing
+
+
+class _Calls:
+    """Recorded answers by the calls that gave them, of which a sample is kept: what comes again from another file."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, int] = {}
+        self._mask = 0
+        self.doubled = 0
+
+    def add(self, line: bytes, file: int) -> None:
+        if b'"attempts"' not in line or (number := call_number(line)) is None or number & self._mask:
+            return
+        # Within one file a second answer to a repeat counts nowhere.
+        self.doubled += self._files.setdefault(number, file) != file
+        if len(self._files) > _SAMPLED:
+            self._mask = 2 * self._mask + 1
+            self._files = {number: file for number, file in self._files.items() if not number & self._mask}

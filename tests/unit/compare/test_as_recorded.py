@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -11,7 +14,7 @@ from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Number
-from tests.unit.compare.made import passes, run_of, scores
+from tests.unit.compare.made import passes, run_of, scores, taken
 
 POLICY = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "max_drop": 0.05}]})
 IDS = [f"c{number}" for number in range(4)]
@@ -120,7 +123,7 @@ def test_a_run_that_has_nothing_in_common_is_not_passed_by_another() -> None:
 
 
 def test_what_is_demanded_exactly_blocks_all_the_same() -> None:
-    """A count has no statistics that could be left out; a bound that needs them stands beside it."""
+    """A count has no statistics that could be left out; a bound that needs them has them."""
     some = run([(1, 1), (1, 1), (1, 1), (0, 1)])
     some.results, some.numbers = {"failed": 1}, [Number("failed")]
     for gate, code in (
@@ -128,8 +131,64 @@ def test_what_is_demanded_exactly_blocks_all_the_same() -> None:
         ({"metric": "vs.failed", "max": 1}, 0),
         ({"metric": "vs.failed", "max": 0, "tier": "supporting"}, 0),
         ({"metric": "vs.pass_rate", "equals": 1}, 1),
-        ({"metric": "vs.pass_rate", "min": 0.99}, 0),
+        ({"metric": "vs.pass_rate", "min": 0.99}, 4),
+        ({"metric": "vs.pass_rate", "max_drop": 0.05}, 0),
     ):
         policy = Policy.model_validate({"gates": [gate], "as_recorded": True})
         decision = as_recorded(policy, [some], {"vs": some}, decide(policy, [some], {"vs": some}), ["vs"])
         assert decision.exit_code == code, gate
+
+
+def demanded(base: RunCases, cand: RunCases, written: bool = True, **policy: object) -> Decision:
+    """Of a policy that says as_recorded."""
+    wanted = Policy.model_validate({"as_recorded": True, **policy})
+    statistical = decide(wanted, [cand], {"vs": base})
+    return as_recorded(wanted, [cand], {"vs": base}, statistical, ["vs"], written=written)
+
+
+DROP = {"metric": "vs.pass_rate", "max_drop": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("passed", "more", "wanted"),
+    [
+        (8, {"gates": [{"metric": "vs.pass_rate", "min": 0.9}]}, "NO-GO"),
+        (8, {"gates": [{"metric": "vs.pass_rate", "min": 0.8}]}, "INCONCLUSIVE"),
+        (8, {"gates": [{"metric": "vs.pass_rate", "min": 0.5}]}, "GO"),
+        (10, {"gates": [{"metric": "vs.pass_rate", "max": 0.5}]}, "NO-GO"),
+        (10, {"gates": [{"metric": "vs.pass_rate", "per_case": {"min_passes": 9, "of": 10}}]}, "INCONCLUSIVE"),
+        (2, {"gates": [{"metric": "vs.pass_rate", "per_case": {"min_passes": 9, "of": 10}}]}, "NO-GO"),
+        (10, {"gates": [DROP], "collapse": "none"}, "INCONCLUSIVE"),
+        (10, {"gates": [DROP], "collapse": "none-new"}, "INCONCLUSIVE"),
+        (10, {"gates": [DROP], "collapse": "allowed"}, "GO"),
+    ],
+)
+def test_what_else_a_policy_demands_is_decided_and_never_set_aside(
+    passed: int, more: dict[str, Any], wanted: str
+) -> None:
+    """Each case that passed before passes now; what only statistics can tell is held to them, by a policy's author."""
+    base, cand = (run_of(passes([(passed, 10)] * 20)) for _ in range(2))
+    decision = demanded(base, cand, **more)
+    assert decision.decided == wanted
+    assert any(check.tier == "critical" and check.decided == wanted for check in decision.checks)
+    if "collapse" not in more:
+        assert demanded(base, cand, written=False, **more).decided == "GO", "nobody demanded it"
+
+
+def test_a_rise_of_another_number_is_no_matter_of_passes() -> None:
+    """Three times as slow is NO-GO, though each case passes as before; that passes fell is told case by case."""
+    rng = Random(7)
+    base, slow = (taken([[times * rng.lognormvariate(0, 0.3)] for _ in range(200)]) for times in (1.0, 3.0))
+    wanted = Policy.model_validate(
+        {
+            "gates": [
+                {"metric": "checks.latency_seconds.mean", "max_relative_rise": 0.1},
+                {"metric": "checks.pass_rate", "max_drop": 0.01},
+            ]
+        }
+    )
+    for cand, decided in ((slow, "NO-GO"), (base, "GO")):
+        decision = as_recorded(wanted, [cand], {"checks": base}, decide(wanted, [cand], {"checks": base}), ["checks"])
+        assert decision.decided == decided
+        tiers = {check.metric: check.tier for check in decision.checks if check.demand.startswith(("falls", "rises"))}
+        assert tiers == {"checks.latency_seconds.mean": "critical", "checks.pass_rate": "advisory"}

@@ -163,7 +163,7 @@ def test_what_nothing_was_answered_to_equals_nothing_for_all_that_is_known(wante
         (1, 0, {"metric": "vs.failed", "max": 0}, "GO"),
         (0, 9, {"metric": "vs.failed", "max": 0}, "INCONCLUSIVE"),
         (0, 9, {"metric": "vs.failed", "min": 1}, "NO-GO"),
-        (0, 9, {"metric": "vs.usage.cost", "max": 1}, "GO"),
+        (1, 9, {"metric": "vs.usage.cost", "max": 1}, "GO"),
         (1, 9, {"metric": "vs.usage.errors", "equals": 0}, "GO"),
     ],
 )
@@ -175,7 +175,7 @@ def test_what_is_missing_might_have_changed_a_number_of_the_results(
     """
     results = {"failed": 0, "verdict": "holds"}
     run = run_of(passes([(answered, answered)] * 10, [missing] * 10), results, facts=["failed"])
-    run.usage = Usage(outputs=100)
+    run.usage = Usage(outputs=100, each={"cost": 0.0})
     decision = decide(Policy.model_validate({"gates": [demand]}), [run], {})
     assert decision.decided == wanted
     if wanted == "INCONCLUSIVE":

@@ -39,7 +39,10 @@ _EXACT = st.sampled_from(
         {"metric": "vs.count", "equals": 3},
     ]
 )
-_GATES = st.lists(_MEASURED | _BY_CASE | _EXACT, min_size=1, max_size=4)
+_TIERS = st.sampled_from(["critical", "supporting", "advisory"])
+_GATES = st.lists(
+    st.builds(lambda gate, tier: {**gate, "tier": tier}, _MEASURED | _BY_CASE | _EXACT, _TIERS), min_size=1, max_size=4
+)
 _POLICIES = st.builds(
     lambda gates, collapse, on_worse, named, pairs, missing: Policy.model_validate(
         {
@@ -115,6 +118,23 @@ def test_equal_outputs_are_never_go_of_a_change(policy: Policy, cases: int, repe
     assert decided != "GO" or not compares
 
 
+@pytest.mark.parametrize("tier", ["supporting", "advisory"])
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_policy_that_nothing_can_break_is_not_kept_without_answers(tier: str, answers: int) -> None:
+    """Whatever its tiers, and whichever of its runs has none; with answers nothing is in its way."""
+    policy = Policy.model_validate(
+        {"gates": [{"metric": f"{name}.pass_rate", "min": 0.5, "tier": tier} for name in "ab"]}
+    )
+    well, empty = run(WELL.cases), run(passes([(answers, answers)] + [(0, 0)] * 9, [0] + [1] * 9))
+    for cands, wanted in (((well, empty), "INCONCLUSIVE"), ((empty, well), "INCONCLUSIVE"), ((well, well), "GO")):
+        called = [msgspec.structs.replace(each, name=name) for each, name in zip(cands, "ab", strict=True)]
+        decision = decide(policy, called, {})
+        assert decision.decided == wanted
+        assert [check.metric for check in decision.checks if check.tier == "critical"] == [
+            name for name, each in zip("ab", cands, strict=True) if each is empty
+        ]
+
+
 @pytest.mark.parametrize("cand", [["a" * 64] * 2, ["a" * 64, "b" * 64, "b" * 64, "b" * 64]])
 @pytest.mark.parametrize(
     "gate", [{"min": 0.9}, {"max_drop": 0.05}, {"equals": 1}, {"per_case": {"min_passes": 1, "of": 2}}]
@@ -142,7 +162,11 @@ def test_answers_that_nobody_tells_apart_are_never_go_of_collapse(collapse: str)
     assert decision.decided == "INCONCLUSIVE"
     assert [check.metric for check in decision.checks if check.decided != "GO"] == ["collapse"]
     other = msgspec.structs.replace(answered([{"a": 12, "b": 12, "c": 12}] * 5), name="told")
-    assert decide(policy, [WELL, other], {"vs": WELL, "told": other}).decided == "GO"
+    both = decide(policy, [WELL, other], {"vs": WELL, "told": other})
+    assert both.decided == "GO"
+    told = [note for note in both.notes if "not told apart" in note]
+    assert told == [f"vs: collapse ({collapse}) was not looked for: its answers are not told apart by kind"]
+    assert not [note for note in decide(policy, [other], {"told": other}).notes if "not told apart" in note]
 
 
 @pytest.mark.parametrize("cases", [20, 1])

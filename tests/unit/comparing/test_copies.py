@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.unit.comparing.conftest import Command
+from tests.unit.comparing.conftest import Command, Ended
 
 CASES = 80
 Line = dict[str, object]
@@ -103,7 +104,7 @@ def test_what_a_folder_may_not_choose_is_not_read(
     facts["sources"][0]["path"] = str(elsewhere / "copy0.jsonl")
     (here / "copy" / "run.json").write_text(json.dumps(facts))
     assert gate("copy")[0] == 0
-    assert json.loads((here / "copy" / "cases.json").read_text())["lines"] == ""
+    assert json.loads((here / "copy" / "cases.json").read_text())["lines"] == []
 
 
 LOST: dict[str, object] = {"error": "timeout", "attempts": [{"kind": "timeout", "latency_seconds": 1.0}]}
@@ -139,3 +140,65 @@ def test_recorded_outputs_without_an_answer_were_lost_by_nobody(
         assert (code, said in text) == ((4, True) if keys is LOST else (0, False)), text
     else:
         assert (code, said.replace(" 3", " 60") in text) == (1, True), text
+
+
+def called(n: int, at: int, seed: int) -> Line:
+    attempt = {"latency_seconds": 0.1 + n / 1000 + at / 7 + seed / 11}
+    return {"case": f"c{n}", "repeat": at, "output": "yes", "attempts": [attempt]}
+
+
+def compared(done: Ended) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(done.stdout)["measures"]
+    return found
+
+
+ONCE = [called(n, at, 1) for n in range(CASES) for at in range(2)]
+DOUBLED: dict[str, tuple[list[list[Line]], str]] = {
+    "under two names": ([ONCE, ONCE], "1 file(s) have the bytes of another one"),
+    "in another order": ([ONCE, ONCE[::-1]], "1 file(s) have the lines of another one, in another order"),
+    "and more": ([ONCE, ONCE + [called(n, 2, 2) for n in range(CASES)]], "160 answer(s) or more are in several files"),
+    "with another id": ([ONCE, [{**line, "id": "x"} for line in ONCE]], "160 answer(s) or more are in several files"),
+}
+
+
+@pytest.mark.parametrize("how", DOUBLED)
+def test_answers_that_count_twice_decide_nothing(
+    how: str,
+    evaluated: Callable[[str, list[list[Line]]], str],
+    gate: Callable[[str], tuple[int, str]],
+    command: Command,
+) -> None:
+    """Neither for a gate nor for a comparison, on whichever side; and each says so."""
+    files, said = DOUBLED[how]
+    evaluated("base", [[called(n, at, 3) for n in range(CASES) for at in range(2)]])
+    evaluated("own", [ONCE])
+    evaluated("doubled", files)
+    assert gate("own")[0] == 0
+    code, text = gate("doubled")
+    assert (code, f"of the candidate {said}" in text) == (4, True), text
+    for words, side in ((("own", "doubled"), "candidate"), (("doubled", "base"), "baseline")):
+        done = command("compare", *words, "--json")
+        found = compared(done)
+        assert {each["verdict"] for each in found} == {"inconclusive"}, found
+        assert f"Of the {side} {said}" in found[0]["copies"][0]
+        assert f"Of the {side} {said}" in command("compare", *words).stdout
+    assert {each["verdict"] for each in compared(command("compare", "base", "own", "--json"))} == {"same"}
+
+
+def test_a_file_that_is_named_twice_is_evaluated_once_or_told(
+    here: Path,
+    evaluated: Callable[[str, list[list[Line]]], str],
+    gate: Callable[[str], tuple[int, str]],
+    command: Command,
+) -> None:
+    """Twice in the arguments, and once by a link."""
+    evaluated("base", [[called(n, at, 3) for n in range(CASES) for at in range(2)]])
+    evaluated("own", [ONCE])
+    (here / "link.jsonl").symlink_to(here / "own0.jsonl")
+    for number, files in enumerate((("own0.jsonl", "own0.jsonl"), ("own0.jsonl", "link.jsonl"))):
+        words = [word for file in files for word in ("--outputs", file)]
+        done = command("checks", "cases.json", *words, "--inline", "-q", "--format", "none", "--out", f"twice{number}")
+        if done.code == 2:
+            continue
+        code, text = gate(f"twice{number}")
+        assert (code, "have the bytes of another one" in text) == (4, True), text
