@@ -46,6 +46,9 @@ class InFlightCalls:
         self._wake = wake
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._begun: dict[int, float] = {}
+        self._attempts: dict[int, int] = {}
+        self._beginning: dict[int, tuple[int, asyncio.Future[bool]]] = {}
+        self._beginner: asyncio.Task[None] | None = None
         self._queued: set[asyncio.Task[None] | None] = set()
         self._resting = 0
         self._withdrawn = asyncio.Event()
@@ -83,9 +86,11 @@ class InFlightCalls:
         return not (self._tasks or self._results or self._returned)
 
     @property
-    def mine(self) -> set[int]:
-        """Calls that this process has: made, or about to be, or not yet recorded or given back."""
-        return self._tasks.keys() | {result.output.call for result in self._results} | self._returned.keys()
+    def mine(self) -> dict[int, int]:
+        """Calls that this process has, by their attempts that have begun: made, or about to be, or not yet recorded or
+        given back."""
+        known = self._tasks.keys() | {result.output.call for result in self._results} | self._returned.keys()
+        return {call: self._attempts.get(call, 0) for call in known}
 
     @property
     def told(self) -> list[int]:
@@ -143,6 +148,8 @@ class InFlightCalls:
         """Cut off what is still in flight and record what ended."""
         for task in self._tasks.values():
             task.cancel()
+        if self._beginner is not None:
+            self._beginner.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._closing = True
         self._due.set()
@@ -178,7 +185,7 @@ class InFlightCalls:
         tries = Tries(session.named.target)
         while True:
             try:
-                result = await self._attempt(session.caller, session.pacer, asked)
+                result = await self._attempt(session.caller, session.pacer, call, asked)
             # The pace is the fleet's: without its server no call may start. This one waits, and has not failed.
             except BrokerUnreachable:
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -199,15 +206,16 @@ class InFlightCalls:
                 return self._result(call, prompt, attempts)
             await self._rest(wait)
 
-    async def _attempt(self, caller: Caller, pacer: RateLimiter, asked: Call) -> Answer | Failure | None:
+    async def _attempt(self, caller: Caller, pacer: RateLimiter, call: int, asked: Call) -> Answer | Failure | None:
         """One call in its turn; None where it was withdrawn before that came, however long it would have taken."""
         if self._withdrawn.is_set():
             return None
         task = asyncio.current_task()
 
-        def called() -> bool:
+        async def called() -> bool:
+            may = not self._withdrawn.is_set() and await self._begins(call)
             self._queued.discard(task)
-            return not self._withdrawn.is_set()
+            return may and not self._withdrawn.is_set()
 
         self._queued.add(task)
         try:
@@ -220,6 +228,38 @@ class InFlightCalls:
             return None
         finally:
             self._queued.discard(task)
+
+    async def _begins(self, call: int) -> bool:
+        """Have the ledger note that an attempt begins, before it may be paid; False where it is not to be made here."""
+        may: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        before = self._attempts.get(call, 0)
+        # From here on it may be noted: who names its calls must not say less.
+        self._attempts[call] = before + 1
+        self._beginning[call] = before + 1, may
+        if self._beginner is None or self._beginner.done():
+            self._beginner = asyncio.create_task(self._note_begun(), name="evalq-begin")
+        allowed = False
+        try:
+            allowed = await may
+        finally:
+            if not allowed:
+                self._attempts[call] = before
+        return allowed
+
+    async def _note_begun(self) -> None:
+        """What comes up while one note is under way goes with the next: never a round trip for each call of many."""
+        while self._beginning:
+            some, self._beginning = self._beginning, {}
+            numbers = {call: number for call, (number, _) in some.items()}
+            allowed: set[int] | None = None
+            while allowed is None:
+                try:
+                    allowed = await asyncio.to_thread(self._calls.begin, self._header.run, self._holder, numbers)
+                except (redis.RedisError, OSError):
+                    await asyncio.sleep(_RETRY_SECONDS)
+            for call, (_, may) in some.items():
+                if not may.done():
+                    may.set_result(call in allowed)
 
     async def _again(self, call: int) -> int:
         while True:
@@ -270,9 +310,12 @@ class InFlightCalls:
             await asyncio.to_thread(self._calls.commit, run, holder, self._header.target, results)
             # What ended meanwhile stays for the next time.
             del self._results[: len(results)]
+            for result in results:
+                self._attempts.pop(result.output.call, None)
             # Only now: what was never committed is still in ``_results``, and cannot have been lost by the server.
             self._told.keep(results)
         if returned:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)
             for call in returned:
                 self._returned.pop(call, None)
+                self._attempts.pop(call, None)

@@ -183,10 +183,10 @@ class _Process:
         that one has lost is recorded again. A ledger that came back older than it was is told at once.
         """
         in_flight, now = self._in_flight.get(run), time.monotonic()
-        mine: set[int] | None = None
+        mine: dict[int, int] | None = None
         told: list[int] = []
         if now - self._named.get(run, -inf) >= self._timings.call_names:
-            mine, told = (in_flight.mine, in_flight.told) if in_flight else (set(), [])
+            mine, told = (in_flight.mine, in_flight.told) if in_flight else ({}, [])
             self._named[run] = now
         lease = self._timings.call_lease
         state, calls, untold = await asyncio.to_thread(self._calls.claim, run, self._name, most, lease, mine, told)

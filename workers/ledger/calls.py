@@ -100,17 +100,19 @@ class CallLedger(Scripts):
         holder: str,
         most: int,
         lease_seconds: float,
-        mine: Collection[int] | None = None,
+        mine: Mapping[int, int] | None = None,
         told: Collection[int] = (),
     ) -> tuple[str, list[int], list[int]]:
         """(state, calls to make, calls to record again); also the sign of life that keeps what the holder has.
 
-        ``mine`` names what the holder has, in flight or yet to be recorded: what else the ledger holds for it is handed
-        out again. ``told`` names what it recorded lately: of those, what the ledger has lost is to be recorded again.
+        ``mine`` names what the holder has, {call: attempts of it that have begun}, in flight or yet to be recorded:
+        what else the ledger holds for it is handed out again. ``told`` names what it recorded lately: of those, what
+        the ledger has lost is to be recorded again.
         After one that names nothing see `fell`.
         """
         # -1 says nothing, where 0 says that it has none.
-        names = [-1] if mine is None else [len(mine), *mine, *told]
+        own = () if mine is None else (f"{call} {begun}" for call, begun in mine.items())
+        names = [-1] if mine is None else [len(mine), *own, *told]
         # The whole sum goes along with every sign of life, so a server that came back older has the right one at once.
         made = self._tally(run, holder).wire()
         state, generation, untold, *calls = self.step(
@@ -133,6 +135,14 @@ class CallLedger(Scripts):
             }
         except msgspec.DecodeError as error:
             raise WireError(f"a prompt is not what evalq writes: {error}") from error
+
+    def begin(self, run: str, holder: str, begun: Mapping[int, int]) -> set[int]:
+        """Note that attempts begin, {call: the number of its attempt}; returns those calls that may be made.
+
+        Of a process that dies later these count as lost: the rest of what it has was never paid.
+        """
+        rows = (field for item in begun.items() for field in item)
+        return {int(call) for call in self.step("begin", run, holder, *rows)}
 
     def again(self, run: str, call: int) -> int:
         """Whether a failed call may be tried once more (it is counted then): 1 yes, 0 no budget, -1 no longer open."""

@@ -82,11 +82,12 @@ class SweepKeys(NamedTuple):
     recorded: str  # calls that have an output
     outbox: str  # outputs that their driver has not collected
     halted: str  # cases that get no more calls
-    lost: str  # "<process> <call>": begun, and never heard of again
+    lost: str  # "<process> <call>": begun, and never heard of again; with a number for each attempt beyond the first
     left: str  # what a producer left with it
     forgotten: str  # calls that are to be made again, though what they cost is counted
     retries: str  # {call: attempts beyond the first that were granted} of those that are held
     awaited: str  # who is to tell what this server lost, before it hands out calls
+    begun: str  # {call: attempts that have begun} of those that are held
 
     @classmethod
     def of(cls, run: str) -> Self:

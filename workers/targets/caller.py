@@ -7,7 +7,7 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -141,11 +141,11 @@ async def attempt(
     caller: Caller,
     pacer: RateLimiter,
     call: Call,
-    wanted: Callable[[], bool] = lambda: True,
+    wanted: Callable[[], Awaitable[bool]] | None = None,
     slots: asyncio.Semaphore | None = None,
 ) -> Answer | Failure | None:
     """One call when the fleet's pace allows it, in one of the ``slots``; None, and no call, where it is not ``wanted``
-    any more by then.
+    any more by then, which is asked last.
 
     Raises BrokerUnreachable when the server that paces is lost.
     """
@@ -154,7 +154,7 @@ async def attempt(
     try:
         # After the pace: a slot that waits for a slow target's turn would be one less for all other targets.
         async with slots or contextlib.nullcontext():
-            if wanted():
+            if wanted is None or await wanted():
                 result = await caller.call(call)
     # However it ends, cancelled too: a grant that is not settled would count as in flight from then on.
     finally:

@@ -427,7 +427,8 @@ def test_who_died_long_ago_is_not_waited_for_by_a_server_that_forgot_it(stage: S
     with stage.calling():
         one = Drive(stage.driver(sweep, "host 1 a"))
         _until(sweep, 10)
-        stage.calls.claim(sweep.run, "dead", 3, 0.2, [])
+        _, begun, _ = stage.calls.claim(sweep.run, "dead", 3, 0.2, {})
+        stage.calls.begin(sweep.run, "dead", dict.fromkeys(begun, 1))
         wait_until(lambda: one.driver.registration.seen.lost == 3, "it is taken for dead")
         client.flushdb()
         wait_until(lambda: client.hget(keys.meta, "generation"), "the server is told")

@@ -62,6 +62,9 @@ def test_the_call_that_was_begun_first_is_known(server: Server, tmp_path: Path) 
     """By its case and the seconds since, while it is in flight and no longer."""
     calls = SweepLedger(server.client, Settings(broker=server.url))
     header = SweepHeader("r", "t", code_version(), 2, 1)
+    calls.open(header)
+    calls.offer("r", [Prompt(name, "a", "q") for name in ("first", "second")])
+    assert calls.claim("r", "p", 5, 600)[1] == [0, 1]
 
     async def seen(agent: Agent, file: Path) -> None:
         async with TargetSessions(load_targets(file), server.client) as sessions:

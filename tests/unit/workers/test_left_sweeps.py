@@ -37,7 +37,7 @@ def left(server: Server) -> Iterator[UnattendedSweeps]:
     calls = SweepLedger(server.client, Settings(broker=server.url))
     calls.open(SweepHeader("left", "t", code_version(), 2, 1))
     calls.offer("left", [Prompt(f"c{number}", "a", "q") for number in range(2)])
-    calls.claim("left", "p", 2, 60, [])
+    calls.claim("left", "p", 2, 60, {})
     calls.commit("left", "p", "t", [Result(_output(call)) for call in range(2)])
     found = UnattendedSweeps(calls, calls.settings)
     found.leave("left", UnattendedSweep(HEADER, Detached(0.0)))

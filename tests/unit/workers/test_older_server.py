@@ -55,6 +55,11 @@ def _record(calls: SweepLedger, holder: str, some: list[int], *, retold: bool = 
     calls.commit(RUN, holder, "t", [_result(call, retold=retold) for call in some])
 
 
+def _begun(some: list[int]) -> dict[int, int]:
+    """Calls as a process names them that makes them."""
+    return dict.fromkeys(some, 1)
+
+
 def _moment(server: Server) -> dict[str, bytes]:
     return {key: dump for key in KEYS if (dump := server.client.dump(key)) is not None}
 
@@ -96,8 +101,8 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
     and calls, cost and attempts are those that were made.
     """
     fleet = _fleet(server)
-    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
-    _, its, _ = fleet.q.claim(RUN, "q", 6, LEASE, [])
+    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, {})
+    _, its, _ = fleet.q.claim(RUN, "q", 6, LEASE, {})
     moment = _moment(server)
     _record(fleet.p, "p", mine[:4])
     _record(fleet.q, "q", its[:2])
@@ -108,7 +113,7 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
 
     assert fleet.q.claim(RUN, "q", 30, LEASE)[1] == []
     assert fleet.q.fell, "it is asked to tell"
-    assert fleet.q.claim(RUN, "q", 30, LEASE, its[2:], its[:2])[1:] == ([], its[:2])
+    assert fleet.q.claim(RUN, "q", 30, LEASE, _begun(its[2:]), its[:2])[1:] == ([], its[:2])
     _record(fleet.q, "q", its[:2], retold=True)
     assert fleet.look().unsettled
     assert fleet.look().generation != fleet.driver.generation(RUN), "the driver is asked, too"
@@ -116,11 +121,11 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
     _fell(server, 1)
     assert fleet.q.claim(RUN, "q", 30, LEASE)[1] == [], "one is awaited still"
     told = [*mine[:4], *more[:1]]
-    _, got, untold = fleet.p.claim(RUN, "p", 0, LEASE, [*mine[4:], *more[1:]], told)
+    _, got, untold = fleet.p.claim(RUN, "p", 0, LEASE, _begun([*mine[4:], *more[1:]]), told)
     assert (got, set(untold)) == ([], set(told) - set(collected))
     _record(fleet.p, "p", untold, retold=True)
 
-    rest = wait_until(lambda: fleet.q.claim(RUN, "q", 30, LEASE, its[2:])[1], "all have told")
+    rest = wait_until(lambda: fleet.q.claim(RUN, "q", 30, LEASE, _begun(its[2:]))[1], "all have told")
     assert not set(rest) & {*mine, *its, *more}
     assert not fleet.look().unsettled
     _record(fleet.p, "p", [*mine[4:], *more[1:]])
@@ -134,8 +139,8 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
 def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(server: Server) -> None:
     """For longer than the pause: a busy machine may let it wait. Who died by what the server knows is not."""
     fleet = _fleet(server)
-    fleet.q.claim(RUN, "q", 0, LEASE, [])
-    fleet.p.claim(RUN, "dead", 1, 0.1, [])
+    fleet.q.claim(RUN, "q", 0, LEASE, {})
+    fleet.p.begin(RUN, "dead", _begun(fleet.p.claim(RUN, "dead", 1, 0.1, {})[1]))
 
     def given_up() -> bool:
         fleet.q.claim(RUN, "q", 0, LEASE)
@@ -143,20 +148,20 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
 
     wait_until(given_up, "its lease has ended")
     moment = _moment(server)
-    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
+    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, {})
     seen = fleet.look()
     assert set(seen.under_way) == {"p", "dead"}
     assert set(seen.living) == {"p", "q"}
     _record(fleet.p, "p", mine[:4])
     _promote(server, moment)
-    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself, and the first has told"
+    assert fleet.q.claim(RUN, "q", 30, LEASE, {})[1] == [], "it notices by itself, and the first has told"
     known = FolderCounts(1, 0, 0.0, 0, 0, seen.tallies, seen.under_way)
     fleet.driver.open(HEADER, known=known, how="keep", living=seen.living)
     fleet.look()
     _fell(server, 7)
-    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "the other one is awaited"
+    assert fleet.q.claim(RUN, "q", 30, LEASE, {})[1] == [], "the other one is awaited"
     assert server.client.smembers(KEYS.awaited) == {b"p"}
-    _, _, untold = fleet.p.claim(RUN, "p", 0, LEASE, mine[4:], mine[:4])
+    _, _, untold = fleet.p.claim(RUN, "p", 0, LEASE, _begun(mine[4:]), mine[:4])
     assert set(untold) == set(mine[:4])
     _record(fleet.p, "p", untold, retold=True)
     rest = fleet.q.claim(RUN, "q", 30, LEASE)[1]
@@ -166,18 +171,18 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
 def test_who_has_recorded_all_it_had_is_awaited_while_the_driver_has_not_collected_it(server: Server) -> None:
     """It has no call at the driver's last look, and nobody else has its answers when that server is gone."""
     fleet = _fleet(server)
-    fleet.q.claim(RUN, "q", 0, LEASE, [])
+    fleet.q.claim(RUN, "q", 0, LEASE, {})
     moment = _moment(server)
-    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
+    _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, {})
     _record(fleet.p, "p", mine)
     living = fleet.look().living
     _promote(server, moment)
-    fleet.q.claim(RUN, "q", 0, LEASE, [])
+    fleet.q.claim(RUN, "q", 0, LEASE, {})
     fleet.driver.open(HEADER, how="keep", living=living)
     fleet.look()
     _fell(server, 7)
-    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "nobody is given its calls"
-    assert fleet.p.claim(RUN, "p", 0, LEASE, [], mine)[2] == mine
+    assert fleet.q.claim(RUN, "q", 30, LEASE, {})[1] == [], "nobody is given its calls"
+    assert fleet.p.claim(RUN, "p", 0, LEASE, {}, mine)[2] == mine
 
 
 def test_attempts_of_the_living_are_told_before_lost_ones(server: Server) -> None:
@@ -185,49 +190,49 @@ def test_attempts_of_the_living_are_told_before_lost_ones(server: Server) -> Non
     fleet = _fleet(server)
     dead, living = [f"d{number}" for number in range(6)], [f"p{number}" for number in range(6)]
     for holder in dead:
-        fleet.p.claim(RUN, holder, 1, 0.1, [])
+        fleet.p.begin(RUN, holder, _begun(fleet.p.claim(RUN, holder, 1, 0.1, {})[1]))
     wait_until(lambda: fleet.look().lost == len(dead), "their leases have ended")
     for holder in living:
-        fleet.p.claim(RUN, holder, 2, LEASE, [])
+        fleet.p.claim(RUN, holder, 2, LEASE, {})
     assert [*fleet.look().under_way] == [*living, *dead]
 
 
 def test_a_second_server_that_is_just_as_old_is_told_everything_again(server: Server) -> None:
     """What was told to the first one is nothing that this one has heard: each fall has a name of its own."""
     fleet = _fleet(server)
-    mine = fleet.p.claim(RUN, "p", 6, LEASE, [])[1]
+    mine = fleet.p.claim(RUN, "p", 6, LEASE, {})[1]
     moment, living = _moment(server), fleet.look().living
     _record(fleet.p, "p", mine[:4])
     for _ in range(2):
         _promote(server, moment)
-        fleet.q.claim(RUN, "q", 0, LEASE, [])
+        fleet.q.claim(RUN, "q", 0, LEASE, {})
         fleet.driver.open(HEADER, how="keep", living=living)
         _pass_a_millisecond(server)  # no two servers are promoted in one
         fleet.p.claim(RUN, "p", 0, LEASE)
         assert fleet.p.fell, "it is asked to tell"
-        assert fleet.p.claim(RUN, "p", 0, LEASE, mine[4:], mine[:4])[2] == mine[:4]
+        assert fleet.p.claim(RUN, "p", 0, LEASE, _begun(mine[4:]), mine[:4])[2] == mine[:4]
 
 
 def test_a_driver_that_is_no_more_is_not_waited_for(server: Server) -> None:
     """It died with the old server; whoever follows it in its folder tells what that has, and calls go on."""
     fleet = _fleet(server)
-    fleet.q.claim(RUN, "q", 0, LEASE, [])
+    fleet.q.claim(RUN, "q", 0, LEASE, {})
     _promote(server, _moment(server))
-    assert fleet.q.claim(RUN, "q", 30, LEASE, [])[1] == [], "it notices by itself"
+    assert fleet.q.claim(RUN, "q", 30, LEASE, {})[1] == [], "it notices by itself"
     assert server.client.smembers(KEYS.awaited) == {DRIVER.encode()}
     follower = SweepLedger(server.client, fleet.driver.settings, "b 2 y")
     follower.open(HEADER, before=DRIVER)
     assert server.client.smembers(KEYS.awaited) == {b"b 2 y"}, "until it has told"
     follower.look(RUN, attending=True)
     _fell(server, 1)
-    assert len(fleet.q.claim(RUN, "q", 30, LEASE, [])[1]) == HEADER.total
+    assert len(fleet.q.claim(RUN, "q", 30, LEASE, {})[1]) == HEADER.total
 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) -> None:
     """One that the driver saw and nobody heard of since: also by a server that has forgotten everybody."""
     fleet = _fleet(server)
-    fleet.p.claim(RUN, "p", 6, LEASE, [])
+    fleet.p.claim(RUN, "p", 6, LEASE, {})
     seen = fleet.look()
     server.client.delete(*KEYS)
     fleet.driver.open(HEADER, known=FolderCounts(under_way=seen.under_way), how="keep", living=seen.living)
@@ -235,14 +240,15 @@ def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) 
     fleet.look()
     _fell(server, 7 if waits else 11)
     assert fleet.look().unsettled == waits
-    assert bool(fleet.q.claim(RUN, "q", 30, LEASE, [])[1]) != waits
+    assert bool(fleet.q.claim(RUN, "q", 30, LEASE, {})[1]) != waits
 
 
 def test_what_was_paid_twice_is_told(server: Server) -> None:
     """A process is cut off for longer than it is waited for: its answers are paid again, and the sums say so."""
     fleet = _fleet(server)
-    _, mine, _ = fleet.p.claim(RUN, "p", 6, 0.2, [])
-    fleet.q.claim(RUN, "q", 0, 0.2, [])
+    _, mine, _ = fleet.p.claim(RUN, "p", 6, 0.2, {})
+    fleet.p.begin(RUN, "p", _begun(mine))
+    fleet.q.claim(RUN, "q", 0, 0.2, {})
     moment = _moment(server)
     _record(fleet.p, "p", mine)
     _promote(server, moment)
@@ -251,13 +257,13 @@ def test_what_was_paid_twice_is_told(server: Server) -> None:
     got: list[int] = []
 
     def all_got() -> bool:
-        got.extend(fleet.q.claim(RUN, "q", 30, 0.2, got)[1])
+        got.extend(fleet.q.claim(RUN, "q", 30, 0.2, _begun(got))[1])
         return len(got) == HEADER.total
 
     wait_until(all_got, "the calls of the silent one are made again")
     _record(fleet.q, "q", got)
     assert (fleet.look().repaid, fleet.look().lost) == (0, 6), "as far as is known yet"
-    _, _, untold = fleet.p.claim(RUN, "p", 0, 0.2, [], mine)
+    _, _, untold = fleet.p.claim(RUN, "p", 0, 0.2, {}, mine)
     assert not untold
     look = fleet.look()
     assert (look.known, look.repaid) == (HEADER.total, 6)
@@ -267,20 +273,21 @@ def test_what_was_paid_twice_is_told(server: Server) -> None:
 def test_a_process_that_died_meanwhile_is_waited_for_no_longer_than_its_lease(server: Server) -> None:
     """Nothing stands still because of it; what it had in flight counts as lost."""
     fleet = _fleet(server)
-    _, gone, _ = fleet.p.claim(RUN, "p", 6, 0.3, [])
-    fleet.q.claim(RUN, "q", 0, 0.3, [])
+    _, gone, _ = fleet.p.claim(RUN, "p", 6, 0.3, {})
+    fleet.p.begin(RUN, "p", _begun(gone))
+    fleet.q.claim(RUN, "q", 0, 0.3, {})
     _promote(server, _moment(server))
     fleet.look()
     _restored(fleet, [])
-    wait_until(lambda: set(gone) <= set(fleet.q.claim(RUN, "q", 30, LEASE, [])[1]), "the lease has ended")
+    wait_until(lambda: set(gone) <= set(fleet.q.claim(RUN, "q", 30, LEASE, {})[1]), "the lease has ended")
     assert fleet.look().lost == len(gone)
 
 
 def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
     """By the folder for processes that are no more, and by those that live for themselves: each counts once."""
     fleet = _fleet(server, look_seconds=30)  # twice as long do all wait for what anybody has to tell
-    _, dead, _ = fleet.p.claim(RUN, "p", 4, LEASE, [])
-    _, alive, _ = fleet.q.claim(RUN, "q", 4, LEASE, [])
+    _, dead, _ = fleet.p.claim(RUN, "p", 4, LEASE, {})
+    _, alive, _ = fleet.q.claim(RUN, "q", 4, LEASE, {})
     _record(fleet.p, "p", dead)
     _record(fleet.q, "q", alive[:2])
     seen = fleet.look()
@@ -292,7 +299,7 @@ def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
     fleet.driver.restore(RUN, folder)
     assert fleet.look().started == 8, "what the folder knows counts at once"
     assert fleet.q.claim(RUN, "q", 1, LEASE)[1] == []
-    fleet.q.claim(RUN, "q", 0, LEASE, [], alive)
+    fleet.q.claim(RUN, "q", 0, LEASE, {}, alive)
     assert fleet.look().unsettled
     _fell(server, 60)
     look = fleet.look()
@@ -303,10 +310,10 @@ def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
 def test_calls_that_are_told_once_more_are_no_attempts(server: Server) -> None:
     """A driver elsewhere has calls made again that their maker still knows: the budget is not touched by them."""
     fleet = _fleet(server, max_calls=HEADER.total)
-    _, made, _ = fleet.p.claim(RUN, "p", 16, LEASE, [])
+    _, made, _ = fleet.p.claim(RUN, "p", 16, LEASE, {})
     _record(fleet.p, "p", made)
     fleet.driver.forget(RUN, made)
-    _, got, untold = fleet.p.claim(RUN, "p", 16, LEASE, [], made)
+    _, got, untold = fleet.p.claim(RUN, "p", 16, LEASE, {}, made)
     assert not set(got) & set(made), "what it is to tell nobody makes"
     _record(fleet.p, "p", untold, retold=True)
     got += fleet.p.claim(RUN, "p", 16, LEASE)[1]
@@ -327,8 +334,8 @@ def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Pa
         # Before anything is written: a primary takes another id when its first replica comes, and would count as older.
         wait_until(lambda: link("replication").get("master_link_status") == "up", "it follows")
         fleet = _fleet(primary, look_seconds=30)  # so long do all wait for what anybody has to tell
-        _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, [])
-        fleet.q.claim(RUN, "q", 0, LEASE, [])
+        _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, {})
+        fleet.q.claim(RUN, "q", 0, LEASE, {})
         assert primary.client.wait(1, int(PATIENCE * 1000)) == 1
         replica.client.replicaof("NO", "ONE")
         _record(fleet.p, "p", mine)
@@ -376,7 +383,7 @@ def _cut_off(server: Server) -> tuple[Fleet, list[int], list[int]]:
     of that process for longer than the pause, and the other one takes every call.
     """
     fleet = _fleet(server)
-    _, mine, _ = fleet.p.claim(RUN, "p", 4, LEASE, [])
+    _, mine, _ = fleet.p.claim(RUN, "p", 4, LEASE, {})
     seen = fleet.look()
     server.client.delete(*KEYS)
     fleet.driver.open(HEADER, known=FolderCounts(tallies=seen.tallies, under_way=seen.under_way), how="keep")
@@ -384,7 +391,7 @@ def _cut_off(server: Server) -> tuple[Fleet, list[int], list[int]]:
 
     def offered() -> list[int]:
         fleet.look()
-        return fleet.q.claim(RUN, "q", HEADER.total, LEASE, [])[1]
+        return fleet.q.claim(RUN, "q", HEADER.total, LEASE, {})[1]
 
     its = wait_until(offered, "the pause is over")
     assert set(its) == set(range(HEADER.total)), "its calls, too: nobody knows of them any more"
@@ -401,7 +408,7 @@ def test_who_was_cut_off_for_longer_than_the_pause_counts_once(server: Server, f
     if first == "q":
         _record(fleet.q, "q", its)
         assert (fleet.look().started, fleet.look().lost) == (len(mine) + HEADER.total, len(mine))
-    fleet.p.claim(RUN, "p", 0, LEASE, mine)
+    fleet.p.claim(RUN, "p", 0, LEASE, _begun(mine))
     _record(fleet.p, "p", mine[:2])
     _record(fleet.p, "p", mine[2:])
     if first == "p":

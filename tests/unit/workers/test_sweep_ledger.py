@@ -9,6 +9,7 @@ import pytest
 
 from evalq.evalcore.errors import Driven, UsageError
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
+from evalq.evalcore.model.life import RunState
 from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
 from evalq.workers.ledger.keys import SHARED, SweepKeys
@@ -68,7 +69,7 @@ def _moment(server: Server, run: str) -> dict[bytes, bytes]:
 def test_who_does_not_drive_a_sweep_changes_nothing_of_it(server: Server) -> None:
     """Every step of a driver is refused to anybody else, and leaves each key as it was."""
     mine, other, nobody = _begun(server, "one"), _calls(server, "b 2 y"), _calls(server)
-    _, made, _ = mine.claim("one", "p", 4, LEASE, [])
+    _, made, _ = mine.claim("one", "p", 4, LEASE, {})
     mine.commit("one", "p", "t", [_result(call) for call in made])
     found = mine.collect("one", 10)
     before = _moment(server, "one")
@@ -153,7 +154,7 @@ def test_another_sweep_under_the_same_id_is_refused_with_what_differs(server: Se
 def test_what_was_not_collected_is_never_trimmed(server: Server) -> None:
     """Trimmed twice, or by a number from before the server came back older: others have that number by then."""
     calls = _begun(server, "trim")
-    _, made, _ = calls.claim("trim", "p", TOTAL, LEASE, [])
+    _, made, _ = calls.claim("trim", "p", TOTAL, LEASE, {})
 
     def recorded(some: list[int], text: str = "") -> None:
         calls.commit("trim", "p", "t", [_result(call, text) for call in some])
@@ -180,14 +181,14 @@ def test_what_was_not_collected_is_never_trimmed(server: Server) -> None:
 def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     """A server that came back older holds calls for it that it has recorded: they are told again, or made again."""
     calls = _begun(server, "named")
-    _, made, _ = calls.claim("named", "p", TOTAL, LEASE, [])
+    _, made, _ = calls.claim("named", "p", TOTAL, LEASE, {})
     moment = _moment(server, "named")
     calls.commit("named", "p", "t", [_result(call) for call in made[:6]])
     _older(server, "named", moment)
     look = calls.look("named")
     assert look is not None
     assert (look.busy, look.known) == (TOTAL, 0)
-    state, got, untold = calls.claim("named", "p", 100, LEASE, made[6:], made[:4])
+    state, got, untold = calls.claim("named", "p", 100, LEASE, dict.fromkeys(made[6:], 1), made[:4])
     assert (state, sorted(got), sorted(untold)) == ("open", made[4:6], made[:4])
     calls.commit("named", "p", "t", [_result(call, retold=True) for call in untold])
     calls.commit("named", "p", "t", [_result(call) for call in [*got, *made[6:]]])
@@ -204,11 +205,11 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
 def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(server: Server) -> None:
     """A driver elsewhere has calls made again; one is told once more by its maker, and one is really made again."""
     calls = _begun(server, "twice")
-    _, made, _ = calls.claim("twice", "p", 4, LEASE, [])
+    _, made, _ = calls.claim("twice", "p", 4, LEASE, {})
     calls.commit("twice", "p", "t", [_result(call, cost=1.0) for call in made])
     calls.trim("twice", calls.collect("twice", 10))
     calls.forget("twice", made[:2])
-    _, _, untold = calls.claim("twice", "p", 0, LEASE, [], made)
+    _, _, untold = calls.claim("twice", "p", 0, LEASE, {}, made)
     assert sorted(untold) == made[:2]
     calls.commit("twice", "p", "t", [_result(made[0], cost=1.0, retold=True), _result(made[1], cost=1.0)])
     look = calls.look("twice")
@@ -219,8 +220,8 @@ def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(serv
 def test_an_answer_that_never_arrived_gives_nobody_calls(server: Server) -> None:
     """What was handed out to a process that never heard of it is handed out again while that one lives."""
     calls = _begun(server, "deaf")
-    _, lost, _ = calls.claim("deaf", "p", 5, LEASE, [])
-    _, got, _ = calls.claim("deaf", "p", TOTAL, LEASE, [])
+    _, lost, _ = calls.claim("deaf", "p", 5, LEASE, {})
+    _, got, _ = calls.claim("deaf", "p", TOTAL, LEASE, {})
     assert set(lost) <= set(got)
     assert len(got) == TOTAL
 
@@ -228,7 +229,7 @@ def test_an_answer_that_never_arrived_gives_nobody_calls(server: Server) -> None
 def test_what_the_folder_has_is_held_by_nobody(server: Server) -> None:
     """Restoring takes calls from whoever the server believes to make them."""
     calls = _begun(server, "restored")
-    _, made, _ = calls.claim("restored", "p", TOTAL, LEASE, [])
+    _, made, _ = calls.claim("restored", "p", TOTAL, LEASE, {})
     calls.restore("restored", made)
     look = calls.look("restored")
     assert look is not None
@@ -241,7 +242,7 @@ def test_a_dead_holder_outlives_no_step_of_the_clock(server: Server, hours: int)
     calls, holders = _begun(server, "clock"), SweepKeys.of("clock").holders
     lease = 0.2
     for holder in ("dead", "alive"):
-        calls.claim("clock", holder, 3, lease, [])
+        calls.claim("clock", holder, 3, lease, {})
     step = -hours * 3_600_000  # what the server wrote lies ahead when its clock was set back
     for holder, at in server.client.zrange(holders, 0, -1, withscores=True):
         server.client.zadd(holders, {holder: at + step})
@@ -251,7 +252,7 @@ def test_a_dead_holder_outlives_no_step_of_the_clock(server: Server, hours: int)
     got: list[int] = []
     deadline = server.client.time()[0] + PATIENCE
     while len(got) < TOTAL - 3:
-        got += calls.claim("clock", "alive", TOTAL, lease, [*map(int, mine), *got])[1]
+        got += calls.claim("clock", "alive", TOTAL, lease, dict.fromkeys([*map(int, mine), *got], 1))[1]
         assert server.client.time()[0] < deadline
     assert not {int(call) for call in mine} & set(got)
 
@@ -268,13 +269,14 @@ def test_a_producer_of_the_future_was_heard_of_just_now(server: Server) -> None:
 def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
     """They may have been paid: as attempts, and at the mean cost; one that is recorded after all counts as itself."""
     calls = _begun(server, "dead", max_cost=1.0)
-    _, first, _ = calls.claim("dead", "p", 4, LEASE, [])
+    _, first, _ = calls.claim("dead", "p", 4, LEASE, {})
     calls.commit("dead", "p", "t", [_result(call, cost=0.1) for call in first])
-    _, first, _ = calls.claim("dead", "p", 3, LEASE, [])
+    _, first, _ = calls.claim("dead", "p", 3, LEASE, {})
     calls.commit("dead", "p", "t", [_result(call, cost=0.1) for call in first])
-    _, gone, _ = calls.claim("dead", "q", 4, LEASE, [])
+    _, gone, _ = calls.claim("dead", "q", 4, LEASE, {})
+    calls.begin("dead", "q", dict.fromkeys(gone, 1))
     server.client.zadd(SweepKeys.of("dead").holders, {"q": 1})
-    _, rest, _ = calls.claim("dead", "p", 100, LEASE, [])
+    _, rest, _ = calls.claim("dead", "p", 100, LEASE, {})
     assert len(rest) == 2, "4 paid and 4 lost of 10"
     look = calls.look("dead")
     assert look is not None
@@ -287,6 +289,68 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
     assert look.spent == pytest.approx(0.5)
 
 
+def test_what_the_dead_had_not_begun_costs_nothing(server: Server) -> None:
+    """It is handed out again for the same room: budgets count attempts that began, each of a call that was tried more
+    than once, and nothing else.
+    """
+    calls = _begun(server, "unbegun", max_calls=6)
+    _, held, _ = calls.claim("unbegun", "dead", 5, LEASE, {})
+    assert calls.begin("unbegun", "dead", {held[0]: 1, held[1]: 1}) == set(held[:2])
+    assert calls.again("unbegun", held[1]) == 1
+    assert calls.begin("unbegun", "dead", {held[1]: 2}) == {held[1]}
+    server.client.zadd(SweepKeys.of("unbegun").holders, {"dead": 1})
+    _, rest, _ = calls.claim("unbegun", "p", 100, LEASE, {})
+    look = calls.look("unbegun")
+    assert look is not None
+    assert (look.lost, look.started, look.under_way) == (3, 6, {"p": 3, "dead": 3})
+    assert rest == held[:3], "6 attempts less 3 that began"
+    calls.commit("unbegun", "p", "t", [_result(call) for call in rest])
+    assert calls.claim("unbegun", "p", 100, LEASE, {})[0] == "spent"
+    twice = msgspec.structs.replace(_result(held[1]).output, attempts=(Attempt(kind="server"), Attempt()))
+    calls.commit("unbegun", "dead", "t", [_result(held[0]), Result(twice)])
+    look = calls.look("unbegun")
+    assert look is not None
+    assert (look.lost, look.started, look.repaid) == (0, 6, 2), "told after all, each as itself"
+
+
+def test_who_leaves_loses_what_it_had_begun(server: Server) -> None:
+    """Cut off at its end: what waited for its turn was never paid."""
+    calls = _begun(server, "left")
+    _, held, _ = calls.claim("left", "p", 5, LEASE, {})
+    calls.begin("left", "p", {held[0]: 1})
+    calls.give_back("left", "p", {}, leave=True)
+    look = calls.look("left")
+    assert look is not None
+    assert (look.lost, look.started, look.busy) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_call_that_was_given_to_another_is_not_begun(server: Server, named: bool) -> None:
+    """A process stood still for longer than its lease: it keeps what it has begun, and makes none of the rest."""
+    calls = _begun(server, "slow")
+    _, held, _ = calls.claim("slow", "slow", 4, LEASE, {})
+    calls.begin("slow", "slow", {held[0]: 1})
+    server.client.zadd(SweepKeys.of("slow").holders, {"slow": 1})
+    assert set(held) <= set(calls.claim("slow", "quick", TOTAL, LEASE, {})[1])
+    if named:
+        calls.claim("slow", "slow", 0, LEASE, dict.fromkeys(held, 0) | {held[0]: 1})
+    assert calls.begin("slow", "slow", dict.fromkeys(held, 1)) == ({held[0]} if named else set())
+    assert calls.begin("slow", "quick", dict.fromkeys(held, 1)) == set(held[1:]) | (set() if named else {held[0]})
+
+
+@pytest.mark.parametrize("state", ["paused", "cancelled"])
+def test_nothing_begins_of_a_sweep_that_was_stopped(server: Server, state: RunState) -> None:
+    """What was handed out before is not paid after."""
+    calls = _begun(server, "stopped")
+    _, held, _ = calls.claim("stopped", "p", 2, LEASE, {})
+    assert calls.begin("stopped", "p", {held[0]: 1}) == {held[0]}
+    calls.close("stopped", state)
+    assert calls.begin("stopped", "p", {held[1]: 1}) == set()
+    calls.delete("stopped")
+    assert calls.begin("stopped", "p", {held[1]: 1}) == set()
+    assert not server.client.exists(*SweepKeys.of("stopped"))
+
+
 def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
     """The server died with the processes that called: what they had begun counts."""
     calls = SweepLedger(server.client, Settings(broker=server.url, look_seconds=0.02), "a 1 x")
@@ -294,7 +358,7 @@ def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
     calls.open(_header("told"), 8, known=FolderCounts(attempts=4, paid=4, cost=0.4, lost=2))
     calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     calls.look("told", attending=True)
-    assert len(wait_until(lambda: calls.claim("told", "p", 100, LEASE, [])[1], "all had time to tell")) == 2
+    assert len(wait_until(lambda: calls.claim("told", "p", 100, LEASE, {})[1], "all had time to tell")) == 2
     look = calls.look("told")
     assert look is not None
     assert (look.started, look.lost) == (8, 2)
@@ -307,12 +371,14 @@ def _detached(server: Server, run: str) -> tuple[SweepLedger, UnattendedSweeps]:
     return _calls(server), UnattendedSweeps(_calls(server), Settings(broker=server.url))
 
 
-@pytest.mark.parametrize("part", ["prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost"])
+@pytest.mark.parametrize(
+    "part", ["prompts", "again", "holders", "held", "recorded", "outbox", "halted", "lost", "begun"]
+)
 def test_a_detached_sweep_is_evaluated_whole_whatever_key_is_lost(server: Server, part: str) -> None:
     """What lies in the ledger is not called again; what is lost is; nothing is evaluated before all is there."""
     calls, left = _detached(server, "left")
     try:
-        _, made, _ = calls.claim("left", "p", 6, LEASE, [])
+        _, made, _ = calls.claim("left", "p", 6, LEASE, {})
         calls.commit("left", "p", "t", [_result(call) for call in made[:4]])
         calls.give_back("left", "p", dict.fromkeys(made[4:], False))
         server.client.delete(f"evalq:sweep:{{left}}:{part}")
@@ -323,7 +389,7 @@ def test_a_detached_sweep_is_evaluated_whole_whatever_key_is_lost(server: Server
                 driver.open(_header("left"))
                 driver.offer("left", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
                 driver.hand_over("left")
-            _, got, _ = calls.claim("left", "p", TOTAL, LEASE, [])
+            _, got, _ = calls.claim("left", "p", TOTAL, LEASE, {})
             calls.commit("left", "p", "t", [_result(call) for call in got])
             rounds, paid = rounds + 1, paid + len(got)
             assert rounds < 20
@@ -337,11 +403,11 @@ def test_a_detached_sweep_with_a_forged_output_does_not_wait_for_ever(server: Se
     """No call made again helps it: it counts as over, so that the evaluation says what is wrong."""
     calls, left = _detached(server, "forged")
     try:
-        _, made, _ = calls.claim("forged", "p", TOTAL, LEASE, [])
+        _, made, _ = calls.claim("forged", "p", TOTAL, LEASE, {})
         calls.commit("forged", "p", "t", [_result(call) for call in made])
         server.client.lpush(SweepKeys.of("forged").outbox, b"forged")
         assert left.over() == ["forged"]
-        assert calls.claim("forged", "p", TOTAL, LEASE, [])[1] == []
+        assert calls.claim("forged", "p", TOTAL, LEASE, {})[1] == []
     finally:
         server.client.hdel(SHARED.unattended, "forged")
 
@@ -390,41 +456,42 @@ def test_a_silent_driver_is_told(server: Server, capsys: pytest.CaptureFixture[s
 def test_no_more_than_one_call_is_made_before_it_is_known_what_one_costs(server: Server) -> None:
     """Ten at once would cost many times a small budget. Failures tell nothing: each lets one more be in flight."""
     calls = _begun(server, "first", max_cost=1.0)
-    assert calls.claim("first", "p", 50, LEASE, [])[1] == [0]
+    assert calls.claim("first", "p", 50, LEASE, {})[1] == [0]
     calls.commit("first", "p", "t", [_failed(0)])
-    assert calls.claim("first", "p", 50, LEASE, [])[1] == [1, 2]
+    assert calls.claim("first", "p", 50, LEASE, {})[1] == [1, 2]
     calls.commit("first", "p", "t", [_result(1, cost=0.25)])
-    assert calls.claim("first", "p", 50, LEASE, [2])[1] == [3, 4, 5, 6, 7], "by the mean of what ended"
+    assert calls.claim("first", "p", 50, LEASE, {2: 1})[1] == [3, 4, 5, 6, 7], "by the mean of what ended"
 
 
 def test_failures_do_not_say_that_a_target_tells_no_cost(server: Server) -> None:
     """Nor do answers that cost nothing; ten answers of unknown cost do, and those count that the folder knows of."""
     calls = _begun(server, "untold", max_cost=1.0)
     for call in range(TOTAL - 1):
-        assert call in calls.claim("untold", "p", 1, LEASE, [])[1]
+        assert call in calls.claim("untold", "p", 1, LEASE, {})[1]
         calls.commit("untold", "p", "t", [_failed(call)])
-    assert calls.claim("untold", "p", 1, LEASE, [])[:2] == ("open", [TOTAL - 1])
+    assert calls.claim("untold", "p", 1, LEASE, {})[:2] == ("open", [TOTAL - 1])
     calls = _begun(server, "free", max_cost=1.0)
-    calls.claim("free", "p", 1, LEASE, [])
+    calls.claim("free", "p", 1, LEASE, {})
     nothing = msgspec.structs.replace(_result(0).output, attempts=(Attempt(cost=0.0),))
     calls.commit("free", "p", "t", [Result(nothing)])
-    assert len(calls.claim("free", "p", 50, LEASE, [])[1]) == TOTAL - 1
+    assert len(calls.claim("free", "p", 50, LEASE, {})[1]) == TOTAL - 1
     calls = _calls(server, "a 1 x")
     calls.delete("told")
     calls.open(_header("told"), 0, 1.0, known=FolderCounts(untold=9))
     calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
-    assert calls.claim("told", "p", 50, LEASE, [])[1] == [0]
+    assert calls.claim("told", "p", 50, LEASE, {})[1] == [0]
     calls.commit("told", "p", "t", [_result(0)])
-    assert calls.claim("told", "p", 50, LEASE, [])[0] == "spent"
+    assert calls.claim("told", "p", 50, LEASE, {})[0] == "spent"
     assert calls.look("told").reason == "the target tells no tokens, so its cost is not known"  # type: ignore[union-attr]  # it is there
 
 
 def test_an_attempt_is_not_counted_for_ever_when_its_call_was_made_by_another_meanwhile(server: Server) -> None:
     """A process that was silent for too long tries its call again, which another has recorded: it tells that itself."""
     calls, other = _begun(server, "late"), _calls(server)
-    assert calls.claim("late", "slow", 1, LEASE, [])[1] == [0]
+    assert calls.claim("late", "slow", 1, LEASE, {})[1] == [0]
+    assert calls.begin("late", "slow", {0: 1}) == {0}
     server.client.zadd(SweepKeys.of("late").holders, {"slow": 1})
-    assert other.claim("late", "quick", 1, LEASE, [])[1] == [0]
+    assert other.claim("late", "quick", 1, LEASE, {})[1] == [0]
     other.commit("late", "quick", "t", [_result(0)])
     assert calls.again("late", 0) == 1
     twice = msgspec.structs.replace(_result(0).output, attempts=(Attempt(kind="server"), Attempt()))
@@ -438,9 +505,10 @@ def test_a_commit_that_is_repeated_counts_once_in_the_totals(server: Server) -> 
     """Its first answer was lost: nothing was paid twice. Where two processes made a call, both payments count."""
     server.client.delete(SHARED.calls)
     calls = _begun(server, "told")
-    assert calls.claim("told", "slow", 1, LEASE, [])[1] == [0]
+    assert calls.claim("told", "slow", 1, LEASE, {})[1] == [0]
+    assert calls.begin("told", "slow", {0: 1}) == {0}
     server.client.zadd(SweepKeys.of("told").holders, {"slow": 1})
-    assert calls.claim("told", "quick", 1, LEASE, [])[1] == [0]
+    assert calls.claim("told", "quick", 1, LEASE, {})[1] == [0]
     for holder, cost, repaid in (("quick", b"500000", None), ("slow", b"1000000", b"1")):
         for _ in range(2):
             calls.commit("told", holder, "t", [_result(0, cost=0.5)])

@@ -1,7 +1,7 @@
 -- Calls for a process to make, and a sign of its life. Returns {state, generation, calls to tell of again, call...};
 -- 'gone' for an unknown sweep. A process that has not named its calls to this generation is to do so.
 -- ARGV: ttl, token, run, holder, what it has made ('name tally' or ''), lease ms, most, how many calls it names as its
--- own (-1: it names none), those, and those that it recorded lately
+-- own (-1: it names none), those ('call attempts that have begun'), and those that it recorded lately
 local state = redis.call('HGET', keys.meta, 'state')
 local run, me, made, lease, most_calls, named = unpack(ARGV, 3, 8)
 lease, most_calls, named = tonumber(lease), tonumber(most_calls), tonumber(named)
@@ -24,7 +24,10 @@ local untold = {}
 if named >= 0 then
   heard_of(me)
   local mine, recent = {}, {}
-  for i = 9, 8 + named do mine[ARGV[i]] = true end
+  for i = 9, 8 + named do
+    local call, begun = string.match(ARGV[i], '^(%d+) (%d+)$')
+    mine[call] = tonumber(begun)
+  end
   for i = 9 + named, #ARGV do
     recent[ARGV[i]] = true
     if redis.call('SISMEMBER', keys.recorded, ARGV[i]) == 0 then
@@ -36,12 +39,13 @@ if named >= 0 then
   adopt(held)
   for i = 1, #held, 2 do
     if held[i + 1] == me and not mine[held[i]] and not recent[held[i]] then take_back(held[i], me, false) end
-    mine[held[i]] = nil
   end
-  for call in pairs(mine) do
-    if redis.call('SISMEMBER', keys.recorded, call) == 0 then
+  for call, begun in pairs(mine) do
+    -- One that it has not begun may be another's by now, or the room for it: it begins only while it is held for it.
+    if begun > 0 and redis.call('SISMEMBER', keys.recorded, call) == 0 then
       redis.call('HSET', keys.held, call, me)
-      redis.call('SREM', keys.lost, me .. ' ' .. call)
+      redis.call('HSET', keys.begun, call, begun)
+      recovered(me, call)
     end
   end
   redis.call('SREM', keys.awaited, me)
@@ -61,6 +65,7 @@ while #answer <= most + 2 do
   local call = next_call(cases, total)
   if not call then break end
   redis.call('HSET', keys.held, call, me)
+  redis.call('HDEL', keys.begun, call) -- where another's hold of it was lost
   table.insert(answer, call)
 end
 local busy = redis.call('HLEN', keys.held)

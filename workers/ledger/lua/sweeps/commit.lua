@@ -35,11 +35,8 @@ end
 for i = 6, #ARGV, 11 do
   local call, cost = ARGV[i], ARGV[i + 3]
   local recorded, mine = redis.call('SISMEMBER', keys.recorded, call) == 1, redis.call('HGET', keys.held, call) == me
-  if mine then
-    redis.call('HDEL', keys.held, call)
-    redis.call('HDEL', keys.retries, call)
-  end
-  if redis.call('SREM', keys.lost, me .. ' ' .. call) == 1 then mine = true end
+  if mine then let_go(call) end
+  if recovered(me, call) then mine = true end
   -- Recorded, and this process's no more: it is told so once more, since the answer to the first time was lost.
   local known = recorded and not mine or ARGV[i + 9] == '1' and (recorded or not there)
   local counted = not known and redis.call('SREM', keys.forgotten, call) == 1 and ARGV[i + 9] == '1'

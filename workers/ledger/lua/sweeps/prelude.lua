@@ -54,17 +54,26 @@ local function next_call(cases, total)
   if cursor > first then redis.call('HSET', keys.meta, 'cursor', cursor) end
   return cursor < total and cursor or nil
 end
--- A call goes back to those that are to be made. One that was begun may have reached its target: it was paid, then, and
--- what for is lost.
-local function take_back(call, holder, begun)
-  local retries = redis.call('HGET', keys.retries, call)
+local function lost_name(holder, call, attempt) return holder .. ' ' .. call .. (attempt > 1 and ' ' .. attempt or '') end
+-- Attempts that were counted as lost are told after all. Returns whether there were any.
+local function recovered(holder, call)
+  local attempt = 1
+  while redis.call('SREM', keys.lost, lost_name(holder, call, attempt)) == 1 do attempt = attempt + 1 end
+  return attempt > 1
+end
+-- Nobody has a call any more.
+local function let_go(call)
   redis.call('HDEL', keys.held, call)
   redis.call('HDEL', keys.retries, call)
+  redis.call('HDEL', keys.begun, call)
+end
+-- A call goes back to those that are to be made. Of attempts that nobody will tell, those that had begun may have reached
+-- the target: they were paid, then, and what for is lost.
+local function take_back(call, holder, untold)
+  local begun = untold and tonumber(redis.call('HGET', keys.begun, call)) or 0
+  for attempt = 1, begun do redis.call('SADD', keys.lost, lost_name(holder, call, attempt)) end
+  let_go(call)
   redis.call('RPUSH', keys.again, call)
-  if begun then
-    redis.call('SADD', keys.lost, holder .. ' ' .. call)
-    if retries then redis.call('HINCRBY', keys.meta, 'lost', retries) end
-  end
 end
 -- Calls of processes that are silent for longer than their lease go back. No lease ends later than one from now: where
 -- the clock was set back, processes have that time to be heard of again.

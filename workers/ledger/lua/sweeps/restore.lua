@@ -4,7 +4,6 @@ local other = refused()
 if other then return other end
 for i = 3, #ARGV do
   redis.call('SADD', keys.recorded, ARGV[i])
-  redis.call('HDEL', keys.held, ARGV[i])
-  redis.call('HDEL', keys.retries, ARGV[i])
+  let_go(ARGV[i])
 end
 return redis.call('SCARD', keys.recorded)

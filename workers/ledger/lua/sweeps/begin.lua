@@ -1,0 +1,12 @@
+-- Attempts of calls begin now: of a process that dies, those alone count as lost. Returns the calls that it may make: one
+-- that is another's by now, or nobody's, is not made, and none of a sweep that is not open.
+-- ARGV: ttl, token, holder, (call, number of its attempt)...
+local may = {}
+if redis.call('HGET', keys.meta, 'state') ~= 'open' then return may, true end
+for i = 4, #ARGV, 2 do
+  if redis.call('HGET', keys.held, ARGV[i]) == ARGV[3] then
+    redis.call('HSET', keys.begun, ARGV[i], ARGV[i + 1])
+    table.insert(may, ARGV[i])
+  end
+end
+return may
