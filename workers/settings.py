@@ -233,6 +233,11 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
         raise ConfigError(f"wrong settings ({file or 'EVALQ_* variables'}): " + "; ".join(lines)) from None
     for name in ("broker", "ledger"):
         _check_address(name, getattr(settings, name))
+    if settings.queue_arguments and settings.broker and settings.broker_address.is_redis:
+        raise ConfigError(
+            f"queue_arguments: RabbitMQ's queues alone have arguments, and the broker is {settings.broker_address}: "
+            "omit them, or name an amqp:// broker"
+        )
     take_checks(settings)
     return settings
 

@@ -146,8 +146,10 @@ def _started(
     children = backend.children or Children(reporter.restarted)
     if not settings.broker:
         url = stack.enter_context(embedded_server(children))
+        if settings.queue_arguments:
+            reporter.warn("warning: queue_arguments has no effect without a broker: it is for queues on RabbitMQ")
         # The ledger goes with the broker: the embedded server is both.
-        settings = settings.model_copy(update={"broker": url, "ledger": ""})
+        settings = settings.model_copy(update={"broker": url, "ledger": "", "queue_arguments": ()})
         count = count or usable_cpus()
     if count or here:
         stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))

@@ -126,6 +126,9 @@ class SweepDriver:
             if config is not None:
                 if config and self._sweep.recorded.config not in ("", config):
                     self.notices.add("changed")
+                if others := self._intake.waits_for(config):
+                    self.notices.wait_for(f"{self._sweep.live.cache}: waiting, since {others}; nothing is paid twice")
+                    return True
                 if told := self._intake.take_known(config):
                     self.notices.news.append(told)
                 self.registration.offer()

@@ -95,6 +95,19 @@ class SweepIntake:
                 return
             time.sleep(IDLE_SECONDS)
 
+    def waits_for(self, config: str) -> str:
+        """Who is asking some of the same now, with the same cache: its answers are waited for, and not paid twice.
+
+        Empty where nobody is; from then on the others wait for this sweep. Raises StorageError.
+        """
+        if self._cache is None or not config:
+            return ""
+        others = self._cache.claim(self._sweep.header.target, config, self._sweep.prompts())
+        if not others:
+            return ""
+        count, all_of_them = sum(others.values()), self._sweep.header.cases
+        return f"{count:,} of {all_of_them:,} cases are being asked by {', '.join(sorted(others))} (host and pid)"
+
     def take_known(self, config: str) -> str:
         """Record what is known of a target under ``config``, its settings' digest; says what earlier runs gave.
 

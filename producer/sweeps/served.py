@@ -27,6 +27,7 @@ class Notices:
         self.due: set[str] = set()
         self.news: list[str] = []
         self._told: set[str] = set()
+        self._waits_for = ""
 
     def knows(self, name: str) -> bool:
         """Whether it was told, or is about to be."""
@@ -35,6 +36,12 @@ class Notices:
     def add(self, name: str) -> None:
         """There is something to tell, by its name in `tell`."""
         self.due |= {name} - self._told
+
+    def wait_for(self, what: str) -> None:
+        """It waits, and for what is to be told: once, and again where that changes."""
+        if what != self._waits_for:
+            self._waits_for = what
+            self.news.append(what)
 
     def tell(self, reporter: Reporter, target: str, *, here: bool) -> None:
         """Tell what there is; who calls ``target`` from ``here`` need not start anything."""

@@ -93,3 +93,15 @@ def test_the_socket_is_the_user_s_alone(tmp_path: Path, scratch: Path) -> None:
     wait_until(lambda: socket.stat().st_mode & 0o077 == 0, "the socket is closed to others")
     command.kill()
     command.communicate()
+
+
+def test_arguments_of_queues_are_said_to_have_no_effect(tmp_path: Path) -> None:
+    """Without a broker nothing has them; with one that has none, nothing is begun."""
+    args = (*hold(tmp_path, free=2, held=0).command, "--workers", "1")
+    odd = {"EVALQ_QUEUE_ARGUMENTS": "x-queue-type=quorum", "PYTHONPATH": HAZARDS}
+    done = evalq(*args, "--out", "run", cwd=tmp_path, **odd)  # type: ignore[arg-type]  # no key is `seconds`
+    assert (done.returncode, "queue_arguments has no effect" in done.stderr) == (0, True), done.stderr
+    for command in (("worker",), (*args, "--out", "other")):
+        refused = evalq(*command, "--broker", "redis://127.0.0.1:1", cwd=tmp_path, **odd)  # type: ignore[arg-type]
+        assert (refused.returncode, "queue_arguments: RabbitMQ" in refused.stderr) == (2, True), refused.stderr
+    assert not (tmp_path / "other").exists()

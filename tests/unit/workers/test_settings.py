@@ -138,3 +138,22 @@ def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> 
     for name in [*options, *others, "EXPORTER_PORT_9808_TCP", "IMAGE", "DATA", "REPLICAS", "SECRETS"]:
         monkeypatch.setenv(f"EVALQ_{name.upper()}", "x")
     load_settings()
+
+
+@pytest.mark.parametrize("broker", ["redis://:secret@host/0", "rediss://host", "unix:///tmp/s"])
+def test_arguments_of_queues_that_have_none_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: str
+) -> None:
+    """From a variable or a file, whatever names the broker: nobody is to believe that they have an effect."""
+    monkeypatch.setenv("EVALQ_QUEUE_ARGUMENTS", "x-queue-type=quorum")
+    assert load_settings(broker="amqp://host").queue_options == {"x-queue-type": "quorum"}
+    with pytest.raises(ConfigError, match=r"queue_arguments: .*RabbitMQ") as caught:
+        load_settings(broker=broker)
+    assert "secret" not in str(caught.value)
+    monkeypatch.delenv("EVALQ_QUEUE_ARGUMENTS")
+    (tmp_path / "s.yaml").write_text("queue_arguments: {x-queue-type: quorum}")
+    monkeypatch.setenv("EVALQ_BROKER", broker)
+    with pytest.raises(ConfigError, match=r"queue_arguments: .*RabbitMQ"):
+        load_settings(tmp_path / "s.yaml")
+    monkeypatch.delenv("EVALQ_BROKER")
+    assert load_settings(tmp_path / "s.yaml").queue_options
