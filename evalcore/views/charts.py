@@ -22,6 +22,7 @@ __all__ = [
     "derived_summary",
     "number",
     "of_all",
+    "of_answered",
     "without_result",
 ]
 
@@ -131,6 +132,12 @@ def of_all(records: Mapping[str, int]) -> str:
     if not lacking or not records["scored"]:
         return ""
     return f"of the {records['scored']:,} of {records['total']:,} records that have a result"
+
+
+def of_answered(*counts: tuple[int, int, str]) -> str:
+    """Which part a rate is over, of each (answered, all, what) that is not whole: "of the 1 of 4 cases answered"."""
+    parts = [f"the {answered:,} of {of:,} {what}" for answered, of, what in counts if 0 < answered < of]
+    return f"of {' and '.join(parts)}" if parts else ""
 
 
 def without_result(records: Mapping[str, int]) -> str:

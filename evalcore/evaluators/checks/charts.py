@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from evalq.evalcore.evaluators.checks.diversity.markdown import chained
 from evalq.evalcore.evaluators.checks.labelling.shown import LABEL_CHARTS, on_trust_line
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered
 
 __all__ = ["CHARTS", "opening"]
 
@@ -32,17 +32,25 @@ def opening(report: Mapping[str, Json]) -> Summary:
     outputs, decided, cases = results["outputs"], results["thresholds"], results["cases"]
     told, state = _REACHED.get(decided["verdict"], ("none set", "none"))
     judged = outputs["passed"] + outputs["failed"]
+    every = judged + outputs["errors"]
+    over = of_answered((judged, every, "outputs with a verdict"), (cases["answered"], cases["total"], "cases answered"))
+    noted = "; ".join(filter(None, (_interval(results["pass_rate_interval"]), over)))
+    # Of all outputs: where three of four have no verdict, one that passes is no whole.
     return Summary(
-        f"{outputs['passed']:,} of {judged:,} outputs passed",
+        f"{outputs['passed']:,} of {every:,} outputs passed",
         _sentence(results),
         state if decided["total"] else "none",
         tiles=(
-            Tile("Pass rate", number(results["pass_rate"], "share"), _interval(results["pass_rate_interval"])),
+            Tile("Pass rate", number(results["pass_rate"], "share"), noted, "doubtful" if over else "none"),
             *_people(results),
             Tile("Score", number(results["score"], "points"), "mean over cases"),
             Tile("Failed", number(outputs["failed"], "count")),
             Tile("No verdict", number(outputs["errors"], "count"), state="doubtful" if outputs["errors"] else "none"),
-            Tile("Cases answered", f"{cases['answered']:,} of {cases['total']:,}"),
+            Tile(
+                "Cases answered",
+                f"{cases['answered']:,} of {cases['total']:,}",
+                state="doubtful" if cases["answered"] < cases["total"] else "none",
+            ),
             Tile("Thresholds", told, f"{decided['holds']:,} of {decided['total']:,} hold", state),
             *_collapse(results),
             Tile("Median latency", number(results["latency_seconds"]["p50"], "seconds")),
@@ -86,7 +94,7 @@ def _interval(bounds: Mapping[str, float | None]) -> str:
 
 
 def _lowest_first(marks: Iterable[Mark]) -> list[Mark]:
-    return sorted(marks, key=lambda mark: (mark.value or 0.0, mark.label))
+    return sorted(marks, key=lambda mark: (mark.value is not None, mark.value or 0.0, mark.label))
 
 
 def _of(entries: Sequence[Mapping[str, Json]], key: str) -> list[Mark]:
@@ -99,7 +107,10 @@ def _of(entries: Sequence[Mapping[str, Json]], key: str) -> list[Mark]:
 
 
 def _note(outputs: Mapping[str, int]) -> str:
-    return f"{outputs['passed']:,} of {outputs['passed'] + outputs['failed']:,}"
+    judged = outputs["passed"] + outputs["failed"]
+    known = f"{outputs['passed']:,} of {judged:,}" if judged else ""
+    lacking = f"{outputs['errors']:,} without a verdict" if outputs["errors"] else ""
+    return ", ".join(filter(None, (known, lacking))) or "no output"
 
 
 def _cases(report: Mapping[str, Json]) -> list[Mark]:
@@ -110,6 +121,8 @@ def _cases(report: Mapping[str, Json]) -> list[Mark]:
                 states = [_VERDICTS.get(each["verdict"], "none") for each in entry["thresholds"]]
                 state: State = next((s for s in ("bad", "doubtful", "good") if s in states), "none")
                 yield Mark(entry["case"], rate["value"], rate["low"], rate["high"], state, note=_note(entry["outputs"]))
+            else:
+                yield Mark(entry["case"], None, state="doubtful", note=_note(entry["outputs"]))
 
     return _lowest_first(marks())
 

@@ -51,7 +51,7 @@ def _head(results: Mapping[str, Json]) -> str:
     judged = outputs["passed"] + outputs["failed"]
     errors = f", {outputs['errors']:,} without a verdict" if outputs["errors"] else ""
     bounds = results["pass_rate_interval"]
-    rate = f"Pass rate: {share(results['pass_rate'], bounds['low'], bounds['high'])}, mean over cases"
+    rate = f"Pass rate: {share(results['pass_rate'], bounds['low'], bounds['high'])}, mean over {_over(outputs, cases)}"
     told = f"{outputs['passed']:,} of {judged:,} outputs passed{errors}"
     lines = [rate, f"{told}; {cases['answered']:,} of {cases['total']:,} cases answered"]
     if plain := plain_line(results):
@@ -60,6 +60,13 @@ def _head(results: Mapping[str, Json]) -> str:
     if known:
         lines.append("; ".join(known))
     return "\n\n".join(lines)
+
+
+def _over(outputs: Mapping[str, int], cases: Mapping[str, int]) -> str:
+    """Which cases a rate is over, and which of their outputs, where that is not all of them."""
+    whole = cases["answered"] == cases["total"]
+    found = "cases" if whole else f"the {cases['answered']:,} of {cases['total']:,} cases that were answered"
+    return found + (", without the outputs that have no verdict" if outputs["errors"] else "")
 
 
 def _passes(results: Mapping[str, Json], key: str) -> Iterator[str]:

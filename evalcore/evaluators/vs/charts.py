@@ -7,7 +7,7 @@ from typing import Any
 
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered
 
 __all__ = ["CHARTS", "opening"]
 
@@ -30,19 +30,30 @@ def opening(report: Mapping[str, Json]) -> Summary:
     noted = f"{collapsed} of {nowhere['cases']} cases collapsed" if collapsed else f"{nowhere['cases']} cases"
     if nowhere["verdict"] == "fails" and not collapsed:
         noted += " together"
-    answered = f"{results['cases']['answered']:,} of {results['cases']['total']:,}"
+    cases = results["cases"]
+    over = of_answered((tests, run["total_tests"], "tests with a readable output"), _cases_answered(results))
+    noted_rate = "; ".join(filter(None, (_interval(run["passed"], tests), over)))
+    # Of all tests: where three of four have no answer, one that passes is no whole.
     return Summary(
-        f"{run['passed']:,} of {tests:,} tests passed",
+        f"{run['passed']:,} of {run['total_tests']:,} tests passed",
         _sentence(run, found, noted),
         tiles=(
-            Tile("Pass rate", number(rate, "share"), _interval(run["passed"], tests)),
+            Tile("Pass rate", number(rate, "share"), noted_rate, "doubtful" if over else "none"),
             Tile("Failed", number(run["failed"], "count")),
             Tile("No readable output", number(run["errors"], "count"), state="doubtful" if run["errors"] else "none"),
-            Tile("Cases answered", answered),
+            Tile(
+                "Cases answered",
+                f"{cases['answered']:,} of {cases['total']:,}",
+                state="doubtful" if cases["answered"] < cases["total"] else "none",
+            ),
             Tile("Mode collapse", found, noted, state),
             Tile("Diversity", number(results["diversity"], "points"), "mean over cases, 1 is even"),
         ),
     )
+
+
+def _cases_answered(results: Mapping[str, Any]) -> tuple[int, int, str]:
+    return results["cases"]["answered"], results["cases"]["total"], "cases answered"
 
 
 def _sentence(run: Mapping[str, Any], found: str, noted: str) -> str:
@@ -57,24 +68,46 @@ def _interval(part: int, of: int) -> str:
     return f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
 
 
-def _shares(counts: Mapping[str, tuple[int, int]]) -> Iterator[Mark]:
-    """The share of each, with its interval; the lowest first."""
-    known = {name: (part / of, wilson(part, of), f"{part:,} of {of:,}") for name, (part, of) in counts.items() if of}
+def _shares(counts: Mapping[str, tuple[int, int, int]]) -> Iterator[Mark]:
+    """The share of each, (passes, of, no readable output), with its interval; the lowest first.
+
+    A row without any is there all the same, and has no value.
+    """
+    for name, (_, of, errors) in sorted(counts.items()):
+        if not of:
+            yield Mark(
+                name, None, state="doubtful", note=f"{errors:,} without a readable output" if errors else "no output"
+            )
+    known = {
+        name: (
+            part / of,
+            wilson(part, of),
+            f"{part:,} of {of:,}" + (f", {errors:,} without a readable output" if errors else ""),
+        )
+        for name, (part, of, errors) in counts.items()
+        if of
+    }
     for name, (value, (low, high), note) in sorted(known.items(), key=lambda item: (item[1][0], item[0])):
         yield Mark(name, value, low, high, note=note)
 
 
 def _agents(report: Mapping[str, Json]) -> Iterable[Mark]:
-    counts: dict[str, tuple[int, int]] = {}
-    for case in report["results"]["test_run"]["detailed_results"]:
-        passes, of = counts.get(case["agent"], (0, 0))
-        counts[case["agent"]] = (passes + case["passes"], of + case["of"])
+    counts: dict[str, tuple[int, int, int]] = {}
+    for case, errors in _details(report):
+        before = counts.get(case["agent"], (0, 0, 0))
+        counts[case["agent"]] = (before[0] + case["passes"], before[1] + case["of"], before[2] + errors)
     return _shares(counts)
 
 
 def _cases(report: Mapping[str, Json]) -> Iterable[Mark]:
-    details = report["results"]["test_run"]["detailed_results"]
-    return _shares({case["test_id"]: (case["passes"], case["of"]) for case in details})
+    return _shares({case["test_id"]: (case["passes"], case["of"], errors) for case, errors in _details(report)})
+
+
+def _details(report: Mapping[str, Json]) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Each case with how many of its outputs nobody could read."""
+    runs = {entry["case"]: entry["runs"]["total"] for entry in report["results"]["mode_collapse"]}
+    for case in report["results"]["test_run"]["detailed_results"]:
+        yield case, runs.get(case["test_id"], case["of"]) - case["of"]
 
 
 def _mode_shares(report: Mapping[str, Json]) -> Iterator[Mark]:

@@ -56,12 +56,15 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
 
 def _health(results: Mapping[str, Json]) -> str:
     run, rate = results["test_run"], results["pass_rate"]
-    filled = round((rate or 0.0) * _BAR)
+    # Of all tests, those without an answer among them; full for all of them alone, and empty for none alone.
+    filled = run["passed"] * _BAR // run["total_tests"] if run["total_tests"] else 0
+    filled = max(filled, bool(run["passed"]))
     bar = "█" * filled + "░" * (_BAR - filled)
     tests = f"{run['passed']} of {run['passed'] + run['failed']} tests passed"
     errors = f", {run['errors']} without a readable output" if run["errors"] else ""
     cases = f"{results['cases']['answered']} of {results['cases']['total']} cases answered"
-    return f"Overall health: {bar} {_percent(rate)} ({tests}{errors}; {cases})"
+    told = f"{_percent(rate)} of what was answered" if run["errors"] and rate is not None else _percent(rate)
+    return f"Overall health: {bar} {told} ({tests}{errors}; {cases})"
 
 
 def _tiles(report: Mapping[str, Json]) -> str:

@@ -224,11 +224,14 @@ def test_the_head_has_what_decides(whole: Whole) -> None:
     results = whole.results
     bounds = results["pass_rate_interval"]
     head = whole.text.split("\n\n")
-    assert figures(head[1]) == percent(results["pass_rate"], bounds["low"], bounds["high"])
+    outputs, cases = results["outputs"], results["cases"]
+    whole_of = [cases["answered"], cases["total"]]
+    rate = figures(head[1])
+    assert rate[:3] == percent(results["pass_rate"], bounds["low"], bounds["high"])
+    assert rate[3:] == whole_of
     plain = results["plain"]
     assert head[2].startswith("By checks that no judge decides: ")
     assert figures(head[2]) == percent(plain["pass_rate"], plain["low"], plain["high"])
-    outputs, cases = results["outputs"], results["cases"]
     assert figures(head[3]) == [
         *(outputs["passed"], outputs["passed"] + outputs["failed"], outputs["errors"]),
         *(cases["answered"], cases["total"]),
@@ -252,7 +255,8 @@ def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
     tiles = {tile.label: tile for tile in summary.tiles}
     results = whole.results
     outputs = results["outputs"]
-    assert summary.headline == f"{outputs['passed']} of {outputs['passed'] + outputs['failed']} outputs passed"
+    every = outputs["passed"] + outputs["failed"] + outputs["errors"]
+    assert summary.headline == f"{outputs['passed']} of {every} outputs passed"
     assert summary.sentence == (
         "1 outputs have no verdict. 1 cases have no output. "
         "People's labels do not bear out the verdicts of polite yet: what rests on these is advisory."
@@ -267,6 +271,27 @@ def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
     assert summary.state == tiles["Thresholds"].state == "doubtful"
     assert tiles["No verdict"].state == "doubtful"
     assert (tiles["Collapse"].value, tiles["Collapse"].note) == ("undecided", "0 of 1 cases, each by itself")
+
+
+@pytest.mark.parametrize("more", [[], [line("b", 0, error="no"), line("c", 0, error="no")], [line("a", 1, error="no")]])
+def test_one_answer_of_many_is_no_whole(more: list[bytes], tmp_path: Path) -> None:
+    """Whether nothing was recorded, or there is no verdict: in the headline, a tile, a chart and a sentence."""
+    report = evaluated(tmp_path, [line("a", 0), *more]).report
+    summary = opening(report)
+    tiles = {tile.label: tile for tile in summary.tiles}
+    assert summary.headline == f"1 of {1 + len(more)} outputs passed"
+    assert (tiles["Pass rate"].value, tiles["Pass rate"].state) == ("100.0 %", "doubtful")
+    assert "the 1 of 3 cases answered" in tiles["Pass rate"].note
+    assert tiles["Cases answered"].state == "doubtful"
+    marks = {mark.label: mark for mark in chart("Pass rate by case", report)}
+    assert {case: mark.value for case, mark in marks.items()} == {"a": 1.0, "b": None, "c": None}
+    if more:
+        assert f"the 1 of {1 + len(more)} outputs with a verdict" in tiles["Pass rate"].note
+        assert "1 without a verdict" in marks["a" if len(more) == 1 else "b"].note
+    assert marks["c"].note == ("1 without a verdict" if len(more) == 2 else "no output")
+    text = registry.get("checks").views.markdown(report, {})
+    lacking = ", without the outputs that have no verdict" if more else ""
+    assert f"mean over the 1 of 3 cases that were answered{lacking}" in text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.evaluators.vs import evaluator
-from evalq.evalcore.evaluators.vs.charts import opening
+from evalq.evalcore.evaluators.vs.charts import CHARTS, opening
 from evalq.evalcore.evaluators.vs.metrics import METRICS
 from evalq.evalcore.evaluators.vs.rows import ROWS
 from evalq.evalcore.fold.inline import Evaluation
@@ -37,7 +37,44 @@ def test_the_page_begins_with_how_many_cases_collapsed(tmp_path: Path) -> None:
     tiles = tiles_of(evaluated(tmp_path, runs_of("F", ["a"] * 47 + ["b"] * 3)))
     assert (tiles["Mode collapse"].value, tiles["Mode collapse"].note) == ("found", "1 of 3 cases collapsed")
     low, high = (100 * bound for bound in wilson(50, 50))
-    assert tiles["Pass rate"].note == f"{low:.1f} to {high:.1f} %, 95 % interval"
+    assert tiles["Pass rate"].note == (
+        f"{low:.1f} to {high:.1f} %, 95 % interval; of the 50 of 52 tests with a readable output and the 1 of 3 cases "
+        "answered"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "tests", "cases"),
+    [([], 3, 1), ([line("E", 0, None), line("L", 0, None)], 3, 1), ([line("F", n, None) for n in (1, 2, 3)], 6, 1)],
+)
+def test_one_answer_of_many_is_no_whole(more: list[bytes], tests: int, cases: int, tmp_path: Path) -> None:
+    """Whether nothing was recorded, or nobody could read it: not in the headline, nor in a tile, a bar or a chart."""
+    found = evaluated(tmp_path, [line("F", 0, good_output()), *more])
+    summary, tiles = opening(found.report), tiles_of(found)
+    assert summary.headline == f"1 of {tests} tests passed"
+    assert (tiles["Pass rate"].value, tiles["Pass rate"].state) == ("100.0 %", "doubtful")
+    assert f"of the 1 of {tests} tests with a readable output" in tiles["Pass rate"].note
+    assert (tiles["Cases answered"].value, tiles["Cases answered"].state) == (f"{cases} of 3", "doubtful")
+    page = evaluator.views.markdown(found.report, {})
+    bar = "█" * (10 // tests) + "░" * (10 - 10 // tests)
+    assert f"Overall health: {bar} 100.0 % of what was answered (1 of 1 tests passed" in page
+    charts = {chart.title: list(chart.marks(found.report)) for chart in CHARTS}
+    notes = {mark.label: (mark.value, mark.note) for mark in charts["Pass rate by case"]}
+    unread = {"E": 1, "L": 1} if len(more) == 2 else {"F": 3} if more else {}
+    for case in "FEL":
+        value, note = notes[case]
+        assert value == (1.0 if case == "F" else None)
+        lacking = f"{unread[case]} without a readable output" if case in unread else ""
+        assert note == (", ".join(filter(None, ("1 of 1", lacking))) if case == "F" else lacking or "no output")
+    assert {mark.value for mark in charts["Pass rate by agent"]} == {1.0, None}
+
+
+def test_a_bar_is_full_for_all_tests_alone_and_empty_for_none(tmp_path: Path) -> None:
+    """21 of 22 were ten tenths; 1 of 30 is something."""
+    good, bad = [line(case, n, good_output()) for case in "FEL" for n in range(10)], line("F", 0, {})
+    for lines, filled in ((good, 10), ([bad, *good[1:]], 9), ([good[0], *[line("F", n, {}) for n in range(1, 30)]], 1)):
+        page = evaluator.views.markdown(evaluated(tmp_path, lines).report, {})
+        assert f"Overall health: {'█' * filled}{'░' * (10 - filled)} " in page
 
 
 def test_cases_that_are_collapsed_together_are_shown_red_everywhere(tmp_path: Path) -> None:
