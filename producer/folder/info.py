@@ -17,7 +17,7 @@ from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.lineage import Lineage
 from evalq.evalcore.records.inputs import Source
 
-__all__ = ["SCHEMA", "RunInfo", "info_of", "read_facts", "request_fact", "whole_request"]
+__all__ = ["SCHEMA", "RunInfo", "info_of", "read_facts", "request_fact", "short", "whole_request"]
 
 SCHEMA = 1
 """Raised when a reader of the last form would misread the new one; folders from before it was written have form 1."""
@@ -79,16 +79,20 @@ def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
         raise WireError(f"{path} is damaged: {error}") from error
 
 
+def short(params: dict[str, Json]) -> dict[str, Json]:
+    """``params`` as files have them that say how a run stands or was cut: none of long ones."""
+    return {} if longer_than(params, _PARAMS_BYTES) else params
+
+
 def request_fact(request: Request) -> dict[str, Json]:
-    """``request`` as run.json has it: without its parameters where they are long."""
-    left_out = longer_than(request.params, _PARAMS_BYTES)
-    told: dict[str, Json] = msgspec.to_builtins(msgspec.structs.replace(request, params={}) if left_out else request)
+    """``request`` as run.json has it."""
+    told: dict[str, Json] = msgspec.to_builtins(msgspec.structs.replace(request, params=short(request.params)))
     return told
 
 
 def whole_request(request: Request, params: dict[str, Json]) -> Request:
     """What a run was asked, whose run.json has ``request`` and whose plan has ``params``."""
-    left_out = not request.params and longer_than(params, _PARAMS_BYTES)
+    left_out = not request.params and not short(params)
     return msgspec.structs.replace(request, params=params) if left_out else request
 
 

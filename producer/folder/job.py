@@ -27,7 +27,7 @@ from evalq.evalcore.records.inputs import Source, discover, format_suffixes
 from evalq.evalcore.records.opened import opened
 from evalq.evalcore.records.spool import spool
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.info import request_fact, whole_request
+from evalq.producer.folder.info import request_fact, short, whole_request
 from evalq.producer.folder.key import keep_key, read_key
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.names import RUNS
@@ -168,6 +168,8 @@ class Job:
             if begun:
                 raise  # what it has is kept, and whoever drives it says how to go on
             raise _unusable(error, folder, found) from error
+        # The same data once, where there is much of it: what is planned holds all that was asked.
+        request = whole_request(msgspec.structs.replace(request, params=short(request.params)), header.params)
         return cls(header, folder, sources, request, manifest, key, params)
 
     @classmethod

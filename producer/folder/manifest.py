@@ -14,6 +14,7 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.append import AppendedFile, whole_lines
+from evalq.producer.folder.info import short
 from evalq.producer.folder.names import HEAD, MANIFEST
 from evalq.producer.folder.plan_file import PlannedChunks
 from evalq.producer.folder.run_folder import RunFolder
@@ -168,8 +169,9 @@ class Manifest:
 
     def document(self, header: Header) -> Iterator[bytes]:
         """manifest.json, a piece at a time: the whole plan as one canonical JSON document, but for the chunks' digests,
-        which say nothing without the run's key.
+        which say nothing without the run's key, and for long parameters, which report.json has.
         """
+        header = msgspec.structs.replace(header, params=short(header.params))
         yield b'{"chunks":['
         for chunk in self.chunks:
             yield (b"," if chunk.seq else b"") + canonical_json(_undigested(chunk))

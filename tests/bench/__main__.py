@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.bench import queues, start, throughput, tools
+from tests.bench import cases, queues, start, throughput, tools
 
 
 def main() -> None:
@@ -48,6 +48,8 @@ def main() -> None:
     queues.main(["--times", str(asked.times)])
     print(flush=True)
     tools.main(["--times", str(asked.times)])
+    print(flush=True)
+    cases.main(["--times", str(asked.times)])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, assert_never
 import msgspec
 import redis
 
+from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params
 from evalq.evalcore.contract.params import validate
@@ -61,6 +62,7 @@ class ChunkRunner:
         self._heartbeats = Heartbeats(ledger.client)
         self._committed_in: float | None = None
         self._loaded: set[str] = set()
+        self._params: tuple[Header, Params] | None = None
         self._code = OwnCode()
         self._streak = 0
 
@@ -161,7 +163,7 @@ class ChunkRunner:
     ) -> tuple[Partial, int]:
         """The chunk's answer, and how many of its records are dead. Raises ChunkFailed where the evaluator raises."""
         try:
-            params = _params(header.evaluator, msgspec.json.encode(header.params))
+            params = self._params_of(header)
             with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
                 outcome = None if _suspicious(lease) else self._whole(evaluator, params, batch)
                 if apart := outcome is None:
@@ -177,6 +179,12 @@ class ChunkRunner:
             self._of_one_code(header.evaluator)
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
             raise ChunkFailed(kind_of(error), f"{batch.where(chunk.first_line)}: {brief(error)}") from error
+
+    def _params_of(self, header: Header) -> Params:
+        # The same object for all chunks of a run: of many cases even a look at the bytes takes as long as a chunk.
+        if self._params is None or self._params[0] is not header:
+            self._params = header, _params(header.evaluator, msgspec.json.encode(header.params))
+        return self._params[1]
 
     def _evaluator(self, lease: Lease, name: str) -> Evaluator[Any, Any]:
         """The evaluator of that name. Where it cannot be loaded here, says so in this worker's heartbeat.
@@ -223,7 +231,7 @@ class ChunkRunner:
     def _whole(self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch) -> Outcome[Any] | None:
         """The chunk's outcome; None where it needs more memory than it may have."""
         try:
-            with self._limits.bounding_time():
+            with self._limits.bounding_time(), uncollected():
                 return evaluator.evaluate(batch, params)
         # It may be a single record that does not fit: taken apart, the others still get their results.
         except MemoryError:

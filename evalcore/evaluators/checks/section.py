@@ -8,12 +8,12 @@ from functools import lru_cache
 
 from evalq.evalcore.contract.evaluator import InputResult
 from evalq.evalcore.contract.stopping import stopping_section
+from evalq.evalcore.evaluators.checks.compiling import compiled
 from evalq.evalcore.evaluators.checks.deciding import Demand, decide
 from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.section import diversity_section
 from evalq.evalcore.evaluators.checks.labelling.section import labels_section, on_trust, trusted_checks
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, thresholds_of
-from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseState, ChecksState
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
@@ -62,7 +62,7 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "pass_hat": [_over_cases(cases, k, hat=True) for k in params.ks],
         "thresholds": decide(demands),
         "by_tag": list(_by_tag(cases)),
-        "by_check": list(_by_check(cases, params)),
+        "by_check": list(_by_check(cases)),
         "latency_seconds": _spread(state.latency),
         "cost": _spread(state.cost),
         "tokens": _spread(state.tokens),
@@ -257,14 +257,13 @@ def _by_tag(cases: Sequence[Counted]) -> Iterator[Json]:
         }
 
 
-def _by_check(cases: Sequence[Counted], params: ChecksParams) -> Iterator[Json]:
+def _by_check(cases: Sequence[Counted]) -> Iterator[Json]:
     """The checks by their names, each over the cases that have it, in the order of these names."""
-    judge, found = judge_for(params), dict[str, list[tuple[Case, list[int]]]]()
+    found: dict[str, list[tuple[Case, list[int]]]] = {}
     for case, counted in cases:
-        plan = judge.plan(case.id)
         # Not strict: a case without any answer has no counts.
-        for check, counts in zip(plan.checks if plan else (), counted.checks, strict=False):
-            found.setdefault(check.name, []).append((case, counts))
+        for written, counts in zip(case.checks, counted.checks, strict=False):
+            found.setdefault(compiled(written).name, []).append((case, counts))
     for name, own in sorted(found.items()):
         rates = [Rate(p / (p + f), p + f, case.weight) for case, (p, f, _) in own if p + f]
         passed, failed, errors = (sum(counts[at] for _, counts in own) for at in range(3))

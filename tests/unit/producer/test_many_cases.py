@@ -80,9 +80,11 @@ def reads() -> Iterator[list[str]]:
     _watching.clear()
 
 
-@pytest.mark.parametrize(("name", "most"), [("run.json", 100), ("results.yaml", 1_000), ("report.md", 100)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("run.json", 100), ("results.yaml", 1_000), ("report.md", 100), ("manifest.json", 20_000)]
+)
 def test_twice_the_cases_are_not_twice_the_file(runs: dict[int, Path], name: str, most: int) -> None:
-    """Only numbers get longer, and the names of the cases that are shown."""
+    """Only numbers get longer, the names of the cases that are shown, and the plan by a line for each chunk."""
     some, many = ((runs[cases] / name).stat().st_size for cases in (SOME, MANY))
     assert abs(many - some) < most
 
@@ -129,6 +131,8 @@ def test_few_cases_have_the_files_that_they_always_had(runs: dict[int, Path]) ->
     assert (folder / "results.yaml").read_text() == yaml_text(report)
     request = json.loads((folder / "run.json").read_bytes())["request"]
     assert [case["id"] for case in request["params"]["cases"]] == [case["id"] for case in report["params"]["cases"]]
+    plan = json.loads((folder / "manifest.json").read_bytes())
+    assert plan["header"]["params"] == report["params"]
     page = (folder / "report.html").read_text()
     assert all(page.count(f'dir="auto">case-{number:05}<') for number in range(FEW))
 
