@@ -19,6 +19,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, next_step
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
+from evalq.evalcore.trust import TABLE, WRITERS, Reach, Thing
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.views.metrics import LABELS
 from evalq.workers.exporter.catalogue import FAMILIES
@@ -191,12 +192,26 @@ def _families(families: list[Family]) -> str:
     )
 
 
+def security_page() -> str:
+    """SECURITY.md, with the trust table as the code has it."""
+    text = (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
+    begin, end = "<!-- trust table: made by docs/generate.py -->\n", "<!-- end of the trust table -->"
+    before, _, rest = text.partition(begin)
+    told = {Reach.ANY: "any", Reach.NONE: "none"}
+    rows: list[tuple[object, ...]] = [
+        (f"{writer.value}: {WRITERS[writer]}", *(told.get(row.reach(thing), f"in {row.within}") for thing in Thing))
+        for writer, row in TABLE.items()
+    ]
+    return before + begin + table(("who", *(thing.value for thing in Thing)), rows) + end + rest.partition(end)[2]
+
+
 def pages() -> dict[Path, str]:
     """Each page and its text as it should be."""
     from tests.chaos import table as chaos
     from tests.chaos.seen import page as observers
 
     return {
+        DOCS.parent / "SECURITY.md": security_page(),
         DOCS / "reference" / "settings.md": settings_page(),
         DOCS / "reference" / "names.md": names_page(),
         DOCS / "reference" / "life.md": life_page(),

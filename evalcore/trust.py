@@ -76,7 +76,9 @@ TABLE: Mapping[Writer, Row] = {
         within="its own folder, the current one, what was named when the run began here, `roots`",
     ),
     Writer.SUITE: _NOBODY._replace(path=Reach.WITHIN, within="the suite's folder, the current one, `roots`"),
-    Writer.CASES_FILE: _NOBODY._replace(path=Reach.WITHIN, within="the cases file's folder"),
+    Writer.CASES_FILE: _NOBODY._replace(
+        path=Reach.WITHIN, within="its own folder; by `{agent}` that of the targets file, by a goal `--root`"
+    ),
     Writer.IMPORT: _NOBODY._replace(path=Reach.WITHIN, within="the source's folder, all with `--anywhere`"),
     Writer.LEDGER: _NOBODY._replace(path=Reach.WITHIN, within="the worker's `roots`"),
     Writer.MESSAGE: _NOBODY,
@@ -89,7 +91,7 @@ WRITERS: Mapping[Writer, str] = {
     Writer.SETTINGS: "the machine's EVALQ_* variables, its settings file, and the targets file that either names",
     Writer.RUN_FOLDER: "writer of a run folder: run.json, sweep.json and all else in it, also as a CI artifact",
     Writer.SUITE: "writer of a suite file, as in a pull request",
-    Writer.CASES_FILE: "writer of a cases file, a golden set, or other inputs",
+    Writer.CASES_FILE: "writer of a cases file, a golden set, an experiment's configuration, or other inputs",
     Writer.IMPORT: "writer of what `evalq import` reads; a proposed target is called when its user names that file",
     Writer.LEDGER: "anyone who may write the ledger",
     Writer.MESSAGE: "anyone who may put messages into a queue",

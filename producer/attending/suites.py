@@ -10,8 +10,9 @@ import click
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.attending.confirming import Asking, check_sides, confirm_runs
-from evalq.producer.comparing.baselines import Baselines
+from evalq.producer.comparing.baselines import FOLDER, Baselines
 from evalq.producer.comparing.ending import exit_code
 from evalq.producer.comparing.gating import candidates_of, gate_runs, is_approved
 from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
@@ -55,6 +56,9 @@ def check_gate(suite: Suite, against: Against, *, detach: bool) -> None:
         )
     for path in suite.outputs:
         check_decision_output(path)
+        # A suite may be anybody's: what was approved is not for it to write.
+        if allows(Writer.SUITE, Thing.PATH, path, (FOLDER,)):
+            raise UsageError(f"outputs: {path}: approved runs are kept in {FOLDER}; name a file elsewhere")
     compares = next((gate.metric for gate in policy.gates if gate.compares), None)
     if policy.collapse == "none-new":
         compares = compares or "collapse: none-new"

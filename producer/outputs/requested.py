@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import shlex
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -13,6 +12,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import StorageError, UsageError
+from evalq.evalcore.records.inputs import stands_for
 from evalq.producer.folder.names import is_unfinished
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import formats
@@ -79,8 +79,8 @@ def check_outputs(paths: Iterable[Path], folder: RunFolder) -> None:
 
 
 def _is_same(path: Path, given: str) -> bool:
-    found = [given] if Path(given).exists() else glob.glob(given, recursive=True)
-    return any(Path(each).exists() and path.samefile(each) for each in found)
+    # Of a folder the files in it, too.
+    return any(Path(each).exists() and path.samefile(each) for each in stands_for(given))
 
 
 @unprinted()

@@ -44,9 +44,11 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.errors import UsageError
 from evalq.evalcore.records.inputs import stands_for
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.folder.own_runs import named_paths
+from evalq.producer.outputs.requested import read_files, refuse_read
 from evalq.producer.suites.faults import At, Key, beside, checked, place_of, wrong
 from evalq.producer.suites.live import live_options
 from evalq.producer.suites.matrix import Fault, combinations
@@ -119,6 +121,7 @@ def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> Suite:
     _refuse_outside(path, ("baseline",), [suite.baseline], allowed)
     if isinstance(suite.policy, str):
         _refuse_outside(path, ("policy",), [beside(Path(path).parent, suite.policy)], allowed)
+    _refuse_read(path, suite, numbered, outputs)
     return Suite(name, planned, _policy(path, suite, numbered), suite.baseline, outputs)
 
 
@@ -136,6 +139,22 @@ def _refuse_outside(path: str | Path, key: Key, named: Iterable[str], allowed: S
             if "\0" in each:
                 reason = f"{each!r}: no file's name has a zero byte; name another"
             raise wrong(path, [(key, reason)])
+
+
+def _refuse_read(
+    path: str | Path, suite: SuiteKeys, numbered: Sequence[tuple[int, PlannedRun]], outputs: Sequence[Path]
+) -> None:
+    """Refuse an output over a file that the suite reads, for whichever of its runs, or consists of."""
+    reads = [str(path), *([beside(Path(path).parent, suite.policy)] if isinstance(suite.policy, str) else [])]
+    for _, run in numbered:
+        live = (run.live.cache, *run.live.reuse) if run.live is not None else ()
+        reads += read_files(run.evaluator, run.request, *live)
+    written = [(("runs", number, "output"), file) for number, run in numbered for file in run.outputs]
+    for key, file in [*written, *((("outputs",), file) for file in outputs)]:
+        try:
+            refuse_read(file, reads)
+        except UsageError as error:
+            raise wrong(path, [(key, str(error))]) from None
 
 
 def _policy(path: str | Path, suite: SuiteKeys, numbered: Sequence[tuple[int, PlannedRun]]) -> Policy | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.canonical import Json
-from evalq.workers.targets.files import resolved
+from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.kinds import MODELS
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name
@@ -96,4 +96,4 @@ def _refuse_files(target: Target, where: str, folder: Path) -> None:
 
 
 def _below(file: str, folder: Path) -> bool:
-    return resolved(folder / file).is_relative_to(folder)
+    return allows(Writer.CASES_FILE, Thing.PATH, folder / file, (folder,))

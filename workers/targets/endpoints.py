@@ -15,6 +15,7 @@ from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.vectors import packed
 from evalq.evalcore.records.json_path import NothingThere, find, parse_path
+from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
 from evalq.workers.targets.files import files_of, resolved
 from evalq.workers.targets.headers import rate_limits
@@ -194,7 +195,7 @@ def _floats(found: Any) -> list[float]:
 def _file(folder: Path, name: str) -> str:
     """A file of the targets file's folder; a link out of it does not lead there. Raises ConfigError."""
     path = resolved(folder / name)
-    if not path.is_relative_to(folder):
+    if not allows(Writer.CASES_FILE, Thing.PATH, path, (folder,)):
         raise ConfigError(f"{name}: not in the targets file's folder")
     try:
         text = path.read_text(encoding="utf-8")

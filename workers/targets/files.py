@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from evalq.evalcore.trust import Thing, Writer, allows
+
 __all__ = ["files_of", "resolved"]
 
 
@@ -14,7 +16,8 @@ def files_of(folder: Path, pattern: str) -> Iterator[Path]:
     """The files in ``folder`` that a path of its targets file may stand for, whichever agent is called, in order."""
     below = os.path.relpath(folder / pattern, folder)
     found = folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
-    return (path for path in sorted(found) if resolved(path).is_relative_to(folder) and _is_file(path))
+    # Which agent it is an input says.
+    return (path for path in sorted(found) if allows(Writer.CASES_FILE, Thing.PATH, path, (folder,)) and _is_file(path))
 
 
 def resolved(path: Path) -> Path:

@@ -6,6 +6,7 @@ belongs to the simulation.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,13 @@ from evalq.evalcore.contract.evaluator import Params, Request
 from evalq.evalcore.contract.params import load_mapping, merged, validate
 from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.records.inputs import discover, format_suffixes
+from evalq.evalcore.records.inputs import discover, format_suffixes, stands_for
+from evalq.evalcore.trust import Thing, Writer, refuse
 
 __all__ = ["Experiment", "completed", "load_experiment"]
+
+
+_FILES = ("log_path", "metrics_path", "summary_path", "report_path")
 
 
 class _Experiment(Params):
@@ -58,16 +63,19 @@ class Experiment(msgspec.Struct, frozen=True):
     rules: dict[str, Any]
 
 
-def load_experiment(path: str | Path) -> Experiment:
+def load_experiment(path: str | Path, used: Collection[str] = _FILES) -> Experiment:
     """Read a configuration file; metrics.json lies next to it unless it says otherwise.
 
-    Raises ConfigError that names the file and the key path.
+    Raises ConfigError that names the file and the key path, and UsageError for a file that it may not choose,
+    among those that are ``used``: for the others the command line names one.
     """
     loaded = load_mapping(path)
     # Null is what YAML makes of a section with nothing below it.
     sections = {key: loaded[key] for key in _Config.model_fields if loaded.get(key) is not None}
     config = validate(_Config, sections, str(path))
     own, folder = config.experiment, Path(path).parent
+    for key in used:
+        _refuse_outside(f"{path}: experiment.{key}", folder, getattr(own, key))
     return Experiment(
         name=own.name,
         seed=own.seed,
@@ -80,6 +88,17 @@ def load_experiment(path: str | Path) -> Experiment:
     )
 
 
+def _refuse_outside(where: str, folder: Path, named: str | None) -> None:
+    """Raise UsageError for a file that a configuration may not choose: it may be anybody's, as in a pull request.
+
+    Also for one that is only written: it must not take the place of what lies elsewhere.
+    """
+    # Of a pattern or a folder all that it stands for, links followed.
+    for file in stands_for(str(folder / named)) if named else ():
+        then = "it names files in its own folder, or below it; name this one on the command line"
+        refuse(Writer.CASES_FILE, Thing.PATH, file, where, then, (folder,))
+
+
 def completed(asked: Request) -> Request:
     """``asked`` with the log, rules, dry-run flag and metrics file that its configuration and its options name.
 
@@ -87,7 +106,11 @@ def completed(asked: Request) -> Request:
     In the answer's options ``out`` is the file for metrics.json, or None. Raises ConfigError, UsageError.
     """
     options = asked.options
-    experiment = load_experiment(options["config"]) if options.get("config") else None
+    used = (
+        *(() if options.get("log") or asked.inputs else ("log_path",)),
+        *(() if options.get("out") else ("metrics_path",)),
+    )
+    experiment = load_experiment(options["config"], used) if options.get("config") else None
     inputs = _inputs(asked, experiment)
     params: dict[str, Any] = {}
     if experiment is not None:

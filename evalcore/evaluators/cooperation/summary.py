@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ def write_summary(options: Mapping[str, Any]) -> str:
     config = options.get("config")
     if not config:
         raise UsageError("cooperation-report needs --config C, the experiment's configuration file")
-    experiment = load_experiment(config)
+    named = {"metrics_path": "metrics", "summary_path": "summary", "report_path": "report"}
+    experiment = load_experiment(config, [key for key, option in named.items() if not options.get(option)])
     source = Path(options.get("metrics") or experiment.metrics)
     metrics = _load(source, config)
     # Beside metrics.json and not in the run's folder, where evalq's own report.json is (SPEC, section 2).
@@ -55,7 +57,7 @@ def _load(path: Path, config: str) -> MetricsResult:
         with open_input(path) as stream:
             return msgspec.json.decode(stream.read(), type=MetricsResult)
     except FileNotFoundError:
-        hint = f"not there; run `evalq cooperation --config {config}` first"
+        hint = f"not there; run `evalq cooperation --config {shlex.quote(config)}` first"
         raise InputError("no metrics to report on", [(str(path), hint)]) from None
     except (OSError, ValueError) as error:
         raise InputError("no metrics to report on", [(str(path), f"not a metrics.json: {error}")]) from None

@@ -20,6 +20,7 @@ from evalq.evalcore.files import open_given
 from evalq.evalcore.model.span import BOM
 from evalq.evalcore.records.objects import RecordFault, read_object, typed
 from evalq.evalcore.scan import PatternRefused, Scanner
+from evalq.evalcore.trust import Thing, Writer, allows
 
 __all__ = ["HOW_TO_RESOLVE", "MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
 
@@ -96,7 +97,7 @@ def _inside(top: Path, path: str) -> Path:
         real = (top / path).resolve()
     except RuntimeError:
         raise _Out("a loop of symbolic links") from None
-    if not real.is_relative_to(top):
+    if not allows(Writer.CASES_FILE, Thing.PATH, real, (top,)):
         raise _Out("a symbolic link leads out of the root")
     return real
 

@@ -239,3 +239,52 @@ def test_the_line_of_a_decision_has_the_code_that_the_command_ends_with(
     done = command("run", "few.yaml", "--inline", "--json", *more)
     (told,) = [line for line in map(json.loads, done.stdout.splitlines()) if line.get("event") == "decision"]
     assert (done.code, told["decided"], told["exit_code"]) == (code, "INCONCLUSIVE", code)
+
+
+@pytest.mark.parametrize("where", ["suite", "run"])
+@pytest.mark.parametrize("name", ["t.json", "folder/more.json", "link.json", "policy.json", "evalq.json"])
+def test_a_suite_writes_over_nothing_that_it_reads(here: Path, command: Command, where: str, name: str) -> None:
+    """Neither its runs' inputs, of a folder or by a link, nor its policy or itself, by whichever of its outputs."""
+    (here / "folder").mkdir()
+    rows = transcripts(here / "t.json", [True] * 5)
+    transcripts(here / "folder" / "more.json", [True] * 5)
+    (here / "link.json").symlink_to(here / rows)
+    runs: list[dict[str, Any]] = [
+        {"evaluator": "verification", "inputs": ["t.json"], "name": "one"},
+        {"evaluator": "verification", "inputs": ["folder"], "name": "two"},
+    ]
+    keys: dict[str, Any] = {"policy": "policy.json"}
+    if where == "suite":
+        keys["outputs"] = [name]
+    else:
+        runs[0]["output"] = [name]
+    policy = {"gates": [{"metric": "one.pass_rate", "min": 0.1}]}
+    (here / "policy.json").write_text(json.dumps(policy))
+    (here / "evalq.json").write_text(json.dumps({"runs": runs, **keys}))
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
+    done = command("run", "evalq.json", "--inline", "-q", "--out", "out")
+    assert (done.code, "this file is read here: name another" in done.stderr) == (2, True), done
+    assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["evalq-baselines/main/verification.json", "evalq-baselines/new.json", "door/x.json"])
+def test_a_suite_does_not_write_what_was_approved(approved: Path, run: Command, name: str) -> None:
+    """Nor by a link: a pull request would approve itself."""
+    (approved / "door").symlink_to(approved / "evalq-baselines")
+    before = {path: path.read_bytes() for path in (approved / "evalq-baselines").rglob("*") if path.is_file()}
+    runs = [{"evaluator": "verification", "inputs": ["t.jsonl"]}]
+    suite(approved, runs, policy={"gates": [DROP], "deterministic": True}, baseline="main", outputs=[name])
+    done = run()
+    assert (done.code, "approved runs are kept in evalq-baselines" in done.stderr) == (2, True), done
+    after = {path: path.read_bytes() for path in (approved / "evalq-baselines").rglob("*") if path.is_file()}
+    assert after == before
+
+
+@pytest.mark.parametrize("name", ["a b", "$(touch x)", "x; rm y"])
+def test_what_is_to_be_typed_is_quoted(here: Path, run: Command, name: str) -> None:
+    """Whatever a baseline is called: it may be anybody's word, and is copied into a shell."""
+    transcripts(here / "t.jsonl", [True] * 5)
+    suite(here, [{"evaluator": "verification", "inputs": ["t.jsonl"]}], policy={"gates": [DROP]}, baseline=name)
+    done = run()
+    reason = json.loads(done.stdout)["decision"]["checks"][0]["reason"]
+    assert shlex.split(reason.partition("evalq baseline set ")[2])[0] == name

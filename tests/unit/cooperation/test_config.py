@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError, EvalqError, UsageError
 from evalq.evalcore.evaluators.cooperation import CooperationParams, evaluator
+from evalq.evalcore.evaluators.cooperation.config import load_experiment
+from evalq.evalcore.evaluators.cooperation.summary import write_summary
 
 CONFIG = """\
 experiment:
@@ -206,3 +209,52 @@ def test_a_simulations_own_configuration_is_taken(tmp_path: Path) -> None:
     path.write_text("experiment: {max_turns: 40}\nevaluation: {max_turns: 40}\n")
     with pytest.raises(ConfigError, match=r"evaluation\.max_turns: unknown key"):
         asked("x", config=str(path))
+
+
+OUTSIDE = [
+    "/etc/hostname",
+    "../other/events.jsonl",
+    "logs/../../other/events.jsonl",
+    "link.jsonl",
+    "door/*.jsonl",
+    "*.jsonl",
+]
+
+
+@pytest.mark.parametrize("key", ["log_path", "metrics_path", "summary_path", "report_path"])
+@pytest.mark.parametrize("named", OUTSIDE)
+def test_a_configuration_names_no_file_outside_its_folder(named: str, key: str, config: Path) -> None:
+    """Neither to be read nor to be written, by a path, a link or a pattern; who is there may name it."""
+    other = config.parent.parent / "other"
+    other.mkdir()
+    (other / "events.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "share"}\n')
+    (config.parent / "link.jsonl").symlink_to(other / "events.jsonl")
+    (config.parent / "door").symlink_to(other)
+    config.write_text(f"experiment: {{{key}: {json.dumps(named)}}}")
+    where = f"{config}: experiment.{key}: a cases file does not choose the path "
+    with pytest.raises(UsageError, match=re.escape(where)):
+        load_experiment(config)
+    log = str(config.parent / "logs/events.jsonl")
+    if key == "log_path":
+        with pytest.raises(UsageError, match=re.escape(where)):
+            asked(config=str(config))
+        assert asked(log, config=str(config)).inputs == [log]
+        assert asked(log=log, config=str(config)).inputs == [log]
+    elif key == "metrics_path":
+        with pytest.raises(UsageError, match=re.escape(where)):
+            asked(log, config=str(config))
+        assert asked(log, config=str(config), out="m.json").options["out"] == "m.json"
+    else:
+        assert asked(log, config=str(config)).inputs == [log]
+        with pytest.raises(UsageError, match=re.escape(where)):
+            write_summary({"config": str(config), "metrics": log})
+    assert [path.name for path in other.iterdir()] == ["events.jsonl"]
+
+
+def test_a_configuration_of_the_current_folder_names_what_lies_in_it(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a path without a folder; what is not there yet, too."""
+    monkeypatch.chdir(config.parent)
+    found = load_experiment("config.yaml")
+    assert (found.log, found.metrics) == ("logs/events.jsonl", Path("out/metrics.json"))
