@@ -137,6 +137,8 @@ def _busy(run: str, servers: Servers, here: bool) -> RunStatus | None:
     calling = sweep.state == "open" and (sweep.left or sweep.busy > 0)
     if not calling and UnattendedSweeps(calls, servers.settings).find(run) is None:
         return None  # what evaluates it has to be done here
+    if sweep.state in CALLS_OVER and not (sweep.known or sweep.waiting or sweep.busy or sweep.unsettled):
+        return None  # no worker evaluates nothing: whoever drives it says why there is nothing
     return RunStatus(sweep.recorded, sweep.recorded, header.total, unit="calls")
 
 

@@ -147,3 +147,26 @@ def test_what_a_killed_process_told_nobody_is_lost_at_any_moment(
     told = finish(tmp_path, server)
     assert agent.calls.total() <= told["attempts"] == 250
     assert agent.calls.total() - told["recorded"] - told["repaid"] <= told["lost"] <= 3 * 8
+
+
+def test_a_budget_that_was_lost_with_a_killed_process_ends_who_watches(
+    tmp_path: Path, server: Server, service: tuple[Agent, str]
+) -> None:
+    """There is no output, and nobody will make a report: that is told, and a larger budget makes the calls."""
+    agent, url = service
+    agent.ready = lambda: False
+    write_targets(tmp_path, url, max_concurrency=AT_ONCE)
+    detach(tmp_path, server, 1, "--max-calls", str(AT_ONCE))
+    with calling(tmp_path, server, 20):
+        wait_until(partial(seen, agent, AT_ONCE), "the whole budget is in flight")
+    agent.ready = lambda: True
+    with running_fleet(server.url, tmp_path) as fleet:
+        fleet.add(1, "--calls", "20", "--targets", "targets.yaml")
+        done = evalq("watch", "run", "--format", "none", cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert (done.returncode, "the budget" in done.stderr) == (5, True), done.stderr
+        assert agent.calls.total() == AT_ONCE
+        more = ("resume", "run", "--max-calls", "10", "--format", "none")
+        done = evalq(*more, cwd=tmp_path, EVALQ_BROKER=server.url)
+        assert done.returncode == 0, done.stderr
+    told = info(tmp_path / "run")["calls"]
+    assert (told["recorded"], told["lost"], told["attempts"]) == (5, AT_ONCE, 5 + AT_ONCE)
