@@ -244,3 +244,19 @@ def test_a_check_is_made_ready_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finally:
         registry.name_checks({})
     assert len(made) == FEW + 2
+
+
+def test_runs_of_many_cases_are_compared_and_gated(runs: dict[int, Path], tmp_path: Path) -> None:
+    """From what their folders hold, whatever of it is bounded: half of the cases say something else by now."""
+    again = asked(tmp_path, SOME)
+    lines = (tmp_path / "outputs.jsonl").read_text().replace('"<1', '"1')
+    (tmp_path / "outputs.jsonl").write_text(lines)
+    other = evaluated(tmp_path, again)
+    found = CliRunner().invoke(cli, ["compare", str(runs[SOME]), str(other)])
+    assert found.exit_code == 0, found.output
+    assert f"over {SOME:,} cases that both answered" in found.output
+    assert "worse" in found.output
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("gates: [{metric: checks.pass_rate, max_drop: 0.05}]\n")
+    gated = CliRunner().invoke(cli, ["gate", str(other), "--policy", str(policy), "--baseline", str(runs[SOME])])
+    assert gated.output.startswith("# NO-GO"), gated.output
