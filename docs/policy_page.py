@@ -102,7 +102,7 @@ _KEYS: dict[str, dict[str, Key]] = {
             "hypergeometric test by verdict, and a permutation test of cases within verdicts",
         ),
         "judge_error": Key("share", "a judge decides only where each of its error rates is surely less than this"),
-        "labels_days": Key("days", "older labels get a warning"),
+        "labels_days": Key("days", "labels of a run that began longer ago get a warning"),
         "worse_cases": Key(
             "-",
             "`none`: a case that fell beyond chance, among all cases, turns GO or INCONCLUSIVE into SUSPECT; "

@@ -118,7 +118,8 @@ class CaseCounter:
         return RunCases(
             run=run,
             evaluator=self._evaluator.name,
-            version=self._evaluator.version,
+            # Of what judged the records: another version may have found otherwise.
+            version=report["evaluator_version"],
             specification=digest(canonical_json(asked)),
             report=digest_of_report,
             records=dict(report["records"]),

@@ -31,7 +31,7 @@ from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, rows_o
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.shared_answers import doubled, same_answers, shared
 from evalq.evalcore.compare.stopped_cases import asked_alike
-from evalq.evalcore.compare.trust_in_judges import corrected, nothing_decides, on_trust
+from evalq.evalcore.compare.trust_in_judges import corrected, nothing_decides, old_labels, on_trust
 from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
 from evalq.evalcore.compare.worse_cases import case_veto, named_measures, unnameable
 from evalq.evalcore.contract.measures import Measure, pass_measure, size
@@ -65,7 +65,7 @@ def decide(
     """Hold ``candidates``, each called otherwise, to ``policy``; ``errors`` is how often that may be wrong.
 
     ``pasts`` is the history of each one's cases by what it is called, its baseline's answers alone where it is left
-    out; ``today`` the ISO day by which a quarantine ends.
+    out; ``today`` the ISO day by which a quarantine ends, and labels grow old.
 
     A demand that needs a baseline is inconclusive, for the reason in ``lacking``, where a candidate has no partner.
     Raises UsageError for a metric that no candidate has, and for a missing partner where ``lacking`` is empty.
@@ -115,7 +115,7 @@ def decide(
     return Decision(
         decided,
         counted,
-        tuple(_notes(policy, candidates, past, pairs, errors)),
+        (*_notes(policy, candidates, past, pairs, errors), *old_labels(policy, candidates, partners, today)),
         tuple(run.run for run in candidates),
         baseline,
         held_back,

@@ -93,7 +93,7 @@ class Look(msgspec.Struct, frozen=True):
         errors = self.errors
         which = "First comparison" if self.number == 1 else f"Comparison {self.number:,}"
         again = (
-            f" These are answers number {self.draw:,} of this candidate: GO errs in at most {100 * errors.go:.2g} %."
+            f" These are answers number {self.draw:,} of this candidate: GO errs in at most {100 * errors.go:.3g} %."
             if self.draw > 1
             else ""
         )
@@ -103,7 +103,7 @@ class Look(msgspec.Struct, frozen=True):
             else ""
         )
         return (
-            f"{which} with this baseline: without a real change it is NO-GO in at most {100 * errors.no_go:.2g} % of "
+            f"{which} with this baseline: without a real change it is NO-GO in at most {100 * errors.no_go:.3g} % of "
             f"such comparisons, and SUSPECT in as many.{again}{due}"
         )
 

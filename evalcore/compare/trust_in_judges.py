@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.statistics.agreement import share
 from evalq.evalcore.statistics.judge_trust import JudgedCase, trust_of
 
-__all__ = ["Corrected", "corrected", "nothing_decides", "on_trust", "why_advisory"]
+__all__ = ["Corrected", "corrected", "nothing_decides", "old_labels", "on_trust", "why_advisory"]
 
 _NAMED = 5
 _SMALLEST, _HALVINGS = -12.0, 24
@@ -62,6 +63,38 @@ def why_advisory(path: str, policy: Policy, run: RunCases, partner: RunCases | N
     return f"it rests on judges that people's labels do not bear out ({'; '.join(lacking[:_NAMED])}{more})"
 
 
+def old_labels(
+    policy: Policy, candidates: Iterable[RunCases], partners: Mapping[str, RunCases], today: str
+) -> Iterator[str]:
+    """A sentence for each run whose labels bear out judges, and are surely older than the policy has them.
+
+    A label is about an answer of its run, and is in its report: what began so long ago has no younger ones.
+    """
+    if policy.judges != "labelled" or not today:
+        return
+    told: set[str] = set()
+    for run in candidates:
+        partner = partners.get(run.called)
+        for side in (run, partner):
+            if side is None or side.run in told or not any(_rows_of(side, run).values()):
+                continue
+            age = _days_between(side.day, today)
+            if age > policy.labels_days:
+                told.add(side.run)
+                yield (
+                    f"{run.called}: the labels that its judges are trusted by are of run {side.run}, which began on "
+                    f"{side.day}, {age:,} days ago (labels_days: {policy.labels_days}); label a new random sample"
+                )
+
+
+def _days_between(day: str, today: str) -> int:
+    """0 where nobody knows: a run's folder may have been written to by anybody."""
+    try:
+        return (date.fromisoformat(today) - date.fromisoformat(day)).days
+    except ValueError:
+        return 0
+
+
 def _agreement(path: str, policy: Policy, run: RunCases, partner: RunCases | None) -> str:
     judged = run.cases.judged
     if judged is None or not judged.rests(path):
@@ -80,12 +113,13 @@ def _agreement(path: str, policy: Policy, run: RunCases, partner: RunCases | Non
 
 def _rows(check: str, run: RunCases, partner: RunCases | None) -> list[JudgedCase]:
     """The labels of a check by case, those of the baseline with them where the same judges were asked alike."""
-    judged = run.cases.judged
-    before = partner.cases.judged if partner is not None else None
-    sides: list[_Rows] = [judged.labels.get(check, {})] if judged is not None else []
-    if judged is not None and before is not None and before.by == judged.by:
-        sides.append(before.labels.get(check, {}))
-    return _added(sides)
+    return _added([_rows_of(side, run).get(check, {}) for side in (run, partner) if side is not None])
+
+
+def _rows_of(side: RunCases, run: RunCases) -> Mapping[str, _Rows]:
+    """The labels in ``side`` that tell of the judges of ``run``, by check: its own, and those of the same judges."""
+    asked, found = run.cases.judged, side.cases.judged
+    return found.labels if asked is not None and found is not None and found.by == asked.by else {}
 
 
 def _added(sides: Sequence[_Rows]) -> list[JudgedCase]:

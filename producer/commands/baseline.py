@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.errors import UsageError
+from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.operands import operand
@@ -35,15 +35,16 @@ def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
 def _list(invocation: Invocation, as_json: bool) -> None:
     """List all baselines, and the runs that each holds."""
     with invocation.servers() as servers:
-        baselines = Baselines(servers)
-        known = {name: baselines.known(name) for name in baselines.names()}
+        known, faults = Baselines(servers).every()
     if as_json:
         click.echo(msgspec.json.encode({name: list(map(_facts, runs)) for name, runs in known.items()}))
-        return
-    for name, runs in known.items():
-        for run in runs:
-            click.echo(visible(f"{name}  {place_of(run)}  run {run.run}  {_size(run)}"))
-    if not known:
+    else:
+        for name, runs in known.items():
+            for run in runs:
+                click.echo(visible(f"{name}  {place_of(run)}  run {run.run}  {_size(run)}"))
+    if faults:
+        raise WireError("\n".join(faults))
+    if not known and not as_json:
         click.echo("no baseline yet; approve a run with: evalq baseline set NAME RUN", err=True)
 
 

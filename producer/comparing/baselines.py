@@ -66,6 +66,18 @@ class Baselines:
                 found |= _by_place({at: decoded(data, f"the baseline {name} in the ledger") for at, data in there})
         return [found[place] for place in sorted(found)]
 
+    def every(self) -> tuple[dict[str, list[RunCases]], list[str]]:
+        """What is approved under each name that can be read, and why each other one cannot."""
+        found: dict[str, list[RunCases]] = {}
+        faults: list[str] = []
+        for name in self.names():
+            # One that another version wrote says nothing of the others.
+            try:
+                found[name] = self.known(name)
+            except (WireError, OSError) as error:
+                faults.append(f"the baseline {name} cannot be read: {error}")
+        return found, faults
+
     def names(self) -> list[str]:
         """The names of all baselines, here and in the ledger."""
         names = {path.parent.name for path in self._folder.glob("*/*.json") if _NAME.match(path.parent.name)}

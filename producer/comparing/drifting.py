@@ -80,8 +80,10 @@ def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
     for folder, info in folders():
         if info.state == "done" and not info.follows:
             found.setdefault((info.evaluator, info.suite, info.target), []).append((folder, info))
-    baselines = Baselines(servers)
-    known = [run for name in baselines.names() for run in baselines.known(name)]
+    approved_runs, faults = Baselines(servers).every()
+    for fault in faults:
+        warn(f"warning: {fault}; drift is shown without it")
+    known = [run for runs in approved_runs.values() for run in runs]
     for (evaluator, suite, target), each in found.items():
         runs, cases = [], []
         for folder, info in sorted(each, key=_order):

@@ -44,7 +44,9 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison])
 def decision_text(decision: Decision) -> str:
     """The decision, and a row for each check."""
     against = f" against {escape(decision.baseline)}" if decision.baseline else ""
-    title = f"# {decision.decided}: {escape(', '.join(decision.candidates))}{against}{escape(headline(decision))}"
+    # `escape` drops the space that a text begins with.
+    told = f" {escape(held)}" if (held := headline(decision)) else ""
+    title = f"# {decision.decided}: {escape(', '.join(decision.candidates))}{against}{told}"
     lines = [title, ""]
     for check in decision.checks:
         if check.veto:

@@ -54,7 +54,10 @@ def decoded(data: bytes, origin: str) -> RunCases:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"{origin} does not hold a run's cases: {error}") from error
     if found.schema != SCHEMA:
-        raise WireError(f"{origin} has the form {found.schema!r}, and this evalq reads {SCHEMA}")
+        raise WireError(
+            f"{origin} has the form {found.schema!r}, and this evalq reads {SCHEMA}: another version wrote it; name "
+            "the folder of its run, or approve that anew (evalq baseline set NAME FOLDER): it is read again"
+        )
     if fault := fault_of(found):
         raise WireError(f"{origin} does not hold a run's cases: {fault}")
     return found

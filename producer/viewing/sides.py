@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import NamedTuple
 
 from evalq.evalcore.compare.comparison import Comparison
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.errors import UsageError, WireError
+from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.comparing import compare_runs
 from evalq.producer.outputs.cases import CASES, cases_of, decoded
@@ -109,8 +108,4 @@ class Sides:
 
 def _approved(servers: Servers) -> dict[str, list[RunCases]]:
     """Of the current folder, and of the servers where one is named."""
-    baselines, found = Baselines(servers), {}
-    for name in baselines.names():
-        with contextlib.suppress(WireError, OSError):
-            found[name] = baselines.known(name)
-    return found
+    return Baselines(servers).every()[0]

@@ -99,6 +99,43 @@ def test_labels_of_both_runs_or_the_policy_make_it_decide(
     assert found.decided == ("NO-GO" if decides else "GO")
 
 
+@pytest.mark.parametrize(
+    ("cand", "base", "by", "more", "told"),
+    [
+        ((17, "2026-06-30"), (17, "2026-06-30"), "grader", {}, []),
+        ((0, "2026-06-30"), (17, "2026-04-01"), "grader", {}, ["base, which began on 2026-04-01, 91 days ago"]),
+        ((0, "2026-06-30"), (17, "2026-04-02"), "grader", {}, []),
+        ((0, "2026-06-30"), (17, "2026-04-02"), "grader", {"labels_days": 30}, ["base", "labels_days: 30"]),
+        ((17, "2026-01-01"), (0, "2026-06-30"), "grader", {}, ["cand, which began on 2026-01-01"]),
+        ((0, "2026-06-30"), (17, "2026-01-01"), "another judge", {}, []),
+        ((0, "2026-06-30"), (17, "2026-01-01"), "grader", {"judges": "decide"}, []),
+        ((17, ""), (17, "yesterday"), "grader", {}, []),
+    ],
+)
+def test_labels_of_a_run_of_long_ago_are_told(
+    cand: tuple[int, str], base: tuple[int, str], by: str, more: dict[str, Any], told: list[str]
+) -> None:
+    """Where they count: those of another judge, and where nobody asks for labels, are nothing to warn of."""
+    runs = [
+        msgspec.structs.replace(
+            run(9, labels, who), run=name, day=day, cases=_without_others(run(9, labels, who).cases, labels)
+        )
+        for name, (labels, day), who in (("cand", cand, "grader"), ("base", base, by))
+    ]
+    policy = Policy.model_validate({"gates": [DROP, BOUND], **more})
+    notes = decide(policy, runs[:1], {"checks": runs[1]}, today="2026-07-01").notes
+    found = [note for note in notes if "labels_days" in note]
+    assert len(found) == bool(told)
+    assert all(text in found[0] for text in told)
+
+
+def _without_others(cases: CaseSummary, labels: int) -> CaseSummary:
+    """One check alone is judged: of no labels the run has none."""
+    assert cases.judged is not None
+    judged = msgspec.structs.replace(cases.judged, labels={"polite": labelled(labels)}, outputs=labelled(labels))
+    return msgspec.structs.replace(cases, judged=judged)
+
+
 def test_numbers_that_rest_on_no_judge_decide() -> None:
     """Also those of the results that are no measures: agreement itself does, thresholds do not."""
     agreed = {"metric": "checks.labels.agreement.value", "min": 0.95}

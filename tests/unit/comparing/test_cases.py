@@ -64,6 +64,29 @@ def test_a_damaged_one_is_made_anew(made: Made) -> None:
             decoded(damage, "here")
 
 
+def test_it_has_the_version_that_judged_its_records(made: Made, command: Command, here: Path) -> None:
+    """Not the present one: a run that an earlier version evaluated was judged by other rules, and no gate takes the
+    two for one.
+    """
+    base, cand = (made(name, [(f"{number}", True) for number in range(40)]) for name in ("base", "cand"))
+    before = cases_of(RunFolder.existing(cand)).version
+    report = json.loads((base / "report.json").read_text())
+    assert report["evaluator_version"] == before
+    (base / "report.json").write_text(json.dumps({**report, "evaluator_version": "1"}))
+    assert cases_of(RunFolder.existing(base)).version == "1"
+    done = command("compare", str(base), str(cand))
+    assert f"They were evaluated by version 1 and version {before} of verification." in done.stdout
+    policy = here / "policy.yaml"
+    policy.write_text("gates:\n  - {metric: verification.pass_rate, max_drop: 0.2}\ndeterministic: true\n")
+    done = command("gate", str(cand), "--policy", str(policy), "--baseline", str(base))
+    assert done.code == 4
+    assert "the baseline has another version" in done.stdout
+    (base / "report.json").write_text(json.dumps(report))
+    done = command("gate", str(cand), "--policy", str(policy), "--baseline", str(base))
+    assert done.code == 0, done.stdout
+    assert f"{base} (40 equal" in done.stdout.replace("\\", "")
+
+
 OFF = {
     "mean_score": ((1.5, -0.1, float("nan"), float("inf")), "from 0 to 1"),
     "pass_rate": ((0.5, 2.0, float("nan")), "0 or 1"),

@@ -87,6 +87,28 @@ def test_folders_tell_what_a_ledger_tells(runs: list[str], server: Server, here:
     assert told()[0][0]["kind"] == "baseline"
 
 
+def test_a_baseline_of_another_form_is_told_and_takes_nothing_else_along(
+    runs: list[str], here: Path, command: Command
+) -> None:
+    """As after an upgrade: the histories are shown, the other baselines listed, and it says how to get past it."""
+    assert command("baseline", "set", "old", "evalq-runs/0").code == 0
+    assert command("baseline", "set", "main", "evalq-runs/0").code == 0
+    path = here / "evalq-baselines" / "old" / "verification.json"
+    path.write_text(path.read_text().replace('"evalq.cases/2"', '"evalq.cases/1"'))
+    done = command("history")
+    assert done.code == 0
+    assert "WORSE since run" in done.stdout
+    assert "the approved run" in done.stdout  # main
+    assert "warning: the baseline old cannot be read: " in done.stderr
+    assert "evalq baseline set NAME FOLDER" in done.stderr
+    for form in ((), ("--json",)):
+        done = command("baseline", "list", *form)
+        assert (done.code, "main" in done.stdout, "old" in done.stdout) == (3, True, False)
+        assert "the baseline old cannot be read: " in done.stderr
+    assert command("baseline", "set", "old", "evalq-runs/0").code == 0
+    assert command("baseline", "list").code == 0
+
+
 def test_a_baseline_whose_run_is_not_here_stands_before_them_all(runs: list[str], here: Path, command: Command) -> None:
     """As for who has the repository, and not its first runs."""
     assert command("baseline", "set", "main", "evalq-runs/0").code == 0
