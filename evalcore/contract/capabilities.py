@@ -6,7 +6,7 @@ what users are offered the member is None (`Calls`, `Sample`); otherwise it is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Literal, Protocol
 
@@ -153,10 +153,16 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Stage(Protocol):
-    """Asks about outputs, line by line, and adds the answers to the lines. It must depend on the line alone."""
+    """Asks about outputs, line by line, and adds the answers to the lines.
 
-    def asks(self) -> Mapping[tuple[str, int], int]:
-        """{(target, repeats): questions} about one output of each case, where it has all that can be asked about.
+    It must depend on the line alone, and on the outputs that it was shown.
+    """
+
+    def look(self, lines: Callable[[], Iterable[bytes]]) -> None:
+        """See all outputs, which ``lines`` gives, before anything is asked: a question may be about two of them."""
+
+    def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
+        """{(target, votes): questions} about so many outputs of each case, which have all that can be asked about.
 
         Raises UsageError where it is not said who is asked.
         """

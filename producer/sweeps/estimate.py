@@ -60,9 +60,10 @@ def asks_of(
 ) -> Counter[tuple[str, int]]:
     """{(target, votes): questions about all outputs}. Raises InputError."""
     if live.target:
-        return Counter({group: questions * live.repeat for group, questions in stage.asks().items()})
+        return Counter(stage.asks(live.repeat))
     # Outputs that are there already may lack what is asked about: their own questions are counted.
     asks = Counter[tuple[str, int]]()
+    stage.look(lambda: recorded_lines(evaluator, request))
     for line in recorded_lines(evaluator, request):
         asks.update((question.target, question.repeats) for question in stage.questions(line))
     return asks

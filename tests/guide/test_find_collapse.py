@@ -22,14 +22,14 @@ def blocks(kind: str) -> list[str]:
 def test_the_page_finds_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its commands as they stand, but for the one that needs an agent."""
+    """Its commands as they stand, but for those that need an agent or a judge."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EVALQ_BROKER", raising=False)
     cases, policy = blocks("yaml")
     (tmp_path / "cases.yaml").write_text(cases)
     (tmp_path / "policy.yaml").write_text(policy)
     exec(compile(blocks("python")[0], "page", "exec"), {})  # noqa: S102 - the page's own
-    check, _, gate = blocks("sh")
+    check, _, _, gate = blocks("sh")
     assert main(shlex.split(check)[1:]) in (None, 0)
     shown = capfd.readouterr().out
     for line in blocks("text")[0].splitlines():

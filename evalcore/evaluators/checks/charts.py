@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from evalq.evalcore.evaluators.checks.diversity.markdown import chained
+from evalq.evalcore.evaluators.checks.diversity.markdown import by_a_judge, chained
 from evalq.evalcore.evaluators.checks.labelling.shown import LABEL_CHARTS, on_trust_line
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered
@@ -134,6 +134,8 @@ def _shares(report: Mapping[str, Json]) -> Iterator[Mark]:
         share, said = entry["mode_share"], entry["verdict"]
         kinds = f"{entry['effective_modes']['q1']:.1f} effective kinds"
         note = f"{said}{chained(entry)}; {kinds}; collapsed above {entry['collapse_share']:g}"
+        judged = by_a_judge(entry)
+        note += f"; of pairs, a judge: {judged}" if judged else ""
         yield Mark(entry["case"], share["value"], share["low"], share["high"], _KINDS.get(said, "none"), note=note)
 
 

@@ -27,11 +27,16 @@ class Stages:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
 
-    def asks(self) -> Mapping[tuple[str, int], int]:
+    def look(self, lines: Callable[[], Iterable[bytes]]) -> None:
+        """All see the lines."""
+        for stage in self._stages:
+            stage.look(lines)
+
+    def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
         """Those of all. Raises UsageError."""
         found = Counter[tuple[str, int]]()
         for stage in self._stages:
-            found.update(stage.asks())
+            found.update(stage.asks(repeats))
         return found
 
     def questions(self, line: bytes) -> list[Question]:
@@ -91,6 +96,9 @@ def _judges(asked: Request, params: ChecksParams, loaded: Iterable[ExpandedCase]
     if not asks:
         # Passed over, a run that no judge saw would look like one that was judged.
         if judge:
-            raise UsageError("--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)")
+            raise UsageError(
+                "--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer), and no case "
+                "has `diversity: {judge: true}`"
+            )
         return None
     return stage

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import canonical_json, digest
@@ -83,13 +83,20 @@ class Diversity(Params):
     where one kind has more than ``collapse_share`` of them.
 
     By "near" those at least ``similarity`` alike are one kind, by "embedding" those whose vectors have a cosine of that
-    at least; ``embedder`` is the target that gives them.
+    at least; ``embedder`` is the target that gives them. ``judge``: a judge says of pairs of answers, too, whether both
+    say the same, which is told beside the verdict.
     """
 
     by: Literal["text", "near", "embedding", "none"] = "text"
     collapse_share: Annotated[float, Field(gt=0, lt=1)] = 0.7
     similarity: Annotated[float, Field(gt=0, le=1)] = 0.8
     embedder: str = ""
+    judge: bool = False
+
+    @model_serializer(mode="wrap")
+    def _told(self, tell: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Where nobody judges, params are what they were before anybody could: their digests and reports stay.
+        return {name: value for name, value in tell(self).items() if name != "judge" or value}
 
 
 class Case(Params):

@@ -10,6 +10,7 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.check import Check
 from evalq.evalcore.evaluators.checks.compiling import compiled
+from evalq.evalcore.evaluators.checks.diversity.pairs import PAIR
 from evalq.evalcore.evaluators.checks.labelling.heard import KnownLabels, given_labels
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
@@ -25,9 +26,9 @@ _MOST_REPEATS = 2**53
 class Plan(msgspec.Struct, frozen=True):
     """A case made ready: its place among the cases, and whether the selection leaves it out.
 
-    ``asked`` is what its checks ask judges, by the key that recorded judgements have; ``asks`` by judge, too, as often
-    as any of its checks wants that asked. ``diversity`` says how answers are counted by kind, None where they are not.
-    ``given`` is what is known of labels.
+    ``asked`` is what judges are asked, by the key that recorded judgements have; ``asks`` is that of its checks, by
+    judge, too, as often as any of them wants that asked. ``diversity`` says how answers are counted by kind, None where
+    they are not. ``given`` is what is known of labels.
     """
 
     index: int
@@ -65,6 +66,8 @@ class Plans:
             every = sorted((each for check in checks for each in check.asks()), key=lambda each: each.votes)
             asked, asks = {each.key: each for each in every}, {(each.key, each.judge): each for each in every}
             how = diversity_of(given, self._params)
+            if how is not None and how.judge:
+                asked[PAIR.key] = PAIR
             labels = given_labels(given, checks, self._params.labels.get(case, {}))
             known = self._plans[case] = Plan(index, given, checks, skipped, asked, asks, labels, how)
         return known

@@ -12,6 +12,7 @@ from evalq.evalcore.contract.registry import on_naming
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.check import Verdict
 from evalq.evalcore.evaluators.checks.diversity.marks import NOT_COUNTED, Mark, mark_of
+from evalq.evalcore.evaluators.checks.diversity.pairs import half_of
 from evalq.evalcore.evaluators.checks.judging.vote import LONGEST, Vote, votes_of
 from evalq.evalcore.evaluators.checks.labelling.heard import NOTHING, Heard, heard
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
@@ -192,7 +193,10 @@ def _mark(answer: Answer, line: _Line) -> Mark:
             # Held to it here alone: where nobody asks for it the key is passed over, as importers may keep any.
             if path == "embedding" or path.startswith("embedding."):
                 raise Misplaced(f"{path}: the key is given more than once")
-    return mark_of(answer.text, how, line.record)
+    mark = mark_of(answer.text, how, line.record)
+    if how is None or not how.judge:
+        return mark
+    return mark._replace(half=half_of(answer.text, line.repeat, answer.judgements))
 
 
 def _votes(line: _Line) -> tuple[Vote, ...]:

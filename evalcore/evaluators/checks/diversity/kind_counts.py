@@ -10,6 +10,7 @@ import msgspec
 from evalq.evalcore.evaluators.checks.diversity.embeddings import VectorKinds
 from evalq.evalcore.evaluators.checks.diversity.marks import Mark
 from evalq.evalcore.evaluators.checks.diversity.near import Kinds
+from evalq.evalcore.evaluators.checks.diversity.pairs import PairHalf
 from evalq.evalcore.evaluators.checks.diversity.texts import WIDTH
 from evalq.evalcore.evaluators.checks.params import Diversity
 from evalq.evalcore.model.merging import Merging
@@ -25,7 +26,7 @@ class KindCounts(Merging, array_like=True):
 
     ``likeness`` has what tells how near texts are (a sketch, a vector), by their bytes in hexadecimal, where near ones
     are one kind; ``without`` is how many answers are not counted since they have no vector,
-    ``embedders`` how many vectors are whose.
+    ``embedders`` how many vectors are whose. ``halves`` has the answers of which a judge compares pairs.
     """
 
     texts: bytearray = msgspec.field(default_factory=bytearray)
@@ -33,9 +34,12 @@ class KindCounts(Merging, array_like=True):
     likeness: dict[str, bytes] = msgspec.field(default_factory=dict)
     without: int = 0
     embedders: dict[str, int] = msgspec.field(default_factory=dict)
+    halves: list[PairHalf] = msgspec.field(default_factory=list)
 
     def add(self, repeat: int, mark: Mark) -> None:
         """Count an answer."""
+        if mark.half is not None and repeat < MOST_REPEATS:
+            self.halves.append(mark.half)
         if repeat >= MOST_REPEATS:
             self.left_out += 1
         # Not a kind of its own: answers that an embedder failed on would look like so many different ones.
@@ -53,6 +57,7 @@ class KindCounts(Merging, array_like=True):
         self.texts += later.texts
         self.left_out += later.left_out
         self.without += later.without
+        self.halves += later.halves
         for embedder, count in later.embedders.items():
             self.embedders[embedder] = self.embedders.get(embedder, 0) + count
         for text, likeness in later.likeness.items():
@@ -63,6 +68,7 @@ class KindCounts(Merging, array_like=True):
         self.texts = bytearray(b"".join(sorted(self._each())))
         self.likeness = dict(sorted(self.likeness.items()))
         self.embedders = dict(sorted(self.embedders.items()))
+        self.halves.sort()
 
     def counts(self) -> Counter[bytes]:
         """How often each text came."""

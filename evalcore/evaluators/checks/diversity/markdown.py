@@ -9,7 +9,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.views.markdown import escape, table
 
-__all__ = ["chained", "diversity_markdown"]
+__all__ = ["by_a_judge", "chained", "diversity_markdown"]
 
 _CASES = 50
 _NAMED = 10
@@ -23,6 +23,11 @@ _COLUMNS = (
     "Effective kinds",
     "Answers to decide",
 )
+_JUDGED = (
+    "Of pairs, a judge: the share of pairs of answers that say the same. Collapsed where it surely is over "
+    "collapse_share, diverse where it surely is under its square; each by itself is wrong in 2.5 % at most, if the "
+    "judge is right. Pairs without a verdict count against either."
+)
 
 
 def diversity_markdown(results: Mapping[str, Json]) -> str:
@@ -31,15 +36,39 @@ def diversity_markdown(results: Mapping[str, Json]) -> str:
     if found is None:
         return ""
     entries = sorted(found["by_case"], key=_nearest)
+    judged = any("by_judge" in entry for entry in entries)
+    # A further column, only where a judge was to compare answers.
+    columns, more_cells = ((*_COLUMNS, "Of pairs, a judge"), _judged) if judged else (_COLUMNS, _nothing)
     more = f"The {_CASES} cases nearest to collapse:" if len(entries) > _CASES else ""
     parts = [
         "## Diversity",
         *_said(found),
         more,
-        table(_COLUMNS, [_row(entry) for entry in entries[:_CASES]]),
+        table(columns, [(*_row(entry), *more_cells(entry)) for entry in entries[:_CASES]]),
+        _JUDGED if judged else "",
         _tags(found),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part)
+
+
+def _judged(entry: Mapping[str, Json]) -> tuple[str]:
+    return (by_a_judge(entry) or NONE,)
+
+
+def _nothing(entry: Mapping[str, Json]) -> tuple[()]:
+    return ()
+
+
+def by_a_judge(entry: Mapping[str, Json]) -> str:
+    """What a judge of pairs came to, with the pairs that say nothing by name; empty where none was to be asked."""
+    told = entry.get("by_judge")
+    if told is None:
+        return ""
+    chance = told["collision_probability"]
+    said = f"{told['verdict'].replace('_', ' ')}: {told['same']} of {told['pairs']} the same"
+    bounds = f", {share(chance['value'], chance['low'], chance['high'])}" if told["pairs"] else ""
+    lost = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in told["left_out"].items() if count)
+    return said + bounds + (f" ({lost})" if lost else "")
 
 
 def _said(found: Mapping[str, Json]) -> tuple[str, str]:

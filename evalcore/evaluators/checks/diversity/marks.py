@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from evalq.evalcore.evaluators.checks.diversity.embeddings import embedding_of, vector_of
+from evalq.evalcore.evaluators.checks.diversity.pairs import PairHalf
 from evalq.evalcore.evaluators.checks.diversity.sketching import sketch
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.params import Diversity
@@ -17,13 +18,14 @@ class Mark(NamedTuple):
     """``text`` stands for the normalised text, empty where answers are not counted by kind; ``likeness`` is what tells
     how near it is to others (a sketch, a vector), where that is asked. ``embedder`` is whose vector it is.
 
-    ``lacks``: by its vector, and there is none.
+    ``lacks``: by its vector, and there is none. ``half`` is what a judge of pairs is to say of it, or said.
     """
 
     text: bytes = b""
     likeness: bytes = b""
     embedder: str = ""
     lacks: bool = False
+    half: PairHalf | None = None
 
 
 NOT_COUNTED = Mark()

@@ -47,6 +47,10 @@ def _fault(name: str, value: Any) -> str:
         return "" if value in _WAYS else f"must be {_TOLD}"
     if name == "embedder":
         return "" if isinstance(value, str) and value else "must be the name of a target"
+    if name == "judge":
+        return (
+            "" if isinstance(value, bool) else "must be true or false; --judge, or the case's own `judge`, names whom"
+        )
     # First, since YAML's yes and no are whole numbers to Python, and 1 is a fine threshold.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "must be a number between 0 and 1"

@@ -11,6 +11,7 @@ from evalq.evalcore.evaluators.checks.diversity.embeddings import VectorKinds
 from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.looser import edged, looser, without_doubt
 from evalq.evalcore.evaluators.checks.diversity.near import Kinds
+from evalq.evalcore.evaluators.checks.diversity.pairs import by_judge
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
@@ -80,6 +81,8 @@ def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _To
         # A single answer repeats nothing, so there is nothing to judge.
         **({"verdict": "no_repeats"} if n == 1 else {}),
         **_by_vectors(answers, how, n),
+        # Beside the verdict, which stays what it is, and so does what a gate asks of it.
+        **({"by_judge": by_judge(answers.halves, how.collapse_share, planned)} if how.judge else {}),
         **({"stop": {"rule": WHEN_DECIDED, "of": planned}} if planned else {}),
     }
     return _Told(case, entry, counts)

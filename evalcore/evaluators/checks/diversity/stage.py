@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,12 +38,16 @@ class EmbedStage:
             if (how := diversity_of(case, params)) is not None and how.by == "embedding"
         }
 
-    def asks(self) -> Mapping[tuple[str, int], int]:
-        """{(embedder, 1): questions} about an output of each case. Raises UsageError where none is named."""
+    def look(self, lines: Callable[[], Iterable[bytes]]) -> None:
+        """Nothing: each text stands for itself."""
+
+    def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
+        """{(embedder, 1): questions} about so many outputs of each case. Raises UsageError where none is named."""
         for case, target in self._targets.items():
             if not target:
                 raise UsageError(f"case {shorten(case)}: an embedder is to be asked; name one: --embedder NAME")
-        return Counter((target, 1) for target in self._targets.values())
+        counts = Counter((target, 1) for target in self._targets.values())
+        return {asked: count * repeats for asked, count in counts.items()}
 
     def questions(self, line: bytes) -> list[Question]:
         """The text of the output in ``line``; nothing where it has none, or is not counted by embedding."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalq.evalcore.records.asking import REPLY, Task
 
-__all__ = ["FACTUAL", "PREFER", "RUBRIC", "SCORE"]
+__all__ = ["FACTUAL", "PREFER", "RUBRIC", "SAME", "SCORE"]
 
 _YES_OR_NO = f'{REPLY}"pass": true or false}}'
 
@@ -75,6 +75,25 @@ Answer B:
 {second}
 """,
     REPLY + '"better": "A" or "B" or "tie"}',
+    ("first", "second"),
+    ("input",),
+)
+
+SAME = Task(
+    """A program was asked the same twice. Decide whether its two answers say the same thing. They do where whoever goes
+by the one does, chooses and believes what whoever goes by the other does. Wording, order, length, language and
+courtesy do not count. Another name, number, choice, side or day does, and so does a negation.
+
+What it was asked:
+{input}
+
+Answer A:
+{first}
+
+Answer B:
+{second}
+""",
+    REPLY + '"same": true or false, or null where that cannot be told}',
     ("first", "second"),
     ("input",),
 )
