@@ -77,7 +77,7 @@ def panel(place: Cell, number: int) -> Builder:
 
 def _target(view: View, index: int, expr: str, legend: str) -> prometheus.Dataquery:
     target = prometheus.Dataquery().datasource(SOURCE).expr(expr).ref_id(chr(ord("A") + index))
-    if view.kind in ("table", "recent") or view.sorted_by:
+    if view.kind in ("table", "recent"):
         return target.instant().format(formats.PromQueryFormat.TABLE)
     target = target.range() if view.kind == "lines" else target.instant()
     if view.exemplars:
@@ -119,12 +119,13 @@ def _last() -> common.ReduceDataOptions:
 def _stat(view: View) -> Builder:
     shown = shapes.BigValueTextMode.VALUE_AND_NAME if any(q.legend for q in view.queries) else None
     built = stat.Panel().reduce_options(_last()).graph_mode(shapes.BigValueGraphMode.NONE)
-    if view.sorted_by:
-        for name, options in (
-            ("sortBy", {"sort": [{"field": view.sorted_by, "desc": False}]}),
-            ("groupingToMatrix", _matrix(view.sorted_by, "Time")),
-        ):
-            built.with_transformation(models.DataTransformerConfig(id_val=name, options=options))
+    for query in view.queries:
+        own = _properties(query.unit) if query.unit else []
+        if query.thresholds:
+            steps = [{"value": each.value, "color": COLOURS[each.state]} for each in query.thresholds]
+            own.append(models.DynamicConfigValue(id_val="thresholds", value={"mode": "absolute", "steps": steps}))
+        if own:
+            built.override_by_name(query.legend, own)
     built.text_mode(shown or shapes.BigValueTextMode.VALUE).color_mode(shapes.BigValueColorMode.VALUE)
     return _coloured(built, view)
 

@@ -51,13 +51,13 @@ def view(panel: Panel, metrics: Mapping[str, Metric], variables: Container[str],
         parts = [_recent(plot, metrics[plot.metric], variables) for plot in panel.plots]
         queries: tuple[Query, ...] = (Query("\nor\n".join(parts)),)
     else:
-        queries = tuple(_newest(plot, metrics[plot.metric], variables, panel.kind) for plot in panel.plots)
+        queries = tuple(_newest(plot, metrics[plot.metric], variables, panel) for plot in panel.plots)
     states = {number: text for plot in panel.plots for text, number in metrics[plot.metric].states}
     words = {**states, **dict(panel.words)}
     return View(
         panel.title,
         panel.description,
-        unit(panel),
+        unit(panel.unit, panel.range),
         "recent" if recent else panel.kind,
         queries,
         panel.thresholds,
@@ -66,14 +66,13 @@ def view(panel: Panel, metrics: Mapping[str, Metric], variables: Container[str],
         panel.width,
         _HEIGHTS[panel.kind],
         link,
-        sorted_by=next((plot.by[0] for plot in panel.plots if plot.beside), ""),
         by_suite=panel.kind != "table" and all("suite" in plot.by for plot in panel.plots) and not recent,
     )
 
 
-def unit(panel: Panel) -> Unit:
-    """How Grafana writes the panel's numbers."""
-    most = panel.range[1] if panel.range else 0
+def unit(named: str, within: tuple[float, float] | None) -> Unit:
+    """How Grafana writes numbers of that unit which lie within that range."""
+    most = within[1] if within else 0
     return {
         "share": SHARE,
         "points": Unit(f"suffix:of {most:g}", 2) if most > 1 else Unit("short", 2),
@@ -82,18 +81,19 @@ def unit(panel: Panel) -> Unit:
         "bits": Unit("suffix:bits", 2),
         "number": Unit("short", 2),
         "state": Unit("none"),
-    }[panel.unit]
+    }[named]
 
 
-def _newest(plot: Plot, metric: Metric, variables: Container[str], kind: str) -> Query:
+def _newest(plot: Plot, metric: Metric, variables: Container[str], panel: Panel) -> Query:
     held = chosen((*RUN_LABELS, *metric.labels), variables, **dict(plot.where))
     expr = _put_together(plot, plot.metric, held, plot.by)
     if plot.beside:
         others = _put_together(plot, plot.beside, held, plot.by)
         # NaN keeps a label set on the panel, as "N/A", where the metric has no value for it.
         expr = f"{expr}\nor\n{others} * NaN"
-    legend = plot.legend or (metric.name.split("_", 2)[2].replace("_", " ") if kind == "table" else "")
-    return Query(expr, re.sub(r"\{(\w+)\}", r"{{\1}}", legend))
+    legend = plot.legend or (metric.name.split("_", 2)[2].replace("_", " ") if panel.kind == "table" else "")
+    own = unit(metric.unit, None) if metric.unit != panel.unit else None
+    return Query(expr, re.sub(r"\{(\w+)\}", r"{{\1}}", legend), own, plot.thresholds)
 
 
 def _recent(plot: Plot, metric: Metric, variables: Container[str]) -> str:

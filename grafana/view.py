@@ -29,7 +29,9 @@ MONEY = Unit("short", 2)
 
 
 class Query(msgspec.Struct, frozen=True):
-    """One expression. ``legend`` names its series (``{{label}}``) or its column; a column may have a ``unit``.
+    """One expression. ``legend`` names its series (``{{label}}``) or its column.
+
+    A column, or a number that its legend names, may have a ``unit`` and ``thresholds`` of its own.
 
     It asks for the series of the page's ledger, or of ``all_ledgers``.
     """
@@ -37,6 +39,7 @@ class Query(msgspec.Struct, frozen=True):
     expr: str
     legend: str = ""
     unit: Unit | None = None
+    thresholds: tuple[Threshold, ...] = ()
     all_ledgers: bool = False
 
 
@@ -44,8 +47,8 @@ class View(msgspec.Struct, frozen=True):
     """One panel. ``kind`` as in `evalcore.views.panels.Panel`, and ``recent``: bars of the last runs, oldest first.
 
     ``words`` puts numbers into words. ``link`` is the page that tells more; ``by_suite`` hands it the suite clicked on.
-    ``stacked`` puts lines on top of each other, ``sorted_by`` names and sorts numbers by a label. ``none`` stands where
-    there is no value. ``exemplars`` shows those that Prometheus keeps beside the series.
+    ``stacked`` puts lines on top of each other. ``none`` stands where there is no value. ``exemplars`` shows those that
+    Prometheus keeps beside the series.
     """
 
     title: str
@@ -61,6 +64,5 @@ class View(msgspec.Struct, frozen=True):
     link: str = ""
     by_suite: bool = False
     stacked: bool = False
-    sorted_by: str = ""
     exemplars: bool = False
     none: str = "N/A"

@@ -12,7 +12,7 @@ import msgspec
 from evalq.workers.exporter.family import RECENT_LABEL
 from grafana.queries import SERIES
 
-__all__ = ["Answered", "Source", "Value", "lines", "marked", "matrix", "table", "values"]
+__all__ = ["Answered", "Source", "Value", "formats", "lines", "marked", "matrix", "table", "values"]
 
 
 class Answered(Protocol):
@@ -62,14 +62,15 @@ def marked(page: Mapping[str, Any], source: Source) -> Source:
 
 def values(panel: Mapping[str, Any], source: Source) -> list[Value]:
     """One number for each series, by name."""
-    steps = {step["id"]: step["options"] for step in panel.get("transformations", ())}
-    if "groupingToMatrix" in steps:
-        label = steps["groupingToMatrix"]["columnField"]
-        (target,) = panel["targets"]
-        rows = [Value(each.labels.get(label, ""), _last(each)) for each in source.now(target["expr"])]
-        return sorted(rows, key=lambda row: row.name)
     asked = [(target, each) for target in panel["targets"] for each in source.now(target["expr"])]
     return [Value(_name(target, each.labels), _last(each)) for target, each in asked]
+
+
+def formats(panel: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """How a panel shows the value of that name: its defaults, and what overrides them for the name."""
+    field = panel["fieldConfig"]
+    overrides = [each["properties"] for each in field["overrides"] if each["matcher"]["options"] == name]
+    return {**field["defaults"], **{each["id"]: each["value"] for own in overrides for each in own}}
 
 
 def lines(panel: Mapping[str, Any], source: Source) -> list[tuple[str, Sequence[tuple[float, float]]]]:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, DateFormatter, date2num
 from matplotlib.patches import Wedge
 
-from docs.picture.answers import Source, Value, lines, matrix, table, values
+from docs.picture.answers import Source, Value, formats, lines, matrix, table, values
 from docs.picture.words import colour, named, text
 
 __all__ = ["KINDS"]
@@ -30,12 +30,12 @@ _PALETTE = mpl.color_sequences["tab10"]
 def _tiles(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> None:
     """Numbers side by side, each with its name."""
     found = values(panel, source) or [Value("", None)]
-    defaults = panel["fieldConfig"]["defaults"]
     solid = panel["options"]["colorMode"] != "value"
     across = len(found) if len(found) <= 4 else math.ceil(math.sqrt(len(found)))
     down = math.ceil(len(found) / across)
     for index, each in enumerate(found):
         x, y = index % across / across, 1 - (index // across + 1) / down
+        defaults = formats(panel, each.name)
         shade = colour(each.value, defaults)
         if solid:
             ax.add_patch(mpl.patches.Rectangle((x + 0.01, y + 0.02), 1 / across - 0.02, 1 / down - 0.04, color=shade))
@@ -140,17 +140,12 @@ def _lines(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> No
 def _table(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> None:
     """The first rows of it."""
     labels, heads, rows = table(panel, source)
-    field = panel["fieldConfig"]
     if not rows:
-        return _nothing(ax, field["defaults"])
-    own = {
-        override["matcher"]["options"]: {each["id"]: each["value"] for each in override["properties"]}
-        for override in field["overrides"]
-    }
-    formats = [{**field["defaults"], **own.get(head, {})} for head in heads]
+        return _nothing(ax, panel["fieldConfig"]["defaults"])
+    kinds = [formats(panel, head) for head in heads]
     cells = [
         [_short(word, 44) for word in words]
-        + [text(number, kind, now) for number, kind in zip(numbers, formats, strict=True)]
+        + [text(number, kind, now) for number, kind in zip(numbers, kinds, strict=True)]
         for words, numbers in rows
     ]
     told = [*labels, *heads]

@@ -24,7 +24,8 @@ class Plot(msgspec.Struct, frozen=True):
 
     ``where`` holds the series to (label, value) pairs. ``legend`` names a series, with ``{label}`` for a label's value.
     ``recent`` draws the values of the last runs (`Metric.recent`) instead of the newest. ``beside`` is a metric whose
-    label sets are shown as not applicable where ``metric`` has no value for them.
+    label sets are shown as not applicable where ``metric`` has no value for them. A plot whose metric has another unit
+    than its panel has ``thresholds`` of its own.
     """
 
     metric: str
@@ -34,6 +35,7 @@ class Plot(msgspec.Struct, frozen=True):
     legend: str = ""
     recent: bool = False
     beside: str = ""
+    thresholds: tuple[Threshold, ...] = ()
 
 
 class Panel(msgspec.Struct, frozen=True):
@@ -77,10 +79,11 @@ def panel_faults(evaluator: str, metrics: Iterable[Metric], panels: Iterable[Pan
 def _faults(panel: Panel, declared: dict[str, Metric]) -> Iterator[str]:
     if not (panel.title and panel.description and panel.plots and 1 <= panel.width <= 24):
         yield "it needs a title, a description, a plot and a width of 1 to 24"
-    bounds = [threshold.value for threshold in panel.thresholds]
-    rising = [bound for bound in bounds[1:] if bound is not None]
-    if bounds and (bounds[0] is not None or len(rising) < len(bounds) - 1 or rising != sorted(rising)):
-        yield "thresholds begin with one from None and rise"
+    for thresholds in (panel.thresholds, *(plot.thresholds for plot in panel.plots)):
+        bounds = [threshold.value for threshold in thresholds]
+        rising = [bound for bound in bounds[1:] if bound is not None]
+        if bounds and (bounds[0] is not None or len(rising) < len(bounds) - 1 or rising != sorted(rising)):
+            yield "thresholds begin with one from None and rise"
     for plot in panel.plots:
         metric = declared.get(plot.metric)
         if metric is None:
@@ -95,7 +98,7 @@ def _faults(panel: Panel, declared: dict[str, Metric]) -> Iterator[str]:
             yield f"words for numbers that are no state of {plot.metric}"
         if plot.recent and not metric.recent:
             yield f"{plot.metric} is not kept for the last runs"
-        if metric.unit != panel.unit:
+        if metric.unit != panel.unit and not (panel.kind == "stat" and plot.legend and plot.thresholds):
             yield f"its unit is {panel.unit}, that of {plot.metric} is {metric.unit}"
 
 

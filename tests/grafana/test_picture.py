@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from PIL import Image
 
-from docs.picture.answers import Answered, Source, Value, marked, matrix, table, values
+from docs.picture.answers import Answered, Source, Value, formats, marked, matrix, table, values
 from docs.picture.words import colour, text
 from evalq.evalcore.contract import registry
 from tests.grafana import checks
@@ -79,11 +79,24 @@ def test_states_are_words_and_colours_follow_thresholds() -> None:
     assert len({shades[0], shades[1], shades[3]}) == 3
 
 
-def test_tiles_by_level_are_in_one_order_with_those_that_do_not_apply() -> None:
-    """Prometheus gives what has no value last."""
-    tiles = panel("evalq-vs", "Self-critique by level")
-    answer = source(Line({"level": "full"}, [(1, 0.9)]), Line({"level": "enhanced"}, []), Line({"level": "light"}, []))
-    assert values(tiles, answer) == [Value("enhanced", None), Value("full", 0.9), Value("light", None)]
+def test_a_level_is_a_box_of_numbers_with_those_that_do_not_apply() -> None:
+    """As the specification draws it: full, enhanced, light; agents, phases, T-score and critique, each in its unit."""
+    boxes = [each for each in checks.panels(PAGES["evalq-vs"]) if each["title"].endswith(" VS")]
+    assert [each["title"] for each in boxes] == ["Full VS", "Enhanced VS", "Light VS"]
+    given = {"phase": 1.0, "t_score": None, "self": None, "agents": 9.0}  # which stands behind the others, too
+
+    def answer(expr: str) -> Sequence[Answered]:
+        assert 'level="light"' in expr
+        value = next(number for name, number in given.items() if f"evalq_vs_level_{name}" in expr)
+        return [Line({}, [] if value is None else [(1, value)])]
+
+    box = boxes[-1]
+    found = values(box, Source(answer, answer))
+    assert found == [Value("Agents", 9.0), Value("Phases", 1.0), Value("T-score", None), Value("Critique", None)]
+    assert [text(each.value, formats(box, each.name)) for each in found] == ["9", "100.0%", "N/A", "N/A"]
+    spread = {share: colour(share, formats(box, "T-score")) for share in (0.29, 0.3)}
+    assert spread == {0.29: colour(0.0, {"thresholds": STEPS}), 0.3: colour(1.0, {"thresholds": STEPS})}
+    assert text(0.65, formats(box, "T-score")) == "0.65"
 
 
 def test_last_runs_are_in_order_and_gaps_stay() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from docs.picture.answers import Source, matrix, table, values
+from docs.picture.answers import Source, matrix, table
 from docs.picture.words import text
 from tests.grafana import checks
 from tests.grafana.known import TOP
@@ -79,16 +79,6 @@ def test_bars_of_the_last_runs_are_those_of_the_pictures(modules: Path) -> None:
         shown = {each["name"]: [value if value == value else None for value in found[each["name"]]] for each in columns}
         assert {each["name"]: each["values"] for each in columns} == shown
         assert shown["b"] == [None, 0.5, None]
-
-
-def test_tiles_by_level_are_those_of_the_pictures(modules: Path) -> None:
-    """A number field for each level, in the order of their names."""
-    rows = [Line({"level": "full"}, [(1, 0.9)]), Line({"level": "enhanced"}, []), Line({"level": "light"}, [])]
-    tiles = [panel for _, panel in PANELS if panel["type"] == "stat" and panel.get("transformations")]
-    assert len(tiles) == 6  # three on the overview, and on the page of vs
-    for panel, answer in zip(tiles, read(modules, *((panel, [frame(rows)]) for panel in tiles)), strict=True):
-        numbers = [(each["name"], each["values"]) for each in answer["frames"][0] if each["type"] == "number"]
-        assert numbers == [(each.name, [each.value]) for each in values(panel, source(*rows))]
 
 
 def test_tables_have_the_columns_of_the_pictures(modules: Path) -> None:

@@ -10,6 +10,33 @@ _BAD_BELOW_HALF = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold
 _SPREAD = (Threshold(None, "bad"), Threshold(0.3, "good"))
 _COLLAPSE = (Threshold(None, "good"), Threshold(0.5, "doubtful"), Threshold(1.0, "bad"))
 
+_NEUTRAL = (Threshold(None, "good"),)
+
+
+def _level(level: str) -> Panel:
+    """The specification's box of a level: how many agents it has, and three numbers, of several suites the lowest."""
+    held = (("level", level),)
+
+    def lowest(metric: str, legend: str, thresholds: tuple[Threshold, ...]) -> Plot:
+        return Plot(metric, (), "min", held, legend, beside="evalq_vs_level_agents", thresholds=thresholds)
+
+    return Panel(
+        f"{level.capitalize()} VS",
+        "Agents tested, tests whose phases were all executed, spread of the T-scores (the specification wants 0.3) and "
+        "checks of the self-critique that hold; of several suites the lowest. Not every level has each of them.",
+        "share",
+        "stat",
+        (
+            Plot("evalq_vs_level_agents", (), "max", held, "Agents", thresholds=_NEUTRAL),
+            lowest("evalq_vs_level_phase_completion", "Phases", _BAD_BELOW_HALF),
+            lowest("evalq_vs_level_t_score_diversity", "T-score", _SPREAD),
+            lowest("evalq_vs_level_self_critique", "Critique", _BAD_BELOW_HALF),
+        ),
+        _BAD_BELOW_HALF,
+        overview=True,
+        width=6,
+    )
+
 
 PANELS = (
     Panel(
@@ -23,44 +50,7 @@ PANELS = (
         overview=True,
         width=6,
     ),
-    Panel(
-        "Phases by level",
-        "Tests whose phases were all executed, by level; of several suites the lowest.",
-        "share",
-        "stat",
-        (Plot("evalq_vs_level_phase_completion", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"),),
-        _BAD_BELOW_HALF,
-        (0, 1),
-        overview=True,
-        width=6,
-    ),
-    Panel(
-        "T-score by level",
-        "Spread of the T-scores, by level, of several suites the lowest; the specification wants 0.3. Light agents "
-        "give none.",
-        "points",
-        "stat",
-        (
-            Plot(
-                "evalq_vs_level_t_score_diversity", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"
-            ),
-        ),
-        _SPREAD,
-        (0, 1),
-        overview=True,
-        width=6,
-    ),
-    Panel(
-        "Self-critique by level",
-        "Checks of the self-critique that hold, by level, of several suites the lowest; only full agents give one.",
-        "share",
-        "stat",
-        (Plot("evalq_vs_level_self_critique", ("level",), "min", legend="{level}", beside="evalq_vs_level_agents"),),
-        _BAD_BELOW_HALF,
-        (0, 1),
-        overview=True,
-        width=6,
-    ),
+    *(_level(level) for level in ("full", "enhanced", "light")),
     Panel(
         "Recent issues",
         "What was wrong in the newest runs: in how many tests, of which agent.",
@@ -92,6 +82,7 @@ PANELS = (
         (Plot("evalq_vs_collapse_detected", ("suite",), "max", legend="{suite}"),),
         _COLLAPSE,
         (0, 1),
+        overview=True,
         width=6,
         words=((0, "not detected"), (1, "detected")),
     ),
@@ -104,6 +95,17 @@ PANELS = (
             Plot("evalq_vs_cases_answered", ("suite",), "min", legend="{suite} answered"),
             Plot("evalq_vs_cases", ("suite",), "min", legend="{suite} cases"),
         ),
+        width=6,
+    ),
+    Panel(
+        "Diversity",
+        "Evenness of the options chosen in the newest run, mean over cases.",
+        "points",
+        "stat",
+        (Plot("evalq_vs_diversity", ("suite",), legend="{suite}"),),
+        _SPREAD,
+        (0, 1),
+        overview=True,
         width=6,
     ),
     Panel(

@@ -95,6 +95,8 @@ def _panel(**changed: Any) -> Panel:
         (_panel(description=""), "needs a title"),
         (_panel(width=25), "a width of 1 to 24"),
         (_panel(unit="count"), "its unit is count, that of evalq_x_rate is share"),
+        (_panel(unit="count", plots=(Plot("evalq_x_rate", legend="n", thresholds=(Threshold(None, "good"),)),)), ""),
+        (_panel(plots=(Plot("evalq_x_rate", thresholds=(Threshold(1, "good"),)),)), "thresholds begin with one from"),
         (_panel(plots=(Plot("evalq_x_rat"),)), "no metric evalq_x_rat"),
         (_panel(plots=(Plot("evalq_x_rate", ("agent",)),)), "has no label agent"),
         (_panel(plots=(Plot("evalq_x_rate", ("suite", "target")),)), ""),
