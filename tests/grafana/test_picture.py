@@ -15,9 +15,13 @@ from PIL import Image
 from docs.picture.answers import Answered, Source, Value, formats, marked, matrix, table, values
 from docs.picture.words import colour, text
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.views.metrics import samples
 from tests.grafana import checks
 from tests.grafana.known import TOP
 from tests.grafana.pages import PAGES
+from tests.samples import sampled
 
 IMAGES = TOP / "docs" / "images"
 MOST_BYTES = 200_000
@@ -86,7 +90,7 @@ def test_a_level_is_a_box_of_numbers_with_those_that_do_not_apply() -> None:
     given = {"phase": 1.0, "t_score": None, "self": None, "agents": 9.0}  # which stands behind the others, too
 
     def answer(expr: str) -> Sequence[Answered]:
-        assert 'level="light"' in expr
+        assert 'level="light_vs"' in expr
         value = next(number for name, number in given.items() if f"evalq_vs_level_{name}" in expr)
         return [Line({}, [] if value is None else [(1, value)])]
 
@@ -97,6 +101,17 @@ def test_a_level_is_a_box_of_numbers_with_those_that_do_not_apply() -> None:
     spread = {share: colour(share, formats(box, "T-score")) for share in (0.29, 0.3)}
     assert spread == {0.29: colour(0.0, {"thresholds": STEPS}), 0.3: colour(1.0, {"thresholds": STEPS})}
     assert text(0.65, formats(box, "T-score")) == "0.65"
+
+
+def test_the_boxes_are_of_the_levels_that_reports_have(tmp_path: Path) -> None:
+    """A box that asks for a level by another name than the report's would stay empty, and say so to nobody."""
+    evaluator: Evaluator[Any, Any] = registry.get("vs")
+    request = evaluator.command.request(sampled(evaluator, tmp_path, 300))
+    report = evaluate_files(evaluator, request.inputs, request.params).report
+    found = {each.labels for each in samples(evaluator.views.metrics, report) if each.metric == "evalq_vs_level_agents"}
+    boxes = [each for each in checks.panels(PAGES["evalq-vs"]) if each["title"].endswith(" VS")]
+    asked = {tuple(re.findall(r'level="(\w+)"', target["expr"])[:1]) for box in boxes for target in box["targets"]}
+    assert asked == found
 
 
 def test_last_runs_are_in_order_and_gaps_stay() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evalq.evalcore.evaluators.vs.params import LEVELS, Level
 from evalq.evalcore.views.panels import Panel, Plot, Threshold
 
 __all__ = ["PANELS"]
@@ -13,15 +14,15 @@ _COLLAPSE = (Threshold(None, "good"), Threshold(0.5, "doubtful"), Threshold(1.0,
 _NEUTRAL = (Threshold(None, "good"),)
 
 
-def _level(level: str) -> Panel:
+def _level(level: Level) -> Panel:
     """The specification's box of a level: how many agents it has, and three numbers, of several suites the lowest."""
-    held = (("level", level),)
+    held = (("level", level.key),)
 
     def lowest(metric: str, legend: str, thresholds: tuple[Threshold, ...]) -> Plot:
         return Plot(metric, (), "min", held, legend, beside="evalq_vs_level_agents", thresholds=thresholds)
 
     return Panel(
-        f"{level.capitalize()} VS",
+        f"{level.name} VS",
         "Agents tested, tests whose phases were all executed, spread of the T-scores (the specification wants 0.3) and "
         "checks of the self-critique that hold; of several suites the lowest. Not every level has each of them.",
         "share",
@@ -50,7 +51,7 @@ PANELS = (
         overview=True,
         width=6,
     ),
-    *(_level(level) for level in ("full", "enhanced", "light")),
+    *map(_level, LEVELS),
     Panel(
         "Recent issues",
         "What was wrong in the newest runs: in how many tests, of which agent.",
