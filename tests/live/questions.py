@@ -61,6 +61,8 @@ def questions(rate: str = "20s", span: str = "1h") -> Iterator[Question]:
 SILENT: dict[str, str] = {
     r"'Divergent answers'": "evaluators are pure: no answer came again and differed",
     r"'(Votes of judges|Cost of judges|Pass rate by plain)": "no check of the sample asks a judge",
+    r"'(Enhanced|Light) VS'.*evalq_vs_level_self_critique": "only full agents give a self-critique",
+    r"'Light VS'.*evalq_vs_level_t_score_diversity": "light agents give no T-scores",
     r"^rule evalq:an_hour_ago:missing": "nobody had looked at the ledger more than an hour before",
     r"EvalqExporterDown.*absent\(evalq_ledger_up": "the exporter is there",
 }
