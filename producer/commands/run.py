@@ -142,8 +142,8 @@ def _asked(config: str, outputs: tuple[Path, ...], roots: tuple[Path, ...], *, n
     for run in suite.runs:
         reads = read_files(run.evaluator, run.request, config)
         for path in run.outputs:
-            check_output(path, reads)
-        for path in suite.outputs:
+            check_output(path)  # over what it reads the suite itself is refused
+        for path in outputs:
             refuse_read(path, reads)
     return suite
 
