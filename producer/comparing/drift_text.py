@@ -17,7 +17,11 @@ def drift_lines(states: Sequence[DriftState]) -> Iterator[str]:
     """
     several = len(states) > 1
     for state in states:
-        whose = f"{state.name or state.specification[:8]}: " if several or state.name else ""
+        called = state.name or state.specification[:8]
+        # Runs that another version of the evaluator judged are a chain of their own: two of one name would puzzle.
+        if len({other.version for other in states if (other.name, other.specification) == _place(state)}) > 1:
+            called = f"{called} (version {state.version} of the evaluator)"
+        whose = f"{called}: " if several or state.name else ""
         for name, measure in sorted(state.measures.items()):
             yield f"{whose}{name}: {_measure(state, measure)}"
     if any(state.drifting for state in states):
@@ -25,6 +29,10 @@ def drift_lines(states: Sequence[DriftState]) -> Iterator[str]:
             f"The alert ends when good runs bring the evidence below {CLEARED:,.0f} to 1. If the new level is right, "
             "approve it: evalq baseline set NAME RUN (with --broker, where a ledger counts)."
         )
+
+
+def _place(state: DriftState) -> tuple[str, str]:
+    return state.name, state.specification
 
 
 def _measure(state: DriftState, measure: MeasureState) -> str:

@@ -57,7 +57,8 @@ def _testcase(point: Point, outcome: Outcome) -> Testcase:
         lines.append(f"{point.tier}: it blocks nothing")
     elif point.standing == "open":
         lines.append("the answers cannot tell: more repeats or more cases would")
-    elif point.standing == "suspect":
+    elif point.standing == "suspect" and not point.veto:
+        # Cases that fell say nothing of the mean: whether that fell by more than is allowed stands in its own line.
         lines.append("worse beyond chance; a fall beyond what the policy allows is neither shown nor excluded")
     excused = not point.blocks or outcome.passes
     state = "skipped" if excused else _STATES[point.standing]

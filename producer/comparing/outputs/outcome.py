@@ -28,7 +28,7 @@ answers cannot tell, "error" where nothing could be decided.
 
 
 class Point(NamedTuple):
-    """One thing that was looked at; ``tier`` says how it is meant, as in a policy."""
+    """One thing that was looked at; ``tier`` says how it is meant, as in a policy. ``veto``: it is of single cases."""
 
     name: str
     standing: Standing
@@ -36,6 +36,7 @@ class Point(NamedTuple):
     reason: str
     cases: tuple[str, ...] = ()
     tier: str = "critical"
+    veto: bool = False
 
     @property
     def blocks(self) -> bool:
@@ -143,7 +144,7 @@ def of_decision(
 
 def _point(check: Check) -> Point:
     name = f"{check.metric}: {check.demand}"
-    return Point(name, _DECIDED[check.decided], check.decided, check.reason, check.cases, check.tier)
+    return Point(name, _DECIDED[check.decided], check.decided, check.reason, check.cases, check.tier, check.veto)
 
 
 def _quarantined(entry: Quarantined) -> Point:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import evalq
@@ -175,6 +176,15 @@ def test_words_for_every_state() -> None:
         "smoke: pass_rate: No drift: the evidence is 12 to 1; evalq alerts at 1,000 to 1. 2 runs after the first run "
         "r0. The newest run, r9, is 3.0 points of 100 better than all before it."
     )
+    versions = [
+        msgspec.structs.replace(state(0, name), version=version)
+        for name, version in (("", "1"), ("", "2"), ("smoke", "2"))
+    ]
+    assert [line.partition(": pass_rate")[0] for line in drift_lines(versions)] == [
+        "abcdefgh (version 1 of the evaluator)",
+        "abcdefgh (version 2 of the evaluator)",
+        "smoke",
+    ]
     unseen = state(3)
     assert list(drift_lines([unseen])) == list(drift_lines([state(0)]))
     (said,) = drift_lines([state(3, e=0.51, change=-0.2, run="r8")])
