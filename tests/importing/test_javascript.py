@@ -92,6 +92,8 @@ ANSWERS = (
         "three short words",
         "two\n lines  here",
         "\u00a0a\u2003b c\ufeff",
+        "\ufeff",
+        "\x1c\x85",
         " ",
     ),
     *(

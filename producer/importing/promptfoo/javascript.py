@@ -447,7 +447,7 @@ def _of_length(answer: _Answer, sign: str, wanted: Any) -> _Test:
     least, most = _bounds(sign, wanted)
     if answer.trim and not answer.path and (least, most) in ((1, None), (0, 0)):
         # Anything but white space, or nothing else.
-        check: Check = {"not-equals": "", "trim": True}
+        check: Check = {"regex": to_re2(r"\S", "javascript")}
         return _Test(_opposite(check) if (least == 0) != (sign in _UNEQUAL) else check)
     if answer.trim or answer.lower:
         raise NoCounterpart(_BEYOND)

@@ -1,0 +1,149 @@
+"""promptfoo itself and evalq's imported targets call one recording server: their requests are the same.
+
+It needs promptfoo, which `make peers` installs; `make test` skips it where that was not run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.producer.importing import sources
+from evalq.producer.importing.imported import ImportRequest
+from evalq.producer.importing.writing import write
+from evalq.workers.targets import Answer, Call, Caller, load_targets
+from tests.importing.environments import PROMPTFOO, promptfoo_command, promptfoo_is_there, run
+
+pytestmark = pytest.mark.skipif(
+    not promptfoo_is_there(), reason=f"promptfoo {PROMPTFOO} is not installed: make peers installs it"
+)
+_OWN = {
+    *("host", "connection", "content-length", "user-agent", "accept-language", "sec-fetch-mode", "accept-encoding"),
+    *("x-promptfoo-version", "x-promptfoo-silent"),
+}
+"""Headers by which a program names itself, or of the connection."""
+Request = tuple[str, str, str, str]
+
+
+class _Recorder(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Keep the request, and answer as any of the services would."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items() if name.lower() not in _OWN}
+        sent = json.dumps(json.loads(body), sort_keys=True)
+        self.server.kept.append(  # type: ignore[attr-defined]  # the list beside the server
+            (self.command, self.path, json.dumps(headers, sort_keys=True), sent)
+        )
+        choice = {"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}
+        data = json.dumps({"answer": "ok", "choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its own name
+        """Say nothing."""
+
+
+@pytest.fixture
+def recorder() -> Iterator[tuple[str, list[Request]]]:
+    """Where the server listens, and what it was sent: method, path, headers, body."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Recorder)
+    kept: list[Request] = []
+    server.kept = kept  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", kept
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _http(address: str, path: str, body: Any, **headers: str) -> dict[str, Any]:
+    given = {"content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    config = {"url": f"{address}/{path}", "method": "POST", "headers": given, "body": body}
+    return {"id": "http", "label": path, "config": {**config, "transformResponse": "json.answer"}}
+
+
+def _chat(address: str, service: str, **config: Any) -> dict[str, Any]:
+    path = service.replace(":", "-").replace("/", "-")
+    named = {"apiBaseUrl": f"{address}/{path}", "apiKeyEnvar": "CHAT_KEY", **config}
+    return {"id": service, "label": path, "config": named}
+
+
+def _configuration(address: str, kind: str) -> dict[str, Any]:
+    """A configuration whose prompts are texts or chats."""
+    text = "Ask: {{q}}" if kind == "text" else json.dumps([{"role": "user", "content": "{{q}} in {{language}}"}])
+    providers = [
+        _http(address, "plain", {"q": "{{prompt}}", "n": 3, "in": ["{{language}}", {"at": "{{place.city}}"}]}),
+        _http(address, "key", {"q": "{{ prompt }}"}, authorization="Bearer {{env.ASK_KEY}}"),
+        _http(address, "other", {"q": "{{prompt}}"}, x_api_key="{{env.ASK_KEY}}", accept="text/plain"),
+        _http(address, "data", {"q": "{{prompt}}", "list": "{{list}}", "as": "{{place | dump}}", "one": "{{number}}"}),
+        _http(address, "text", '{"q": "{{prompt}}", "size": 2}'),
+        _chat(address, "openai:chat:small"),
+        _chat(address, "openai:gpt-4o", temperature=0.7, top_p=0.5, seed=3, stop=["x"]),
+        _chat(address, "openai:chat:gpt-5-mini", max_completion_tokens=50, temperature=0.1),
+        _chat(address, "openrouter:a/b", max_tokens=9),
+        _chat(address, "groq:llama", presence_penalty=0.5),
+        _chat(address, "mistral:mistral-small-latest", temperature=0.2),
+        _chat(address, "cerebras:llama3.1-8b", temperature=1),
+        _chat(address, "togetherai:chat:a/b", response_format={"type": "json_object"}),
+    ]
+    if kind == "text":
+        providers.append(_http(address, "written", '{"q": {{prompt | dump}}, "n": {{number}}, "in": "{{language}}"}'))
+    else:
+        providers.append(_http(address, "written", '{"messages": {{prompt}}, "n": {{number}}}'))
+    shared: dict[str, Any] = {"language": "French", "place": {"city": "Lyon"}, "list": "[1, 2]", "number": 5}
+    asked = ['two "quoted" words', "a {brace}, a back\\slash, é 😀", "42", "line one\nline two"]
+    tests = [{"vars": dict(shared, q=q), "assert": [{"type": "contains", "value": "ok"}]} for q in asked]
+    return {"prompts": [text], "providers": providers, "tests": tests}
+
+
+@pytest.mark.parametrize("kind", ["text", "chat"])
+def test_imported_targets_send_what_promptfoo_sends(
+    kind: str, recorder: tuple[str, list[Request]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method, path, headers and body, for every provider and every prompt."""
+    address, kept = recorder
+    monkeypatch.setenv("ASK_KEY", "ask-secret")
+    monkeypatch.setenv("CHAT_KEY", "chat-secret")
+    config = tmp_path / "promptfooconfig.json"
+    config.write_text(json.dumps(_configuration(address, kind)))
+    command, environment = promptfoo_command(config, tmp_path / "results.json", tmp_path / "state")
+    run([*command, "--no-table", "--no-progress-bar", "--no-write"], tmp_path, environment)
+    theirs = Counter(kept)
+    kept.clear()
+
+    imported = sources.read("promptfoo", config, ImportRequest())
+    assert len(imported.targets) == len(_configuration(address, kind)["providers"]), imported.notes
+    write(imported, tmp_path / "evals", force=False)
+    targets = load_targets(tmp_path / "evals" / "targets.yaml")
+
+    async def ask() -> None:
+        for name in imported.targets:
+            async with Caller(targets[name], dict(os.environ)) as caller:
+                for case in imported.cases:
+                    given = case["input"]
+                    text = isinstance(given, str)
+                    call = Call(prompt=given) if text else Call(prompt=json.dumps(given), messages=tuple(given))
+                    answer = await caller.call(call)
+                    assert isinstance(answer, Answer), answer
+                    assert answer.text == "ok"
+
+    asyncio.run(ask())
+    ours = Counter(kept)
+    assert sum(theirs.values()) == len(imported.cases) * len(imported.targets)
+    assert ours - theirs == Counter()
+    assert theirs - ours == Counter()
