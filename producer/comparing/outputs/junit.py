@@ -38,7 +38,8 @@ def _aside(outcome: Outcome, run: RunCases) -> dict[str, str]:
 
 def _testcases(outcome: Outcome) -> Iterator[Testcase]:
     if outcome.standing != "error":
-        yield _testcase(Point("decision", outcome.standing, outcome.word, _said(outcome)), outcome)
+        veto = all(point.veto for point in outcome.points if point.blocks and point.standing == outcome.standing)
+        yield _testcase(Point("decision", outcome.standing, outcome.word, _said(outcome), veto=veto), outcome)
     for point in outcome.points:
         yield _testcase(point, outcome)
 
