@@ -43,11 +43,20 @@ _UNWATCHED = (
 )
 
 
+_UNCOUNTED = (
+    "nothing in it was answered, its answers were counted before, it follows a log, has too many records, or cases "
+    "that --stop ended early"
+)
+
+
 def _lines(told: SuiteHistory) -> Iterator[str]:
     yield " · ".join(filter(None, told.place))
     drift = list(drift_lines(told.drift))
     for line in drift or [_UNWATCHED]:
         yield f"  {line}"
+    # Else "No drift" would seem to be about what nobody looked at.
+    if drift and told.runs and told.runs[0].run not in {chain.run for chain in told.drift}:
+        yield f"  Run {told.runs[0].run} is newer than what drift counts: {_UNCOUNTED}."
     for ended in told.runs:
         faulty = ended.records.get("errors", 0) + ended.records.get("dead", 0)
         yield f"  {ended.run:<28} {ended.when:<26} {ended.records.get('total', 0):>9,} records" + (

@@ -88,6 +88,20 @@ def test_folders_tell_what_a_ledger_tells(runs: list[str], server: Server, here:
     assert told()[0][0]["kind"] == "baseline"
 
 
+def test_a_newest_run_that_drift_does_not_count_is_told(made: Made, here: Path, command: Command) -> None:
+    """One of answers that were counted before; the next that counts ends it."""
+    for number, count in enumerate((36, 35)):
+        made(f"evalq-runs/{number}", passing(count))
+    assert "newer than what drift counts" not in command("history").stdout
+    made("evalq-runs/2", passing(35))
+    newest = json.loads((here / "evalq-runs/2/run.json").read_text())["run"]
+    told = command("history", "--runs", "1").stdout
+    assert "No drift: " in told
+    assert f"Run {newest} is newer than what drift counts: nothing in it was answered, " in told
+    made("evalq-runs/3", passing(34))
+    assert "newer than what drift counts" not in command("history").stdout
+
+
 def test_a_baseline_of_another_form_is_told_and_takes_nothing_else_along(
     runs: list[str], here: Path, command: Command
 ) -> None:
