@@ -176,12 +176,14 @@ _INTRO = """\
 # The keys of a policy
 
 A policy is a YAML or JSON file (`evalq gate --policy FILE`), or what stands under `policy` in a suite file. A key that
-is unknown, or a value that is wrong, is an error that names its place (`gates.0.per_case.pass_hat_k.k`). A day may be
-written without quotes. How to use it: [gate a pull request](../how-to/gate-a-pull-request.md),
+is unknown, or a value that is wrong, is an error that names its place (`gates.0.per_case.pass_hat_k.k`). So is a bound
+or a margin off the scale of its measure: a rate is a share, and five points are 0.05. A day may be written without
+quotes. How to use it: [gate a pull request](../how-to/gate-a-pull-request.md),
 [choose repeats](../how-to/choose-repeats.md); how often it errs: [error rates](gate-errors.md).
 
 A demand is GO or NO-GO only where the interval of its number decides, at 95 % (NO-GO at an error of .025, which several
-critical demands share); else it is INCONCLUSIVE. What is missing is held against the candidate before it may go.
+critical demands share); else it is SUSPECT or INCONCLUSIVE. What is missing is held against the candidate before it
+may go.
 
 Numbers that are no measures of single cases are of five kinds; each evaluator declares them, with the change that is
 wanted.

@@ -20,7 +20,29 @@ from evalq.evalcore.contract.measures import Measure, changed, signed
 from evalq.evalcore.contract.measures import level as shown
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["compared", "held", "level_in", "margin_of", "signed"]
+__all__ = ["compared", "held", "level_in", "margin_of", "off_scale", "signed"]
+
+
+def off_scale(gate: Gate, measure: Measure) -> tuple[str, str] | None:
+    """The key of a gate that lies off the scale of its ``measure``, and why that is wrong; None where none does.
+
+    Most often percent or points where a share is meant: as a bound or a margin every run would pass it, or none.
+    """
+    scale = f"off the scale from {measure.low:g} to {measure.high:g}, so that"
+    for key, bound, ends in (
+        ("min", gate.min, ("every run would pass", "no run could pass")),
+        ("max", gate.max, ("no run could pass", "every run would pass")),
+    ):
+        if bound is not None and not measure.low <= bound <= measure.high:
+            return key, f"{key} {bound:g} is {scale} {ends[bound > measure.high]}{_share_meant(bound, measure, '%')}"
+    for key, margin in (("max_drop", gate.max_drop), ("max_rise", gate.max_rise)):
+        if margin is not None and margin > measure.width:
+            return key, f"{key} {margin:g} is {scale} every run would pass{_share_meant(margin, measure, 'points')}"
+    return None
+
+
+def _share_meant(value: float, measure: Measure, unit: str) -> str:
+    return f"; {value:g} {unit} are {value / 100:g}" if measure.is_share and 0 < value <= 100 else ""
 
 
 def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:

@@ -19,8 +19,9 @@ from evalq.evalcore.compare.decision import (
     overall,
     undecided,
 )
-from evalq.evalcore.compare.demands import compared, held, level_in, margin_of
+from evalq.evalcore.compare.demands import compared, held, level_in, margin_of, off_scale
 from evalq.evalcore.compare.intersection import Paired, paired_all, specification_checks
+from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.missing import incomplete, missing_checks
 from evalq.evalcore.compare.numbers import number_checks, reported
@@ -33,7 +34,7 @@ from evalq.evalcore.compare.shared_answers import doubled, same_answers, shared
 from evalq.evalcore.compare.stopped_cases import asked_alike
 from evalq.evalcore.compare.trust_in_judges import corrected, nothing_decides, old_labels, on_trust
 from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
-from evalq.evalcore.compare.worse_cases import case_veto, named_measures, unnameable
+from evalq.evalcore.compare.worse_cases import case_veto, named_measures, too_few_to_name
 from evalq.evalcore.contract.measures import Measure, pass_measure, size
 from evalq.evalcore.errors import UsageError
 
@@ -115,7 +116,11 @@ def decide(
     return Decision(
         decided,
         counted,
-        (*_notes(policy, candidates, past, pairs, errors), *old_labels(policy, candidates, partners, today)),
+        (
+            *_notes(policy, candidates, past, pairs, errors),
+            *_spent(counted, errors),
+            *old_labels(policy, candidates, partners, today),
+        ),
         tuple(run.run for run in candidates),
         baseline,
         held_back,
@@ -241,6 +246,8 @@ def _of_gate(
         for check in number_checks(gate, run, partner, errors):
             yield check if check.certain else _unselected(check, errors, run, partner)
         return
+    if off := off_scale(gate, measure):
+        raise UsageError(f"{gate.metric}: {off[1]}")
     least = policy.minimum_repeats
     # By every case that there should be: with a baseline that is told by the cases that it has.
     every = with_unrecorded(run.cases)
@@ -335,6 +342,18 @@ def _smallest(
             )
 
 
+def _spent(checks: Sequence[Check], errors: Errors) -> Iterator[str]:
+    """Falls that a single comparison would show: their interval excludes 0, and nobody sees why that is not enough."""
+    for check in checks:
+        p = check.p_worse
+        critical = check.tier == "critical" and not check.veto
+        if critical and check.decided == "INCONCLUSIVE" and p is not None and errors.no_go < p <= ALPHA:
+            yield (
+                f"{check.metric}: p is {p:.2g}, which would be SUSPECT at a single comparison ({ALPHA:g}); this one is "
+                f"decided at {errors.no_go:.2g}, since all comparisons with a baseline share one error"
+            )
+
+
 def _unnamed(
     policy: Policy, candidates: Sequence[RunCases], pairs: Mapping[str, Paired], errors: Errors
 ) -> Iterator[str]:
@@ -345,10 +364,12 @@ def _unnamed(
             continue
         for measure in named_measures(policy, run):
             both = pairs_of(pair.partner.cases, run.cases, measure)
-            if both.ids and unnameable(both, errors.no_go):
+            if both.ids and too_few_to_name(both, errors.no_go):
+                most = int(both.cand.answers.max())
+                few = "one answer a case is" if most == 1 else f"{most} answers a case are"
                 yield (
-                    f"{run.called}.{measure.name}: no case could be named as worse, whatever it answered: "
-                    f"{int(both.cand.answers.max())} answer(s) a case are too few for that"
+                    f"{run.called}.{measure.name}: no case could be named as worse, whatever it answered: {few} too "
+                    "few for that"
                 )
 
 
@@ -380,15 +401,14 @@ def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
 
 
 def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
-    """Demands that nothing can fail, or next to nothing: ``max_drop: 1`` where one point is meant."""
+    """Demands that next to nothing can fail: ``max_drop: 1`` where one point is meant."""
     for gate in policy.gates:
         measure = gate.measure_in(_run_of(gate, candidates).cases.measures)
+        # More than that is refused.
         if measure is not None and gate.max_drop is not None and gate.max_drop >= measure.width:
-            # GATE 6: GO where a fall by the margin is excluded, which one by the very scale need not be.
-            failing = "no run" if gate.max_drop > measure.width else "hardly any run"
             yield (
                 f"{gate.metric}: max_drop {gate.max_drop:g} is the whole scale from {measure.low:g} to {measure.high:g}"
-                f" or more, which {failing} can fail"
+                ", which hardly any run can fail"
             )
 
 

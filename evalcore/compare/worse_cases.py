@@ -15,7 +15,7 @@ from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 
-__all__ = ["NO_CASE_WORSE", "Fall", "case_veto", "falls", "fisher", "named_measures", "unnameable", "worse_cases"]
+__all__ = ["NO_CASE_WORSE", "Fall", "case_veto", "falls", "fisher", "named_measures", "too_few_to_name", "worse_cases"]
 
 NO_CASE_WORSE = "no case falls beyond chance"
 _MOST = 1_000
@@ -89,8 +89,14 @@ def _rows(pairs: Pairs, turned: bool, without: Collection[str]) -> Iterator[_Row
         yield _Row(p, least, Fall(p, case, *(ends if not turned else ends[::-1])))
 
 
-def unnameable(pairs: Pairs, alpha: float) -> bool:
-    """Whether no case could be named, whatever its answers were: none has a p-value as small as ``alpha`` to give."""
+def too_few_to_name(pairs: Pairs, alpha: float) -> bool:
+    """Whether no case could be named, whatever its answers were: even all passes before and none now are too few."""
+    counts = zip(pairs.base.answers.tolist(), pairs.cand.answers.tolist(), strict=True)
+    return all(fisher(before, before, now, 0)[0] > alpha for before, now in counts)
+
+
+def _unnameable(pairs: Pairs, alpha: float) -> bool:
+    """Whether none can be named by as many passes as there are: none has a p-value as small as ``alpha`` to give."""
     return all(row.least > alpha for row in _rows(pairs, False, ()))
 
 
@@ -113,7 +119,7 @@ def case_veto(
     None where no case could be named. ``aside`` are cases in quarantine.
     """
     pairs = pairs_of(partner.cases, run.cases, measure)
-    if unnameable(pairs, alpha):
+    if _unnameable(pairs, alpha):
         return None
     without = {*run.cases.stopped, *partner.cases.stopped, *aside}
     found = falls(pairs, turned=measure.better == "lower", without=without)

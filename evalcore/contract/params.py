@@ -60,7 +60,14 @@ def explained(
     error: ValidationError, model: type[Params], *, show_values: bool = True
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """(keys from the top, what is wrong there) of all that ``model`` refused."""
-    for detail in error.errors(include_url=False):
+    found = error.errors(include_url=False)
+    wrong = [detail["loc"] for detail in found]
+    for detail in found:
+        place = detail["loc"]
+        within = (each for each in wrong if len(each) > len(place) and each[: len(place)] == place)
+        # Entries that are wrong are left out before the list is counted: it has them, and they are told of.
+        if detail["type"] == "too_short" and any(within):
+            continue
         if detail["type"] == "extra_forbidden":
             yield detail["loc"], f"unknown key (known here: {', '.join(_known(model, detail['loc'][:-1]))})"
         else:
@@ -116,7 +123,8 @@ def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
     if data is None and empty:
         return {}
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise ConfigError(f"{path}: the top level must be a mapping of names to values")
+        nothing = ", and there is nothing in it" if data is None else ""
+        raise ConfigError(f"{path}: the top level must be a mapping of names to values{nothing}")
     return data
 
 

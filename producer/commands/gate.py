@@ -119,8 +119,8 @@ COMMAND = command(
     text=(
         "Decide by a policy whether a run may pass: GO (exit 0), NO-GO (1), SUSPECT or INCONCLUSIVE (4).\n\n"
         "CAND are run folders, ids or files, one of each evaluator that the policy is about. Each demand is decided by "
-        "an interval: GO if it excludes a violation, NO-GO if it shows one, SUSPECT if the run got worse beyond "
-        "chance, and a violation is neither shown nor excluded, INCONCLUSIVE if the answers cannot tell. "
+        "an interval: GO if it excludes a violation, NO-GO if it shows one, SUSPECT if the run, or a case of it, got "
+        "worse beyond chance and a violation is neither shown nor excluded, INCONCLUSIVE if the answers cannot tell. "
         "Errors are not scores: missing answers count against the candidate before it can get GO."
     ),
     kind=Deciding,

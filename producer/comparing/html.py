@@ -28,7 +28,8 @@ def comparison_html(base: RunCases, cand: RunCases, found: Sequence[Comparison])
 def decision_html(decision: Decision) -> str:
     """The decision, a row for each check, and the notes."""
     against = f" against {decision.baseline}" if decision.baseline else ""
-    title = element("h4", f"{decision.decided}: {', '.join(decision.candidates)}{against}{headline(decision)}")
+    over = headline(decision)
+    title = element("h4", f"{decision.decided}: {', '.join(decision.candidates)}{against}{over and f' {over}'}")
     rows = [(check.decided, check.metric, check.demand, check.reason, check.tier) for check in decision.checks]
     table = _table(("", "number", "has to be", "why", "tier"), rows)
     notes = element("ul", *[element("li", note) for note in decision.notes]) if decision.notes else None

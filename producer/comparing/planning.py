@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from evalq.evalcore.compare.demands import off_scale
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.looks import DUE, SINGLE, Look, spent_digest
 from evalq.evalcore.compare.pairs import Side, pairs_of
@@ -97,6 +98,8 @@ def outlook(
         if measure is None:
             notes.append(f"{gate.metric} is no measure of single cases: its power is not simulated")
             continue
+        if off := off_scale(gate, measure):
+            raise UsageError(f"{gate.metric}: {off[1]}")
         if base is not None and (why := why_advisory(gate.path, policy, base, None)):
             notes.append(f"{gate.metric} will be advisory as things are: {why}")
         plan = _plan(gate, measure, base, _meant(gate, candidates), asked)

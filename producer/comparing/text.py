@@ -44,9 +44,8 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison])
 def decision_text(decision: Decision) -> str:
     """The decision, and a row for each check."""
     against = f" against {escape(decision.baseline)}" if decision.baseline else ""
-    # `escape` drops the space that a text begins with.
-    told = f" {escape(held)}" if (held := headline(decision)) else ""
-    title = f"# {decision.decided}: {escape(', '.join(decision.candidates))}{against}{told}"
+    over = headline(decision)
+    title = f"# {decision.decided}: {escape(', '.join(decision.candidates))}{against}{over and f' {escape(over)}'}"
     lines = [title, ""]
     for check in decision.checks:
         if check.veto:
@@ -55,7 +54,9 @@ def decision_text(decision: Decision) -> str:
     lines += [_row(check) for check in decision.checks]
     for check in decision.checks:
         if check.cases and check.decided != "GO":
-            lines += ["", f"{escape(check.metric)}, {escape(check.demand)}: {', '.join(map(escape, check.cases))}"]
+            # Not "what is demanded: the cases", which reads as if they kept it.
+            what = f"{check.decided} by these cases ({escape(check.metric)}, {escape(check.demand)})"
+            lines += ["", f"{what}: {', '.join(map(escape, check.cases))}"]
     if decision.quarantined:
         rows: list[tuple[object, ...]] = [
             (each.run, each.case, standing_of(each), each.reason, each.until) for each in decision.quarantined
@@ -74,7 +75,7 @@ def headline(decision: Decision) -> str:
         f"candidate's {each.cand:,}"
         for each in decision.paired
     ]
-    return f" ({'; '.join(parts)})" if parts else ""
+    return f"({'; '.join(parts)})" if parts else ""
 
 
 def standing_of(entry: Quarantined) -> str:

@@ -143,7 +143,9 @@ def as_json() -> click.Option:
 def allow_inconclusive() -> click.Option:
     """How a command that gates ends where the answers cannot tell."""
     return option(
-        "--allow-inconclusive", is_flag=True, help="Exit with 0 instead of 4 when the decision is INCONCLUSIVE."
+        "--allow-inconclusive",
+        is_flag=True,
+        help="Exit with 0 instead of 4 when the decision is INCONCLUSIVE (not when it is SUSPECT).",
     )
 
 
@@ -157,7 +159,9 @@ def recorded_options() -> list[click.Option]:
             "answer now, 5 if no case is in both.",
         ),
         click.Option(
-            ["--statistical", "mode"], flag_value="statistical", help="Decide by statistics, whatever else would."
+            ["--statistical", "mode"],
+            flag_value="statistical",
+            help="Decide by statistics, also where recorded answers would decide.",
         ),
     ]
 

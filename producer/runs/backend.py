@@ -133,8 +133,8 @@ def _started(
     settings, count = backend.settings, backend.workers
     here = calls and bool(settings.calls or not settings.broker)
     if here and not settings.targets:
-        where = "--targets FILE (or --broker URL of a fleet)"
-        raise ConfigError(f"calling from here needs a targets file, which no run folder names: {where}")
+        where = "name yours with --targets FILE (or a fleet with --broker URL); no run folder brings one"
+        raise ConfigError(f"calling from here needs a targets file: {where}")
     if here:
         from evalq.workers.processes.secrecy import seal
         from evalq.workers.targets import key_names, load_targets

@@ -6,13 +6,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from evalq.evalcore.compare.demands import off_scale
 from evalq.evalcore.compare.paths import why_no_number
+from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.records.inputs import discover, format_suffixes
 
-__all__ = ["why_no_passes", "why_unknown"]
+__all__ = ["why_no_passes", "why_off_scale", "why_unknown"]
 
 
 def why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *, live: bool) -> str:
@@ -39,6 +41,12 @@ def why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
     if path in passes:
         return ""
     return f"single cases pass or fail by {', '.join(passes) or 'no number of this evaluator'}"
+
+
+def why_off_scale(gate: Gate, evaluator: Evaluator[Any, Any]) -> tuple[str, str] | None:
+    """The key of ``gate`` that lies off its number's scale, and why that is wrong; None where none does."""
+    measure = gate.measure_in(evaluator.measures.measures if evaluator.measures else ())
+    return off_scale(gate, measure) if measure is not None else None
 
 
 def _with_answers(evaluator: Evaluator[Any, Any], request: Request) -> Request:

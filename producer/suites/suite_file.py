@@ -52,7 +52,7 @@ from evalq.producer.outputs.requested import read_files, refuse_read
 from evalq.producer.suites.faults import At, Key, beside, checked, place_of, wrong
 from evalq.producer.suites.live import live_options
 from evalq.producer.suites.matrix import Fault, combinations
-from evalq.producer.suites.policy_paths import why_no_passes, why_unknown
+from evalq.producer.suites.policy_paths import why_no_passes, why_off_scale, why_unknown
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, run_model
 from evalq.producer.sweeps.options import SweepOptions
 
@@ -220,6 +220,8 @@ def _unkept(
             yield number, "metric", f"{gate.metric}: {reason}"
         elif gate.per_case is not None and (reason := why_no_passes(gate.path, run.evaluator)):
             yield number, "per_case", f"{gate.metric}: {reason}"
+        elif off := why_off_scale(gate, run.evaluator):
+            yield number, off[0], f"{gate.metric}: {off[1]}"
 
 
 def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[PlannedRun]:

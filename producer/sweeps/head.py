@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import shlex
 from pathlib import Path
 
@@ -64,6 +65,12 @@ def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
     # Before the digests, to which files that are not seen from here are changed ones.
     away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
     if away and head.cwd not in ("", str(Path.cwd())):
+        # A folder that a colleague sent names one of another machine.
+        if not os.path.isdir(head.cwd):  # whatever a stranger's file says, this raises nothing
+            raise ConfigError(
+                f"{away[0]}: not found from this folder, and the sweep was begun in {shlex.quote(head.cwd)}, which is "
+                "not seen from here: resume it in a folder that has the file as it was then"
+            )
         raise ConfigError(
             f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {shlex.quote(head.cwd)}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import threading
@@ -246,6 +247,15 @@ def test_a_sweep_is_gone_on_with_where_its_input_is_seen(tmp_path: Path, service
         2,
         f"evalq: golden.json: not found from this folder: resume the sweep where it was begun: cd {tmp_path}\n",
     )
+    # Sent to a colleague: there is no such folder there, or none that may be seen, and no advice to go to it.
+    for gone in (str(tmp_path / "gone"), "/" + "x" * 5000, "a\0b"):
+        shutil.copytree(tmp_path / "run", tmp_path / "elsewhere" / "sent", dirs_exist_ok=True)
+        head = tmp_path / "elsewhere" / "sent" / "sweep.json"
+        head.write_text(json.dumps({**json.loads(head.read_text()), "cwd": gone}))
+        done = evalq("resume", "sent", *args, cwd=tmp_path / "elsewhere")
+        assert done.returncode == 2, done.stderr
+        assert "which is not seen from here: resume it in a folder that has the file as it was then" in done.stderr
+        assert "cd " not in done.stderr
     assert evalq("resume", "run", *args, cwd=tmp_path).returncode == 0
     assert sum(status == 200 for _, status in agent.log) == 6
 

@@ -10,7 +10,7 @@ from evalq.evalcore.compare.comparison import Verdict, change_in, compare
 from evalq.evalcore.compare.decision import Decided, Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.looks import SCREEN, Errors
+from evalq.evalcore.compare.looks import SCREEN, Errors, Look
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.summary import CaseSummary
@@ -267,6 +267,41 @@ def test_no_case_can_be_named_by_one_answer_a_side() -> None:
     decision = gated(base, base)
     assert decision.decided == "GO"
     assert any("no case could be named" in note for note in decision.notes)
+
+
+def test_a_case_with_answers_enough_is_not_said_to_have_too_few() -> None:
+    """Few failures now leave nothing to be named; that is no want of answers, and other answers would name a case."""
+    rows = [(39, 40)] + [(40, 40)] * 19
+    assert not any("no case could be named" in note for note in gated(passes(rows), passes(rows)).notes)
+    fell = gated(passes(rows), passes([(0, 40), *rows[1:]]))
+    assert fell.decided == "SUSPECT"
+    assert any("c000000" in check.cases for check in fell.checks)
+
+
+@pytest.mark.parametrize(("answers", "said"), [(1, "one answer a case is"), (2, "2 answers a case are")])
+def test_how_few_answers_can_name_no_case_is_said(answers: int, said: str) -> None:
+    """In words that fit the number."""
+    base = passes([(answers, answers)] * 200)
+    (note,) = (each for each in gated(base, base).notes if "no case could be named" in each)
+    assert note == f"vs.pass_rate: no case could be named as worse, whatever it answered: {said} too few for that"
+
+
+def test_a_fall_that_only_a_single_comparison_would_show_says_so() -> None:
+    """Its interval excludes 0, and the decision is INCONCLUSIVE: the reader is told by which error it was decided."""
+    base = passes([(94, 100)] * 20)
+    cand = passes([(92, 100)] * 20)
+    policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.03),), worse_cases="allowed")
+    found = {k: decide(policy, [run_of(cand)], {"vs": run_of(base)}, errors=Look(k).errors) for k in (1, 4)}
+    assert [each.decided for each in found.values()] == ["SUSPECT", "INCONCLUSIVE"]
+    (check,) = found[4].checks
+    assert check.high is not None
+    assert check.high < 0
+    assert not any("single comparison" in note for note in found[1].notes)
+    (note,) = (each for each in found[4].notes if "single comparison" in each)
+    assert note == (
+        f"vs.pass_rate: p is {check.p_worse:.2g}, which would be SUSPECT at a single comparison (0.025); this one is "
+        "decided at 0.0013, since all comparisons with a baseline share one error"
+    )
 
 
 def test_the_smallest_falls_are_said() -> None:

@@ -1,4 +1,4 @@
-"""What a gate makes of records that no case can be told of, and of demands that nothing can fail."""
+"""What a gate makes of records that no case can be told of, and of demands that nothing, or everything, fails."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.policy import Gate, Policy
-from tests.unit.compare.made import passes, run_of
+from evalq.evalcore.compare.policy import Gate, Policy, Tier
+from evalq.evalcore.errors import UsageError
+from tests.unit.compare.made import passes, run_of, scores
 
 
 def decided(nameless: int, before: int | None, *, missing: int = 0, max_drop: float = 0.1) -> Decision:
@@ -33,20 +34,49 @@ def test_as_many_as_the_baseline_has_or_may_be_missing_go(nameless: int, before:
     assert decided(nameless, before, missing=missing).decided == "GO"
 
 
-def test_a_drop_that_no_run_can_have_is_noted() -> None:
-    """Points where a share is meant."""
-    (said,) = (note for note in decided(0, 0, max_drop=5).notes if "whole scale" in note)
-    assert said == "vs.pass_rate: max_drop 5 is the whole scale from 0 to 1 or more, which no run can fail"
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ({"max_drop": 5}, "max_drop 5 is off the scale from 0 to 1, so that every run would pass; 5 points are 0.05"),
+        ({"max_rise": 2}, "max_rise 2 is off the scale from 0 to 1, so that every run would pass; 2 points are 0.02"),
+        ({"min": 80}, "min 80 is off the scale from 0 to 1, so that no run could pass; 80 % are 0.8"),
+        ({"max": 80}, "max 80 is off the scale from 0 to 1, so that every run would pass; 80 % are 0.8"),
+        ({"min": -0.5}, "min -0.5 is off the scale from 0 to 1, so that every run would pass"),
+        ({"max": -1}, "max -1 is off the scale from 0 to 1, so that no run could pass"),
+        ({"max_drop": 500}, "max_drop 500 is off the scale from 0 to 1, so that every run would pass"),
+    ],
+)
+@pytest.mark.parametrize("tier", ["critical", "advisory"])
+def test_a_demand_that_lies_off_the_scale_is_refused(bound: dict[str, float], said: str, tier: Tier) -> None:
+    """Percent or points where a share is meant: a gate that every run passes looks like one that works."""
+    runs = [run_of(passes([(9, 10)] * 30)), run_of(passes([(0, 10)] * 30))]
+    policy = Policy(gates=(Gate.model_validate({"metric": "vs.pass_rate", "tier": tier, **bound}),))
+    with pytest.raises(UsageError) as refused:
+        decide(policy, runs[1:], {"vs": runs[0]})
+    assert str(refused.value) == f"vs.pass_rate: {said}"
+
+
+def test_a_demand_at_the_end_of_its_scale_is_on_it() -> None:
+    """All scales count: that of a score, too, in its own unit."""
+    run, base = (run_of(scores([[low, 1.0]] * 30)) for low in (0.4, 0.5))
+    name = run.cases.measures[0]
+    for bound in ({"min": name.low}, {"max": name.high}, {"max_drop": name.width}):
+        decide(Policy(gates=(Gate.model_validate({"metric": f"vs.{name.name}", **bound}),)), [run], {"vs": base})
+    gate = Gate(metric=f"vs.{name.name}", max_drop=name.width + 0.1)
+    with pytest.raises(UsageError, match=r"is off the scale from \S+ to \S+, so that every run would pass$"):
+        decide(Policy(gates=(gate,)), [run], {"vs": base})
+
+
+def test_a_drop_by_less_than_the_scale_has_no_note() -> None:
+    """Nor has one that is refused."""
     assert not any("whole scale" in note for note in decided(0, 0, max_drop=0.99).notes)
 
 
-@pytest.mark.parametrize(
-    ("max_drop", "wanted", "said"), [(1, "SUSPECT", "hardly any run can fail"), (2, "GO", "no run")]
-)
-def test_a_note_on_such_a_drop_does_not_contradict_the_decision(max_drop: float, wanted: str, said: str) -> None:
+def test_a_note_on_such_a_drop_does_not_contradict_the_decision() -> None:
     """From all to nothing is a fall by 1, which is as much as may be, and not less (GATE 6)."""
     runs = [run_of(passes([(passed, 10)] * 12)) for passed in (10, 0)]
-    policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=max_drop),), worse_cases="allowed")
+    policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=1),), worse_cases="allowed")
     decision = decide(policy, runs[1:], {"vs": runs[0]})
-    assert decision.decided == wanted
-    assert any(said in note for note in decision.notes)
+    assert decision.decided == "SUSPECT"
+    (said,) = (note for note in decision.notes if "whole scale" in note)
+    assert said == "vs.pass_rate: max_drop 1 is the whole scale from 0 to 1, which hardly any run can fail"

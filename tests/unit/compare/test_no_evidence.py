@@ -18,7 +18,7 @@ from evalq.evalcore.contract.measures import Sighting
 from tests.unit.compare.made import PASS, answered, passes, run_of
 
 RESULTS = {"speed": 0.5, "count": 3, "verdict": "holds", "flag": True}
-BOUNDS = {"min": 0.0, "max": 1.0, "max_drop": 1.5, "max_relative_drop": 1.0}
+BOUNDS = {"min": 0.0, "max": 1.0, "max_drop": 1.0, "max_relative_drop": 1.0}
 
 _MEASURED = st.dictionaries(st.sampled_from(sorted(BOUNDS)), st.none(), min_size=1).map(
     lambda names: {"metric": "vs.pass_rate", **{name: BOUNDS[name] for name in names}}
@@ -200,5 +200,5 @@ def test_a_normal_go_is_go() -> None:
 def test_columns_of_a_run_may_be_empty() -> None:
     """A run without a case, as its evaluator wrote it down."""
     nothing = run(CaseSummary([PASS], columns={PASS.name: Column()}))
-    policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "min": 0.0, "max_drop": 1.5}]})
+    policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "min": 0.0, "max_drop": 1.0}]})
     assert gated(policy, nothing, nothing).decided == "INCONCLUSIVE"

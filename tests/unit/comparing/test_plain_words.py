@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import Usage
-from evalq.producer.comparing.text import comparison_text, cost_text
+from evalq.producer.comparing.html import decision_html
+from evalq.producer.comparing.text import comparison_text, cost_text, decision_text
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
+from tests.unit.compare.made import passes, run_of
 from tests.unit.comparing.conftest import Command, Made
 
 MADE = [(f"{number}", number < 3) for number in range(4)]
@@ -63,3 +68,17 @@ def test_a_cost_that_nobody_knows_is_no_zero(usage: Usage, said: str, made: Made
     cases = msgspec.structs.replace(cases_of(RunFolder.existing(made("evalq-runs/one", MADE))), usage=usage)
     assert f"| cost an output | {said} | {said} |" in comparison_text(cases, cases, [])
     assert cost_text(usage) == said
+
+
+def test_a_decision_s_title_and_its_cases_read_as_what_they_say() -> None:
+    """The headline stands apart from the baseline's name, and a case that breaks a demand does not seem to keep it."""
+    base, cand = passes([(40, 40)] * 20), passes([(0, 10)] + [(10, 10)] * 19)
+    policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.5),))
+    decision = decide(policy, [run_of(cand)], {"vs": run_of(base)}, baseline="main")
+    title = "SUSPECT: vs-run against main (20 equal cases of the baseline's 20 and the candidate's 20)"
+    text = decision_text(decision)
+    assert text.splitlines()[0] == f"# {title}"
+    assert "SUSPECT by these cases (vs.pass\\_rate, no case falls beyond chance): c000000" in text.splitlines()
+    assert f">{html.escape(title)}</h4>" in decision_html(decision)
+    bounded = decide(Policy(gates=(Gate(metric="vs.pass_rate", min=0.5),)), [run_of(base)], {})
+    assert decision_text(bounded).splitlines()[0] == "# GO: vs-run"

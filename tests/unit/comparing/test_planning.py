@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalq.producer.cli import main
-from tests.unit.comparing.conftest import Made
+from tests.unit.comparing.conftest import Command, Made
 
 POLICY = "gates:\n  - {metric: verification.pass_rate, max_drop: 0.2}\n  - {metric: verification.transcripts, min: 1}\n"
 
@@ -53,6 +53,19 @@ def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureF
     assert main(["gate", "run", "--policy", "one.yaml", "--baseline", "main"]) == 4
     assert main(["gate", "--policy", "one.yaml", "--baseline", "main", "--dry-run", "--repeat", "2"]) == 0
     assert "NO-GO and SUSPECT are decided at an error of 0.00417 each" in capsys.readouterr().out, "the second look's"
+
+
+@pytest.mark.parametrize("key", ["max_drop", "max"])
+def test_a_plan_of_a_demand_off_its_scale_is_refused_as_the_gate_is(
+    key: str, made: Made, here: Path, command: Command
+) -> None:
+    """Before anything is paid for: with the key and what was meant."""
+    made("base", [(f"c{n}", True) for n in range(30)])
+    (here / "off.yaml").write_text(f"gates: [{{metric: verification.pass_rate, {key}: 5}}]")
+    for plan in (["--dry-run", "--baseline", "base"], ["--dry-run", "--cases", "9", "--repeat", "2"]):
+        done = command("gate", "--policy", "off.yaml", *plan)
+        assert (done.code, done.stdout) == (2, "")
+        assert f"verification.pass_rate: {key} 5 is off the scale from 0 to 1" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["decision.foo", ".", "policy.yaml"])

@@ -140,6 +140,10 @@ def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run
             {"policy": {"gates": [DROP], "colapse": "none"}},
             "policy.colapse: unknown key (known here: as_recorded, collapse",
         ),
+        (
+            {"policy": {"gates": [{"metric": "verification.pass_rate", "max": 80}]}},
+            "policy.gates.0.max: verification.pass_rate: max 80 is off the scale from 0 to 1",
+        ),
         ({"policy": "gone.yaml"}, "gone.yaml: cannot be read"),
         ({"policy": {"gates": [DROP]}}, "is measured against a baseline, and none is named"),
         ({"baseline": "main"}, "baseline: goes with policy only"),

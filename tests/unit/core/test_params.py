@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.params import load_mapping, merged, validate
@@ -119,6 +120,39 @@ def test_what_json_cannot_say_is_no_parameter(value: Any) -> None:
     assert message.startswith("run.yaml: not plain JSON data: ")
 
 
+EMPTY = "Tuple should have at least 1 item after validation, not 0, got []"
+
+
+class Listed(Params):
+    """Lists that may not be empty, one of them within another."""
+
+    class Inner(Params):
+        """An entry with a list of its own."""
+
+        words: tuple[str, ...] = Field(min_length=1)
+
+    inner: tuple[Inner, ...] = Field(min_length=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"inner": [{"word": ["a"], "words": ["a"]}]}, ["inner.0.word: unknown key (known here: words)"]),
+        ({"inner": [{"words": [1]}]}, ["inner.0.words.0: Input should be a valid string, got 1"]),
+        (
+            {"inner": [{"words": []}]},
+            [f"inner.0.words: {EMPTY}"],
+        ),
+        ({"inner": []}, [f"inner: {EMPTY}"]),
+    ],
+)
+def test_a_list_with_a_wrong_entry_is_not_said_to_be_empty(data: Any, said: list[str]) -> None:
+    """The entry alone is told of; a list that is empty is one."""
+    with pytest.raises(ConfigError) as caught:
+        validate(Listed, data, "run.yaml")
+    assert str(caught.value).splitlines()[1:] == [f"  {line}" for line in said]
+
+
 def test_data_that_holds_itself_is_refused() -> None:
     """YAML can write a list inside itself."""
     loop: list[Any] = []
@@ -179,7 +213,8 @@ def test_keys_that_only_look_alike_are_two(tmp_path: Path) -> None:
         ("a.json", b"", ":1: not JSON: "),
         ("a.yaml", b"x: \xff\n", ": not UTF-8"),
         ("a.yaml", b"- x\n", ": the top level must be a mapping"),
-        ("a.yaml", b"", ": the top level must be a mapping"),
+        ("a.yaml", b"", ": the top level must be a mapping of names to values, and there is nothing in it"),
+        ("a.yaml", b"# x: 1\n", ": the top level must be a mapping of names to values, and there is nothing in it"),
         ("a.yaml", b"1: x\n", ": the top level must be a mapping"),
         ("a.json", b"[]", ": the top level must be a mapping"),
     ],
