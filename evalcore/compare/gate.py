@@ -50,6 +50,8 @@ _TOLD = 5e-5
 """By how much of its scale a mean may differ from the report's, which has it in four digits where people read it."""
 Partners = Mapping[str, RunCases]
 """{what a candidate is called: the approved run that it is compared with}."""
+_SAME_AGAIN = "`deterministic: true`"
+"""The key of a policy that lets an agent give the same answers again."""
 
 
 def decide(
@@ -198,7 +200,7 @@ def _of_run(policy: Policy, run: RunCases, pair: Paired, errors: Errors) -> Iter
         reason = f"{common}: they are no evidence of a change, nor of none; gate a run of its own answers"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
     elif not policy.deterministic and _is_compared(policy, run) and (copied := same_answers(run, pair.partner)):
-        reason = f"{copied}: that says nothing of a change; evaluate new answers, or say `deterministic: true`"
+        reason = f"{copied}: that says nothing of a change; evaluate new answers, or put {_SAME_AGAIN} into the policy"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
     yield from specification_checks(policy, run, pair.partner, pair.cases)
     yield from missing_checks(policy, run, pair.partner, errors)
@@ -232,8 +234,8 @@ def _counted_twice(policy: Policy, run: RunCases, partner: RunCases | None) -> I
     for side, each in (("candidate", run), ("baseline", partner)):
         if each is not None and not policy.deterministic and (copies := doubled(each)):
             reason = (
-                f"of the {side} {copies}, so that the same answers count twice; evaluate each once, or say "
-                "`deterministic: true`"
+                f"of the {side} {copies}, so that the same answers count twice; evaluate each once, or put "
+                f"{_SAME_AGAIN} into the policy"
             )
             yield Check(run.called, "each answer once", "critical", "INCONCLUSIVE", reason)
 

@@ -202,5 +202,8 @@ def nothing_decides(policy: Policy, checks: Sequence[Check]) -> Iterator[Check]:
     metrics = {gate.metric for gate in policy.gates if gate.tier == "critical"}
     own = [check for check in checks if check.metric in metrics]
     if own and not any(check.tier == "critical" for check in own):
-        reason = "all critical demands rest on judges, and are advisory: label a random sample, or say judges: decide"
+        reason = (
+            "all critical demands rest on judges, and are advisory: label a random sample, or put "
+            "`judges: decide` into the policy"
+        )
         yield Check("judges", "something that decides", "critical", "INCONCLUSIVE", reason)
