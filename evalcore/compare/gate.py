@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ from evalq.evalcore.compare.decision import (
     undecided,
 )
 from evalq.evalcore.compare.demands import compared, held, level_in, margin_of, off_scale
-from evalq.evalcore.compare.intersection import Paired, paired_all, specification_checks
+from evalq.evalcore.compare.intersection import Paired, asked_otherwise, paired_all, specification_checks
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.looks import SINGLE, Errors
 from evalq.evalcore.compare.missing import incomplete, missing_checks
@@ -88,12 +88,14 @@ def decide(
         if partner is not None:
             aside = aside_in(run, held_back) - {case for called, case in fell if called == run.called}
             # First, so that a case which fell stands first in every output.
-            checks[:0] = _vetoes(policy, run, partner, errors, aside)
+            if not _otherwise_judged(policy, run, partner):
+                checks[:0] = _vetoes(policy, run, partner, errors, aside)
             checks += _of_run(policy, run, pairs[run.called], errors)
         # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _nameless(policy, run, partner)
         checks += _counted_twice(policy, run, partner)
-        checks += collapse_checks(policy, run, partner, lacking, errors)
+        collapsed = collapse_checks(policy, run, partner, lacking, errors)
+        checks += _comparable(collapsed, policy, run, partner) if policy.collapse == "none-new" else collapsed
     checks += none_told_apart(policy, candidates)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
@@ -105,7 +107,7 @@ def decide(
                 Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking, change=True)
             )
         own = _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
-        checks += on_trust(own, gate.path, policy, run, partner)
+        checks += on_trust(_comparable(own, policy, run, partner, changes=True), gate.path, policy, run, partner)
     # Last: only by now is it known which demands rest on judges, and whether any that decides is left.
     checks += nothing_decides(policy, checks)
     # All of them together, since they share one error.
@@ -159,6 +161,23 @@ def _vetoes(
         if measure.name in partner.cases.columns:
             veto = case_veto(run, partner, measure, errors.no_go, aside)
             yield from on_trust([veto] if veto is not None else [], measure.name, policy, run, partner)
+
+
+def _otherwise_judged(policy: Policy, run: RunCases, partner: RunCases | None) -> str:
+    """What of the baseline's rules is another one, so that a change may be theirs; empty for nothing."""
+    if partner is None or policy.specification == "intersection":
+        return ""
+    return asked_otherwise(run, partner)
+
+
+def _comparable(
+    checks: Iterable[Check], policy: Policy, run: RunCases, partner: RunCases | None, *, changes: bool = False
+) -> Iterator[Check]:
+    """The checks, undecided where other rules may have made what they see; with ``changes`` only those on a change."""
+    what = _otherwise_judged(policy, run, partner)
+    for check in checks:
+        about = bool(what) and (check.change or not changes) and check.decided != "INCONCLUSIVE"
+        yield undecided(check, f"the baseline has {what}, which may be all that changed") if about else check
 
 
 def _marked(entry: Quarantined, fell: Collection[tuple[str, str]]) -> Quarantined:
