@@ -89,7 +89,7 @@ def test_a_run_with_each_role_by_its_user(guarded: GuardedServer, data: Path, ca
         )
         gate = (
             "gate",
-            tmp_path / "run",
+            calm,
             "--policy",
             tmp_path / "policy.json",
             "--baseline",
