@@ -124,7 +124,7 @@ def test_what_is_refused(secured: TlsServer, certificates: Certificates, data: P
         (f"redis://127.0.0.1:{secured.port}/0", "no server answers"),
     ):
         for command in (("planagent", str(data / "rows.csv")), ("worker",)):
-            done = evalq(*command, cwd=tmp_path, EVALQ_BROKER=url)
+            done = evalq(*command, cwd=tmp_path, EVALQ_BROKER=url, EVALQ_PATIENCE_SECONDS="1")
             assert done.returncode == 3, (url, done.stderr)
             assert said in done.stderr, url
             assert "Traceback" not in done.stderr
