@@ -242,9 +242,14 @@ def test_a_folder_to_change_to_is_one_word(art: Art) -> None:
     """The folder where a sweep was begun stands in a command, too."""
     run = art.folder / "evalq-runs" / "done"
     request = json.loads((run / "run.json").read_text())["request"]
-    _head(run, cwd="/x; touch mark #", request={**request, "inputs": ["nowhere.json"]})
-    done = evalq("extend", str(run), "--repeat", "3", "--targets", "mine.yaml", "--format", "none", cwd=art.folder)
-    assert "cd '/x; touch mark #'" in done.stderr, done.stderr
+    there = art.folder / "x; touch mark #"
+    for exists in (False, True):
+        if exists:
+            there.mkdir()
+        _head(run, cwd=str(there), request={**request, "inputs": ["nowhere.json"]})
+        done = evalq("extend", str(run), "--repeat", "3", "--targets", "mine.yaml", "--format", "none", cwd=art.folder)
+        assert f"'{there}'" in done.stderr, done.stderr
+        assert (f"cd '{there}'" in done.stderr) == exists, "of another machine there is nowhere to change to"
 
 
 def test_workers_read_under_no_root_that_a_folder_names(art: Art) -> None:
