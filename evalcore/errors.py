@@ -133,6 +133,8 @@ class StorageError(InfrastructureError):
     """What the system says where there is no room: that may pass, unlike a wrong name or a missing right."""
     NO_FILES: ClassVar = frozenset({errno.EMFILE, errno.ENFILE})
     """What it says where too many files are open: nothing is wrong with the file that was to be opened."""
+    NO_DISK: ClassVar = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT})
+    """What it says where the disk itself fails, or the server of a file system: no name or right is wrong."""
     NO_PROCESS: ClassVar = frozenset({errno.EAGAIN, errno.ENOMEM})
     """What it says where a process cannot be started: no file has anything to do with that."""
 
@@ -152,7 +154,7 @@ class StorageError(InfrastructureError):
             return "raise the limit on open files (ulimit -n)"
         if error.errno in cls.NO_PROCESS:
             return "raise the limits on processes and memory (ulimit, or the container's)"
-        return "check the disk" if error.errno == errno.EIO else "see that this user may write there"
+        return "check the disk" if error.errno in cls.NO_DISK else "see that this user may write there"
 
 
 class WireError(InfrastructureError):

@@ -290,13 +290,13 @@ def _header(
 def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> EvalqError:
     """Why a run cannot begin: an input that cannot be read, or a folder that cannot be written."""
     given = {path: source.given for source in sources for path in (source.path, absolute(source).path)}
-    if error.filename in given and error.errno not in StorageError.NO_FILES:
+    if error.filename in given and error.errno not in StorageError.NO_FILES | StorageError.NO_DISK:
         return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
     if isinstance(error.filename, str):
         # The folder still has its private name, which its user has never seen.
         error.filename = folder.settled(error.filename)
     said = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
-    passes = error.errno in StorageError.NO_SPACE | StorageError.NO_FILES
+    passes = error.errno in StorageError.NO_SPACE | StorageError.NO_FILES | StorageError.NO_DISK
     return said if passes else UsageError(str(said))
 
 

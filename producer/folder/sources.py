@@ -68,8 +68,8 @@ def _there(source: Source) -> Iterator[None]:
         reason = "it was there when the run was planned, and is gone: put it back, or start a new run"
         raise InputChanged("an input changed since its run began", [(source.given, reason)]) from None
     except OSError as error:
-        # Too many files are open here: nothing is wrong with this one.
-        if error.errno in StorageError.NO_FILES:
+        # Too many files are open here, or the disk fails: nothing is wrong with this one.
+        if error.errno in StorageError.NO_FILES | StorageError.NO_DISK:
             raise
         reason = f"it can no longer be read: {error.strerror or error}"
         raise InputChanged("an input changed since its run began", [(source.given, reason)]) from error

@@ -113,6 +113,8 @@ def not_made(path: Path, error: OSError) -> EvalqError:
         return StorageError(f"{said}; free some space, then run the command again")
     if error.errno in StorageError.NO_FILES:
         return StorageError(f"{said}; raise the limit on open files (ulimit -n), then run the command again")
+    if error.errno in StorageError.NO_DISK:
+        return StorageError(f"{said}; check the disk, then run the command again")
     return UsageError(f"{said}; name another with --out")
 
 

@@ -22,6 +22,7 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Driven, StorageError, UsageError
+from evalq.producer.folder import job
 from evalq.producer.folder.info import SCHEMA
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions
 from evalq.producer.folder.listing import run_folders
@@ -163,8 +164,13 @@ def test_what_is_no_folder_is_refused(data: Path, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("number", "kind", "mend"),
-    [(errno.ENOSPC, StorageError, "free some space"), (errno.EROFS, UsageError, "name another with --out")],
-    ids=["full", "read-only"],
+    [
+        (errno.ENOSPC, StorageError, "free some space"),
+        (errno.EIO, StorageError, "check the disk"),
+        (errno.ESTALE, StorageError, "check the disk"),
+        (errno.EROFS, UsageError, "name another with --out"),
+    ],
+    ids=["full", "broken", "server of the file system gone", "read-only"],
 )
 def test_a_folder_that_cannot_be_locked_leaves_nothing(
     data: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception], mend: str
@@ -178,6 +184,22 @@ def test_a_folder_that_cannot_be_locked_leaves_nothing(
     with pytest.raises(kind, match=mend):
         _start(data / "made" / "run")
     assert not (data / "made").exists()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENXIO, errno.ETIMEDOUT], ids=errno.errorcode.get)
+@pytest.mark.parametrize("where", ["folder", "input"])
+def test_a_disk_that_fails_while_a_run_begins_is_no_mistake_of_its_user(
+    data: Path, monkeypatch: pytest.MonkeyPatch, where: str, number: int
+) -> None:
+    """Exit 3, which a job may try again, and not 2: nothing is wrong with the name of the folder or of the input."""
+
+    def fails(*given: Any) -> None:
+        raise OSError(number, os.strerror(number), given[0].path if where == "input" else None)
+
+    monkeypatch.setattr(*((os, "fsync") if where == "folder" else (job, "spool")), fails)
+    with pytest.raises(StorageError, match=f"{os.strerror(number)}; check the disk"):
+        _start(data / "run")
+    assert not (data / "run").exists()
 
 
 def test_one_of_many_begins_and_the_others_are_told(data: Path) -> None:
