@@ -1,0 +1,287 @@
+"""How the product's files are cut: counts, sizes, imports and circles, as a table.
+
+python -m tests.tools.house            # the counts
+python -m tests.tools.house --entered  # and how many modules three commands enter
+python -m tests.tools.house --list     # and the files behind each count
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+TOP = Path(__file__).parents[2]
+FOLDERS = ("evalq", "evalcore", "workers", "producer")
+LONGEST, SHORTEST, MOST_IN_A_FOLDER = 600, 120, 15
+SKELETON = frozenset(("evaluator", "params", "score", "report", "views", "sample"))
+"""The files that every evaluator has, however short."""
+_LAYOUT = frozenset(
+    (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+)
+
+
+class Module(NamedTuple):
+    """A file of the product, by the name that it is imported as."""
+
+    name: str
+    path: Path
+    lines: int
+    code: int
+    importing: int
+    imports: frozenset[str]
+    classes: tuple[str, ...]
+
+    @property
+    def package(self) -> str:
+        """The folder's package."""
+        return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
+
+
+def modules() -> dict[str, Module]:
+    """All of the product, by name."""
+    paths = [path for folder in FOLDERS for path in sorted((TOP / folder).rglob("*.py"), key=str) if _own(path)]
+    known = {_name(path): path for path in paths}
+    return {name: _read(name, path, known) for name, path in known.items()}
+
+
+def _own(path: Path) -> bool:
+    # The folders are linked into evalq/, too, and would be counted twice.
+    return not any(parent.is_symlink() for parent in path.parents if parent != TOP and TOP in parent.parents)
+
+
+def _name(path: Path) -> str:
+    parts = [*path.relative_to(TOP).with_suffix("").parts]
+    parts = parts if parts[0] == "evalq" else ["evalq", *parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _read(name: str, path: Path, known: Iterable[str]) -> Module:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    own = Module(name, path, text.count("\n"), 0, 0, frozenset(), ())
+    imports = {found for node in ast.walk(tree) for found in _imported(node, own, set(known))} - {name}
+    classes = tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+    return own._replace(
+        code=_code_lines(text, tree), importing=_import_lines(tree), imports=frozenset(imports), classes=classes
+    )
+
+
+def _imported(node: ast.AST, module: Module, known: set[str]) -> Iterator[str]:
+    """Files of the product that a statement imports, also where it stands in a function or below TYPE_CHECKING."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in known)
+    if isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            above = module.package.split(".")
+            base = ".".join([*above[: len(above) - node.level + 1], *([node.module] if node.module else [])])
+        for alias in node.names:
+            if f"{base}.{alias.name}" in known:
+                yield f"{base}.{alias.name}"
+            elif base in known:
+                yield base
+
+
+def _code_lines(text: str, tree: ast.Module) -> int:
+    """Lines with code: no blank ones, comments or docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    quoted: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and node.body and ast.get_docstring(node, clean=False) is not None:
+            first = node.body[0]
+            quoted.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _LAYOUT:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - quoted)
+
+
+def _import_lines(tree: ast.Module) -> int:
+    """Lines of imports, and of ``__all__``."""
+    found = 0
+    for node in ast.walk(tree):
+        names = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
+        if isinstance(node, ast.Import | ast.ImportFrom) or "__all__" in names:
+            found += (node.end_lineno or node.lineno) - node.lineno + 1  # type: ignore[attr-defined]  # a statement
+    return found
+
+
+def too_small(found: dict[str, Module]) -> list[str]:
+    """Modules under the least size whose only importer stands beside them."""
+    importers: dict[str, set[str]] = defaultdict(set)
+    for module in found.values():
+        for name in module.imports:
+            importers[name].add(module.name)
+    small = []
+    for name, module in found.items():
+        exempt = module.path.name in ("__init__.py", "__main__.py") or module.path.stem in SKELETON
+        readers = importers[name]
+        if not exempt and module.lines < SHORTEST and len(readers) == 1:
+            (reader,) = readers
+            if found[reader].path.parent == module.path.parent:
+                small.append(f"{name} ({module.lines} lines, read by {reader.rpartition('.')[2]})")
+    return sorted(small)
+
+
+def circles(found: dict[str, Module]) -> list[list[str]]:
+    """Groups of files that import each other, hidden imports included (Tarjan's components)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for other in sorted(found[name].imports):
+            if other not in order:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], order[other])
+        if low[name] == order[name]:
+            group = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(group) > 1:
+                groups.append(sorted(group))
+
+    sys.setrecursionlimit(10_000)
+    for name in found:
+        if name not in order:
+            visit(name)
+    return sorted(groups, key=len, reverse=True)
+
+
+def entered(*command: str) -> int:
+    """How many modules of the product have a function called by an evalq command, in it and in what it starts.
+
+    Ends the program where the command fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "sitecustomize.py").write_text(_TRACED)
+        names = Path(folder) / "names"
+        names.touch()
+        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{TOP}", "HOUSE_NAMES": str(names)}
+        done = subprocess.run([*_EVALQ, *command], cwd=folder, env=environment, capture_output=True, text=True)
+        if done.returncode not in (0, 1):  # 1: what was evaluated did not pass
+            sys.exit(f"evalq {' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+        return len({*names.read_text().split()})
+
+
+_EVALQ = (sys.executable, "-m", "evalq.producer.cli")
+_TRACED = """
+import os, sys, threading
+
+seen = set()
+
+def called(frame, event, arg):
+    if event == "call" and frame.f_code.co_name != "<module>":
+        name = frame.f_globals.get("__name__") or ""
+        if name.startswith("evalq.") and name not in seen:
+            seen.add(name)
+            # At once, and appended: some processes end without saying so.
+            file = os.open(os.environ["HOUSE_NAMES"], os.O_WRONLY | os.O_APPEND)
+            os.write(file, f"{name}\\n".encode())
+            os.close(file)
+
+if "HOUSE_NAMES" in os.environ:
+    threading.setprofile(called)
+    sys.setprofile(called)
+"""
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.house", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="name the files behind each count")
+    parser.add_argument("--entered", action="store_true", help="run three commands, and count what they enter")
+    asked = parser.parse_args()
+    found = modules()
+    written = [module for module in found.values() if module.code]
+    by_folder: dict[Path, int] = defaultdict(int)
+    meanings: dict[str, list[str]] = defaultdict(list)
+    for module in found.values():
+        by_folder[module.path.parent] += module.path.name != "__init__.py"
+        for name in module.classes:
+            meanings[name].append(module.name)
+    twice = {name: where for name, where in meanings.items() if len(where) > 1}
+    lines = sum(module.lines for module in found.values())
+    small, groups = too_small(found), circles(found)
+    rows: list[tuple[str, object, Iterable[str]]] = [
+        ("Python files / folders", f"{len(found)} / {len(by_folder)}", ()),
+        ("code lines a file that has any", round(sum(each.code for each in written) / len(written)), ()),
+        ("imports and `__all__`, share of lines", f"{sum(m.importing for m in found.values()) / lines:.1%}", ()),
+        (f"files of more than {LONGEST} lines", *_counted(m.name for m in found.values() if m.lines > LONGEST)),
+        (f"files under {SHORTEST} lines with one reader, beside them", *_counted(small)),
+        (
+            f"folders of more than {MOST_IN_A_FOLDER} files",
+            *_counted(f"{path.relative_to(TOP)} ({n})" for path, n in by_folder.items() if n > MOST_IN_A_FOLDER),
+        ),
+        ("circles of imports", *_counted(", ".join(group) for group in groups)),
+        ("class names with several meanings", *_counted(f"{name} ({len(at)})" for name, at in sorted(twice.items()))),
+        ("words in README.md / in docs", f"{_words([TOP / 'README.md'])} / {_words((TOP / 'docs').rglob('*.md'))}", ()),
+    ]
+    if asked.entered:
+        rows += [(f"modules entered by {name}", entered(*command), ()) for name, command in _commands().items()]
+    for name, value, files in rows:
+        sys.stdout.write(f"| {name} | {value} |\n")
+        if asked.list:
+            sys.stdout.writelines(f"    {each}\n" for each in files)
+
+
+def _counted(names: Iterable[str]) -> tuple[int, list[str]]:
+    listed = list(names)
+    return len(listed), listed
+
+
+def _words(paths: Iterable[Path]) -> int:
+    return sum(len(path.read_text(encoding="utf-8").split()) for path in paths)
+
+
+_AGENT = r"""
+import json, re, sys
+
+# What it reads is JSON, in which the quotes of a prompt are escaped.
+asked = re.search(r'nothing else: \{\\?"(\w+)\\?": \\?"(\w+)\\?"', sys.stdin.read())
+print(json.dumps({asked[1]: asked[2], "reason": "it does", "pass": True} if asked else "q"))
+"""
+
+
+def _commands() -> dict[str, tuple[str, ...]]:
+    """One CSV row inline, a live check with a judge, and a gate, each on files that are made here."""
+    folder = Path(tempfile.mkdtemp(prefix="evalq-house-"))
+    cases, targets, policy = (folder / name for name in ("c.yaml", "t.yaml", "p.yaml"))
+    checks = "cases: [{id: a, input: q, checks: [{contains: q}, {rubric: it answers}]}]"
+    cases.write_text(checks)
+    (folder / "agent.py").write_text(_AGENT)
+    argv = json.dumps([sys.executable, str(folder / "agent.py")])
+    targets.write_text(f"targets: {{own: {{kind: command, argv: {argv}}}, judge: {{kind: command, argv: {argv}}}}}")
+    policy.write_text("gates: [{metric: planagent.set.accuracy, min: 0}]")
+    made = ("demo", "--only", "planagent", "--records", "1", "--data-only", "--out", str(folder))
+    subprocess.run([*_EVALQ, *made], cwd=folder, check=True, capture_output=True)
+    (rows,) = (folder / "data" / "planagent").glob("*.csv")
+    run = ("planagent", str(rows), "--inline", "--quiet", "--format", "none", "--out")
+    subprocess.run([*_EVALQ, *run, str(folder / "cand")], cwd=folder, check=True)
+    asked = ("--target", "own", "--judge", "judge", "--targets", str(targets))
+    live = ("checks", str(cases), *asked, "--quiet")
+    return {
+        "one CSV inline": (*run, str(folder / "once")),
+        "a live check with a judge": (*live, "--format", "none", "--out", str(folder / "live")),
+        "a gate": ("gate", str(folder / "cand"), "--policy", str(policy), "--allow-inconclusive"),
+    }
+
+
+if __name__ == "__main__":
+    main()
