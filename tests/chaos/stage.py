@@ -28,7 +28,10 @@ __all__ = ["Stage", "hosts_of"]
 PRODUCER_HOST = "p"
 TWIN_SECONDS = 120.0
 """How long a second producer may take to end after the first one has."""
-_AWAY = ("no server answers", "is driven by another process", "Input/output error", "No space left")
+_AWAY = (
+    *("no server answers", "is a read-only replica", "is driven by another process"),
+    *("Input/output error", "No space left"),
+)
 """What a producer ends with that a user would start again."""
 
 
@@ -303,7 +306,7 @@ class Stage:
         code = self._producer.process.poll()
         if code is not None and info(self.out).get("state") == "done":
             return False
-        if code == -signal.SIGKILL or (code in (2, 3) and _to_be_tried_again(self.said())):
+        if code == -signal.SIGKILL or (code == 3 and _to_be_tried_again(self.said())):
             if time.monotonic() - self._started > 1.0:  # no faster than a person or a supervisor would
                 self.restarts += 1
                 self._start_producer(
