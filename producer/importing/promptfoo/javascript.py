@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from evalq.evalcore.records.json_path import parse_path
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 
-__all__ = ["AlwaysPasses", "Program", "check_of_program", "transformed"]
+__all__ = ["AlwaysPasses", "Check", "Program", "check_of_program", "lowered", "opposite", "transformed"]
 
 Check = dict[str, Any]
 
@@ -301,7 +301,7 @@ class _Reader:
         argument = self._value()
         if not isinstance(argument, _Literal) or not isinstance(argument.value, str) or answer.trim:
             raise NoCounterpart(_BEYOND)
-        check = {name: argument.value, **_lowered(answer, argument.value), **answer.at}
+        check = {name: argument.value, **lowered(answer.lower, argument.value), **answer.at}
         if not answer.path or name != "contains" or answer.lower:
             return _Test(check, (*answer.guards, *_text_at(answer)))
         # An array has it as one of its values.
@@ -393,7 +393,7 @@ def _above(answer: _Answer) -> tuple[Check, ...]:
 
 
 def _turned(made: _Test) -> _Test:
-    return _Test(_opposite(made.check), (*made.guards, *made.also))
+    return _Test(opposite(made.check), (*made.guards, *made.also))
 
 
 def _comparison(left: Any, sign: str, wanted: Any) -> _Test:
@@ -404,10 +404,10 @@ def _comparison(left: Any, sign: str, wanted: Any) -> _Test:
     if not isinstance(left, _Answer):
         raise NoCounterpart(_BEYOND)
     if not left.path and isinstance(wanted, str) and sign in (*_EQUAL, *_UNEQUAL):
-        check = {"equals": wanted, **_lowered(left, wanted), **({"trim": True} if left.trim else {})}
+        check = {"equals": wanted, **lowered(left.lower, wanted), **({"trim": True} if left.trim else {})}
         if left.trim and wanted != wanted.strip():
             raise NoCounterpart(_BEYOND)
-        return _Test(_opposite(check) if sign in _UNEQUAL else check)
+        return _Test(opposite(check) if sign in _UNEQUAL else check)
     if left.path and (left.lower or left.trim):
         return _of_text_at(left, sign, wanted)
     # == converts, and a path that leads nowhere is unequal to anything.
@@ -425,8 +425,8 @@ def _of_text_at(left: _Answer, sign: str, wanted: Any) -> _Test:
     """A comparison of a text at a path, in lower case or trimmed."""
     if not isinstance(wanted, str) or sign not in (*_EQUAL, *_UNEQUAL) or (left.trim and wanted != wanted.strip()):
         raise NoCounterpart(_BEYOND)
-    check = {"equals": wanted, **_lowered(left, wanted), **({"trim": True} if left.trim else {}), **left.at}
-    return _Test(_opposite(check) if sign in _UNEQUAL else check, (*left.guards, *_text_at(left)))
+    check = {"equals": wanted, **lowered(left.lower, wanted), **({"trim": True} if left.trim else {}), **left.at}
+    return _Test(opposite(check) if sign in _UNEQUAL else check, (*left.guards, *_text_at(left)))
 
 
 def _bounds(sign: str, wanted: Any) -> tuple[int | None, int | None]:
@@ -448,7 +448,7 @@ def _of_length(answer: _Answer, sign: str, wanted: Any) -> _Test:
     if answer.trim and not answer.path and (least, most) in ((1, None), (0, 0)):
         # Anything but white space, or nothing else.
         check: Check = {"regex": to_re2(r"\S", "javascript")}
-        return _Test(_opposite(check) if (least == 0) != (sign in _UNEQUAL) else check)
+        return _Test(opposite(check) if (least == 0) != (sign in _UNEQUAL) else check)
     if answer.trim or answer.lower:
         raise NoCounterpart(_BEYOND)
     check = _sized(least, most, answer.at)
@@ -459,7 +459,7 @@ def _of_length(answer: _Answer, sign: str, wanted: Any) -> _Test:
                      | ({} if most is None else {"maxItems": most}))  # fmt: skip
         check = {"any": [{"all": [_held(answer, {"type": "string"}), check]}, many]}
         guards = (*answer.guards, {"json-path": answer.path}, {"not-json-path": answer.path, "is": None})
-    return _Test(_opposite(check) if sign in _UNEQUAL else check, guards)
+    return _Test(opposite(check) if sign in _UNEQUAL else check, guards)
 
 
 def _sized(least: int | None, most: int | None, at: Check) -> Check:
@@ -484,18 +484,22 @@ def _of_pieces(pieces: _Pieces, sign: str, wanted: Any) -> Check:
     else:
         pattern = rf"^{piece}*(?:{separator}{piece}*){{{low},{high}}}$"
     check: Check = {"regex": to_re2(pattern, "javascript")}
-    return _opposite(check) if sign in _UNEQUAL else check
+    return opposite(check) if sign in _UNEQUAL else check
 
 
-def _lowered(answer: _Answer, wanted: str) -> Check:
-    if not answer.lower:
+def lowered(lower: bool, wanted: str) -> Check:
+    """The option of a check that compares with ``wanted`` where the answer is put in ``lower`` case first.
+
+    Raises NoCounterpart.
+    """
+    if not lower:
         return {}
     if wanted != wanted.lower():
         raise NoCounterpart("a text in lower case never has the capital letters that it looks for")
     return {"ignore-case": True}
 
 
-def _opposite(check: Check) -> Check:
+def opposite(check: Check) -> Check:
     """The check with `not-` before its name, or without it."""
     name, *rest = check
     other = name.removeprefix("not-") if name.startswith("not-") else f"not-{name}"

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from evalq.producer.importing.patterns import NoCounterpart
+from evalq.producer.importing.promptfoo.javascript import Check, lowered, opposite
 
 __all__ = ["check_of_python"]
 
-Check = dict[str, Any]
 
 _LONGEST = 2_000
 _BEYOND = "its program is no closed expression of the parts that evalq has checks for"
@@ -68,7 +68,7 @@ class _Reader:
         if isinstance(node, ast.BoolOp):
             return {"all" if isinstance(node.op, ast.And) else "any": [self.test(each) for each in node.values]}
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return _opposite(self.test(node.operand))
+            return opposite(self.test(node.operand))
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             parts = [self._compared(sides[at], op, sides[at + 1]) for at, op in enumerate(node.ops)]
@@ -84,7 +84,7 @@ class _Reader:
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Check:
         if isinstance(op, ast.In | ast.NotIn):
             check = self._sought("contains", self._answer(right), self._text(left))
-            return check if isinstance(op, ast.In) else _opposite(check)
+            return check if isinstance(op, ast.In) else opposite(check)
         turned = _TURNED.get(type(op))
         if turned is None:
             raise NoCounterpart(_BEYOND)
@@ -101,8 +101,8 @@ class _Reader:
         answer, wanted = self._answer(left), self._text(right, empty=True)
         if answer.strip and wanted != wanted.strip():
             raise NoCounterpart(_BEYOND)
-        check = {"equals": wanted, **_lowered(answer, wanted), **({"trim": True} if answer.strip else {})}
-        return check if isinstance(op, ast.Eq) else _opposite(check)
+        check = {"equals": wanted, **lowered(answer.lower, wanted), **({"trim": True} if answer.strip else {})}
+        return check if isinstance(op, ast.Eq) else opposite(check)
 
     def _sized(self, call: ast.Call, op: ast.cmpop, right: ast.expr) -> Check:
         """`len(...)` beside a number."""
@@ -128,7 +128,7 @@ class _Reader:
         parts: list[Check] = [{"min-length": least, **in_unit}] if least is not None else []
         parts += [{"max-length": most, **in_unit}] if most is not None else []
         check = parts[0] if len(parts) == 1 else {"all": parts}
-        return _opposite(check) if isinstance(op, ast.NotEq) else check
+        return opposite(check) if isinstance(op, ast.NotEq) else check
 
     def _of_each(self, kind: str, node: ast.expr) -> Check:
         """`any(w in output for w in [...])`."""
@@ -171,19 +171,4 @@ class _Reader:
     def _sought(self, name: str, answer: _Answer, wanted: str) -> Check:
         if answer.strip:
             raise NoCounterpart(_BEYOND)
-        return {name: wanted, **_lowered(answer, wanted)}
-
-
-def _lowered(answer: _Answer, wanted: str) -> Check:
-    if not answer.lower:
-        return {}
-    if wanted != wanted.lower():
-        raise NoCounterpart("a text in lower case never has the capital letters that it looks for")
-    return {"ignore-case": True}
-
-
-def _opposite(check: Check) -> Check:
-    """The check with `not-` before its name, or without it."""
-    name, *rest = check
-    other = name.removeprefix("not-") if name.startswith("not-") else f"not-{name}"
-    return {other: check[name], **{key: check[key] for key in rest}}
+        return {name: wanted, **lowered(answer.lower, wanted)}
