@@ -118,7 +118,13 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     live = outputs.is_file()
     usage, took = read_usage(outputs) if live else (None, {})
     # Live answers are a candidate's own, equal or not.
-    told = _Recorded([], causes_in(outputs)) if live else _recorded(folder, info, found.inputs)
+    if live:
+        told = _Recorded([], causes_in(outputs))
+    elif evaluator.whole.follows:
+        # A whole log is one record: in another order it is another one, and to read it again takes long.
+        told = _Recorded([], Causes())
+    else:
+        told = _recorded(folder, info, found.inputs)
     found.cases.unusable = unusable_of(found.cases, told.causes)
     return msgspec.structs.replace(
         found,
