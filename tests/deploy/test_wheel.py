@@ -76,16 +76,39 @@ def _packed(wheel: Path) -> dict[str, str]:
         return {name: hashlib.sha256(packed.read(name)).hexdigest() for name in names}
 
 
-def test_links_are_no_part_of_a_build(wheel: Path, tmp_path: Path) -> None:
-    """An archive in which each link is a text file, as zip programs and some systems make it, gives the same wheel."""
-    tree = _tree(tmp_path / "tree")
-    for name in ("evalcore", "workers", "producer"):
-        link = tree / "evalq" / name
-        link.unlink()
-        link.write_text(f"../{name}")
-    made = _packed(_wheel(tree, tmp_path / "wheel"))
-    assert made == _packed(wheel)
-    assert [name for name in made if re.fullmatch(r"evalq/evalcore/native/_(rows|log)\..*(so|pyd)", name)]
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same tree as a git repository with one commit."""
+    tree = _tree(tmp_path_factory.mktemp("repository") / "tree")
+    shutil.copy(TOP / ".gitignore", tree)
+    for command in ("init -q", "add -A", "-c user.name=n -c user.email=e@localhost commit -q -m tree"):
+        subprocess.run(["git", *command.split()], check=True, cwd=tree)
+    return tree
+
+
+def _archive(repository: Path, path: Path) -> str:
+    subprocess.run(["git", "archive", "--prefix=evalq/", "-o", path, "HEAD"], check=True, cwd=repository)
+    return str(path)
+
+
+SOURCES = {
+    "a git URL": lambda repository, folder: f"git+file://{repository}",
+    # pip writes each link of a zip as a text file that names where it leads.
+    "a zip": lambda repository, folder: _archive(repository, folder / "evalq.zip"),
+    "a tar.gz": lambda repository, folder: _archive(repository, folder / "evalq.tar.gz"),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_each_source_gives_the_same_wheel(source: str, wheel: Path, repository: Path, tmp_path: Path) -> None:
+    """Built by pip as a user does it: the same files, with the C compiled, as from a checkout."""
+    given = SOURCES[source](repository, tmp_path)
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path / "made"))
+    command = [sys.executable, "-m", "pip", "wheel", *options, given]
+    subprocess.run(command, check=True, cwd=tmp_path, env=os.environ | {"CFLAGS": "-O0"})
+    (made,) = (tmp_path / "made").iterdir()
+    assert _packed(made) == _packed(wheel)
+    assert [name for name in _packed(made) if re.fullmatch(r"evalq/evalcore/native/_(rows|log)\..*(so|pyd)", name)]
 
 
 def test_an_sdist_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:

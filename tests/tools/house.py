@@ -48,11 +48,12 @@ class Module(NamedTuple):
         return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
 
 
-def modules() -> dict[str, Module]:
-    """All of the product, by name."""
+def modules(*, counted: bool = True) -> dict[str, Module]:
+    """All of the product, by name; without ``counted`` no lines of code are counted, which takes longest."""
     paths = [path for folder in FOLDERS for path in sorted((TOP / folder).rglob("*.py"), key=str) if _own(path)]
-    known = {_name(path): path for path in paths}
-    return {name: _read(name, path, known) for name, path in known.items()}
+    named = {_name(path): path for path in paths}
+    known = frozenset(named)
+    return {name: _read(name, path, known, counted) for name, path in named.items()}
 
 
 def _own(path: Path) -> bool:
@@ -66,18 +67,21 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _read(name: str, path: Path, known: Iterable[str]) -> Module:
+def _read(name: str, path: Path, known: frozenset[str], counted: bool) -> Module:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     own = Module(name, path, text.count("\n"), 0, 0, frozenset(), ())
-    imports = {found for node in ast.walk(tree) for found in _imported(node, own, set(known))} - {name}
+    imports = {found for node in ast.walk(tree) for found in _imported(node, own, known)} - {name}
     classes = tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef))
     return own._replace(
-        code=_code_lines(text, tree), importing=_import_lines(tree), imports=frozenset(imports), classes=classes
+        code=_code_lines(text, tree) if counted else 0,
+        importing=_import_lines(tree),
+        imports=frozenset(imports),
+        classes=classes,
     )
 
 
-def _imported(node: ast.AST, module: Module, known: set[str]) -> Iterator[str]:
+def _imported(node: ast.AST, module: Module, known: frozenset[str]) -> Iterator[str]:
     """Files of the product that a statement imports, also where it stands in a function or below TYPE_CHECKING."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names if alias.name in known)
