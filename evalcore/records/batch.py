@@ -69,7 +69,6 @@ class Batch(msgspec.Struct, frozen=True):
 
     def ends(self, fmt: Format) -> list[int]:
         """Where each record (line or row, blank ones included) ends in ``data``."""
-        # The cutter does this with numpy; a worker, which seldom comes here, is spared its import.
         sought = _NEWLINE_OR_QUOTED if fmt == "csv" else _NEWLINE
         ends = [match.end() for match in sought.finditer(self.data) if match[0] == b"\n"]
         return ends if self.data.endswith(b"\n") and ends else [*ends, len(self.data)]

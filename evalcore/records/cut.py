@@ -205,7 +205,7 @@ class Cutter:
         base, taken = self.position, 0
         while 0 < wanted <= len(ends) - taken:
             taken += wanted
-            yield self._take(int(ends[taken - 1]) - (self.position - base), wanted)
+            yield self._take(ends[taken - 1] - (self.position - base), wanted)
             wanted = self._wanted()
 
     def _ends(self) -> Positions:
@@ -227,7 +227,7 @@ class Cutter:
                 raise InputError(f"{self._name} is not valid CSV", [(where, fault.reason)]) from None
         if len(ends):
             # The newline that was added for the scan is no byte of the file.
-            ends[-1] = min(int(ends[-1]), self._left())
+            ends[-1] = min(ends[-1], self._left())
         return ends
 
     def _compact(self) -> None:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.model.span import Format
-from evalq.evalcore.records import cut, scanning
+from evalq.evalcore.native import compiled
+from evalq.evalcore.records import cut
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.scanning import PLAIN_BYTES, QuoteFault, plainly, quickly, scan
+from evalq.evalcore.records.scanning import QuoteFault, python_scan, scan
 from tests.unit.core.tables import Known, csv_files, cut_up
 
 INSIDE = "broken quoting: a quote inside a field that does not begin with one"
@@ -105,28 +106,18 @@ def test_a_record_within_the_limit_is_cut() -> None:
 def test_quotes_are_legal_exactly_where_the_grammar_says(text: str) -> None:
     """Against RFC 4180 spelled out by hand: a text ending in a newline is a run of complete records, or faulty."""
     block = (text + "\n").encode()
-    for way in (plainly, quickly):
+    for way in (python_scan, scan):
         found = lines_and_ends(way, block, "csv")
         assert (found[1] if isinstance(found[1], list) else found[0]) == by_grammar(text + "\n")
 
 
+@pytest.mark.skipif(compiled() is None, reason="nothing is compiled here: there is one way only")
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet='a,"\n\r', max_size=20), st.sampled_from(["csv", "jsonl"]))
-def test_with_and_without_numpy_the_answer_is_one(text: str, fmt: Format) -> None:
+def test_with_and_without_compiled_code_the_answer_is_one(text: str, fmt: Format) -> None:
     """Newlines, ends of records, and the first fault with its reason, of any bytes, whole records or not."""
     block = bytearray(text.encode())
-    assert lines_and_ends(plainly, memoryview(block), fmt) == lines_and_ends(quickly, memoryview(block), fmt)
-
-
-def test_more_than_a_little_is_scanned_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that reads many small files, or one large one, changes over, and stays with it."""
-    little = PLAIN_BYTES // 16  # all of it takes two seconds without numpy
-    monkeypatch.setattr(scanning._Way, "left", little)
-    monkeypatch.setattr(scanning, "compiled", lambda: None)
-    half = b"a\n" * (little // 4)
-    kinds = [type(scan(half, "csv")[1]).__name__ for _ in range(4)]
-    assert kinds == ["array", "array", "ndarray", "ndarray"]
-    assert type(scan(b"a\n", "csv")[1]).__name__ == "ndarray"
+    assert lines_and_ends(python_scan, memoryview(block), fmt) == lines_and_ends(scan, memoryview(block), fmt)
 
 
 def lines_and_ends(way: Callable[..., Any], block: bytes | memoryview, fmt: Format) -> tuple[object, object]:

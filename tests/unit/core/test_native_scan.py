@@ -1,4 +1,4 @@
-"""Where records end and what quoting is broken: compiled code finds what numpy finds, on any bytes."""
+"""Where records end and what quoting is broken: compiled code finds what Python finds, on any bytes."""
 
 from __future__ import annotations
 
