@@ -55,6 +55,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(PY) -m tests.tools.house --check
 	$(PY) docs/generate.py --check
 	$(PY) grafana/generate.py --check
 	$(PY) docs/check.py

@@ -3,6 +3,7 @@
 python -m tests.tools.house            # the counts
 python -m tests.tools.house --entered  # and how many modules three commands enter
 python -m tests.tools.house --list     # and the files behind each count
+python -m tests.tools.house --check    # fails where a count is over its limit; part of make check
 """
 
 from __future__ import annotations
@@ -206,13 +207,22 @@ if "HOUSE_NAMES" in os.environ:
 """
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.tools.house", description=__doc__)
-    parser.add_argument("--list", action="store_true", help="name the files behind each count")
-    parser.add_argument("--entered", action="store_true", help="run three commands, and count what they enter")
-    asked = parser.parse_args()
-    found = modules()
+class Count(NamedTuple):
+    """A line of the table: what is counted, the most that may be, and the files behind it."""
+
+    name: str
+    value: str
+    number: float
+    limit: float | None = None
+    files: Iterable[str] = ()
+
+
+LIMITS = {"long": 0, "small": 97, "folders": 15, "circles": 3, "names": 79, "imports": 0.11}
+"""What `make check` holds. A number that goes down is lowered here, and never raised."""
+
+
+def counts(found: dict[str, Module]) -> list[Count]:
+    """The table's lines."""
     written = [module for module in found.values() if module.code]
     by_folder: dict[Path, int] = defaultdict(int)
     meanings: dict[str, list[str]] = defaultdict(list)
@@ -220,34 +230,56 @@ def main() -> None:
         by_folder[module.path.parent] += module.path.name != "__init__.py"
         for name in module.classes:
             meanings[name].append(module.name)
-    twice = {name: where for name, where in meanings.items() if len(where) > 1}
-    lines = sum(module.lines for module in found.values())
-    small, groups = too_small(found), circles(found)
-    rows: list[tuple[str, object, Iterable[str]]] = [
-        ("Python files / folders", f"{len(found)} / {len(by_folder)}", ()),
-        ("code lines a file that has any", round(sum(each.code for each in written) / len(written)), ()),
-        ("imports and `__all__`, share of lines", f"{sum(m.importing for m in found.values()) / lines:.1%}", ()),
-        (f"files of more than {LONGEST} lines", *_counted(m.name for m in found.values() if m.lines > LONGEST)),
-        (f"files under {SHORTEST} lines with one reader, beside them", *_counted(small)),
-        (
+    share = sum(module.importing for module in found.values()) / sum(module.lines for module in found.values())
+    return [
+        Count("Python files / folders", f"{len(found)} / {len(by_folder)}", 0),
+        Count("code lines a file that has any", str(round(sum(each.code for each in written) / len(written))), 0),
+        Count("imports and `__all__`, share of lines", f"{share:.1%}", share, LIMITS["imports"]),
+        _counted(f"files of more than {LONGEST} lines", "long", (m.name for m in found.values() if m.lines > LONGEST)),
+        _counted(f"files under {SHORTEST} lines with one reader, beside them", "small", too_small(found)),
+        _counted(
             f"folders of more than {MOST_IN_A_FOLDER} files",
-            *_counted(f"{path.relative_to(TOP)} ({n})" for path, n in by_folder.items() if n > MOST_IN_A_FOLDER),
+            "folders",
+            (f"{path.relative_to(TOP)} ({n})" for path, n in by_folder.items() if n > MOST_IN_A_FOLDER),
         ),
-        ("circles of imports", *_counted(", ".join(group) for group in groups)),
-        ("class names with several meanings", *_counted(f"{name} ({len(at)})" for name, at in sorted(twice.items()))),
-        ("words in README.md / in docs", f"{_words([TOP / 'README.md'])} / {_words((TOP / 'docs').rglob('*.md'))}", ()),
+        _counted("circles of imports", "circles", (", ".join(group) for group in circles(found))),
+        _counted(
+            "class names with several meanings",
+            "names",
+            (f"{name}: {', '.join(at)}" for name, at in sorted(meanings.items()) if len(at) > 1),
+        ),
     ]
+
+
+def _counted(name: str, limit: str, files: Iterable[str]) -> Count:
+    listed = list(files)
+    return Count(name, str(len(listed)), len(listed), LIMITS[limit], listed)
+
+
+def main() -> None:
+    """Print the table, or check it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.tools.house", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true", help="name the files behind each count")
+    parser.add_argument("--entered", action="store_true", help="run three commands, and count what they enter")
+    parser.add_argument("--check", action="store_true", help="print what is over its limit, and end with 1")
+    asked = parser.parse_args()
+    table = counts(modules())
+    if asked.check:
+        over = [each for each in table if each.limit is not None and each.number > each.limit]
+        for each in over:
+            sys.stdout.write(f"{each.name}: {each.value}, at most {each.limit} may be\n")
+            sys.stdout.writelines(f"    {name}\n" for name in each.files)
+        sys.exit(1 if over else 0)
+    words = f"{_words([TOP / 'README.md'])} / {_words((TOP / 'docs').rglob('*.md'))}"
+    table.append(Count("words in README.md / in docs", words, 0))
     if asked.entered:
-        rows += [(f"modules entered by {name}", entered(*command), ()) for name, command in _commands().items()]
-    for name, value, files in rows:
-        sys.stdout.write(f"| {name} | {value} |\n")
+        table += [Count(f"modules entered by {name}", str(entered(*each)), 0) for name, each in _commands().items()]
+    for each in table:
+        sys.stdout.write(f"| {each.name} | {each.value} |\n")
         if asked.list:
-            sys.stdout.writelines(f"    {each}\n" for each in files)
-
-
-def _counted(names: Iterable[str]) -> tuple[int, list[str]]:
-    listed = list(names)
-    return len(listed), listed
+            sys.stdout.writelines(f"    {name}\n" for name in each.files)
 
 
 def _words(paths: Iterable[Path]) -> int:
