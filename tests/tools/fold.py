@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
+import json
 import re
 import shlex
 import subprocess
@@ -29,6 +30,7 @@ from tests.tools import house
 TOP = Path(__file__).parents[2]
 FOLDERS = ("evalcore", "workers", "producer")
 """Folders at the top that are installed below the package."""
+MUTANTS = TOP / "tests/mutation/survivors.json"
 TEXTS = ("*.py", "*.pyi", "*.md", "*.toml", "*.yaml", "*.yml", "*.sh", "Makefile", "*.txt", "*.json", "*.in")
 
 
@@ -127,8 +129,11 @@ def _bound(scope: ast.AST) -> set[str]:
 def uses(tree: ast.AST, wanted: set[str]) -> Iterator[tuple[ast.Name, set[str]]]:
     """Each use of a wanted name of the module's own, with what the scopes around it bind."""
 
-    def visit(node: ast.AST, bound: set[str]) -> Iterator[tuple[ast.Name, set[str]]]:
-        if isinstance(node, _SCOPES):
+    def visit(node: ast.AST, bound: set[str], own: set[str]) -> Iterator[tuple[ast.Name, set[str]]]:
+        if isinstance(node, ast.ClassDef):
+            # What a class binds hides a name from its body alone; `name = name` there still reads the module's.
+            own = {name for each in node.body for name in globals_of(ast.Module([each], [])) if name not in wanted}
+        elif isinstance(node, _SCOPES):
             outside = bound
             bound = bound | _bound(node)
             for field, value in ast.iter_fields(node):
@@ -136,14 +141,14 @@ def uses(tree: ast.AST, wanted: set[str]) -> Iterator[tuple[ast.Name, set[str]]]
                 around = field in ("decorator_list", "args", "returns", "type_params")
                 for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, ast.AST):
-                        yield from visit(child, outside if around else bound)
+                        yield from visit(child, outside if around else bound, own if around else set())
             return
         if isinstance(node, ast.Name) and node.id in wanted and node.id not in bound:
-            yield node, bound
+            yield node, bound | own
         for child in ast.iter_child_nodes(node):
-            yield from visit(child, bound)
+            yield from visit(child, bound, own)
 
-    yield from visit(tree, set())
+    yield from visit(tree, set(), set())
 
 
 def globals_of(tree: ast.Module) -> dict[str, ast.stmt]:
@@ -363,6 +368,7 @@ class Fold:
                 continue
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
             new = self._importers(path, text) if path.suffix == ".py" else text
+            new = self._mutants(new) if path == MUTANTS else new
             new = self._mentions(new)
             if new != text:
                 path.write_text(new, encoding="utf-8", errors="surrogateescape")
@@ -431,6 +437,17 @@ class Fold:
                     end = source.span(attribute)[1]
                     edits.append(Edit(end - len(attribute.attr), end, other))
         return _edited(text, edits)
+
+    def _mutants(self, text: str) -> str:
+        """The list of mutants that survived, with renamed definitions."""
+        entries = json.loads(text)
+        folded = {path.relative_to(TOP).as_posix(): name for name, path in zip(self.names, self.paths, strict=True)}
+        for entry in entries:
+            for (module, old), new in self.renames.items():
+                if folded.get(entry["path"]) == module:
+                    for key in ("function", "before", "after"):
+                        entry[key] = re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, entry[key])
+        return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
     def _mentions(self, text: str) -> str:
         """Names and paths of folded modules in any text."""
