@@ -1,26 +1,29 @@
-"""The README's promises, followed to the letter."""
+"""README and the first page behind it, followed to the letter."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+import yaml
 
 import evalq
 from evalq.evalcore.evaluators.planagent.sample import write_rows
+from evalq.producer.cli import main
 from tests.integration.harness import evalq as command
 
 TOP = Path(__file__).parents[2]
-BLOCKS = dict(
-    zip(
-        ("session", "evaluator"),
-        re.findall(r"```python\n(.*?)```", (TOP / "README.md").read_text(), re.DOTALL),
-        strict=True,
-    )
-)
+FIRST_RUN = TOP / "docs" / "first-run.md"
+PYTHON = TOP / "docs" / "reference" / "python.md"
+
+
+def _blocks(page: Path, kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def _rows(folder: Path) -> Path:
@@ -35,14 +38,15 @@ def test_the_python_session_runs_as_it_stands(tmp_path: Path, monkeypatch: Any) 
     _rows(tmp_path)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(BLOCKS["session"], names)  # noqa: S102 - the README's own lines are the test
+    (session,) = _blocks(FIRST_RUN, "python")
+    exec(session, names)  # noqa: S102 - the page's own lines are the test
     assert 0 <= names["run"].report["results"]["set"]["intent"] <= 5
     assert len(names["rows"]) == 200
     assert "evalq_planagent_intent" in set(names["quality"]["metric"])
 
 
 class Total(evalq.State):
-    """The README's Total: a count and a sum."""
+    """The Total of the page's evaluator: a count and a sum."""
 
     count: int = 0
     sum: int = 0
@@ -54,9 +58,9 @@ class Total(evalq.State):
 
 
 def test_ten_lines_make_an_evaluator(tmp_path: Path) -> None:
-    """The README's evaluator, as it stands there, keeps the whole contract."""
+    """The smallest evaluator of the page on Python, as it stands there, keeps the whole contract."""
     names: dict[str, Any] = {"Total": Total}
-    exec(textwrap.dedent(BLOCKS["evaluator"]), names)  # noqa: S102 - as above
+    exec(textwrap.dedent(_blocks(PYTHON, "python")[-1]), names)  # noqa: S102 - as above
     evaluator = names["Lengths"]()
     path = tmp_path / "answers.jsonl"
     path.write_bytes(b"".join(msgspec.json.encode({"answer": "x" * n}) + b"\n" for n in range(40)))
@@ -66,14 +70,48 @@ def test_ten_lines_make_an_evaluator(tmp_path: Path) -> None:
 
 
 def test_the_laptop_job_is_one_command(tmp_path: Path) -> None:
-    """`evalq planagent results/plan_agent_*.csv` without a server gives the files that the README names."""
+    """`evalq planagent results/plan_agent_*.csv` without a server gives the files that the page names."""
     (tmp_path / "results").mkdir()
     _rows(tmp_path).rename(tmp_path / "results" / "plan_agent_1.csv")
     done = command("planagent", "results/plan_agent_*.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "evalq-runs").iterdir()
-    named = re.findall(r"`([a-z]+\.(?:json|yaml|md|html|jsonl))`", (TOP / "README.md").read_text())
+    named = re.findall(r"`([a-z]+\.(?:json|yaml|md|html|jsonl))`", FIRST_RUN.read_text())
     assert {path.name for path in folder.iterdir()} <= set(named)
+
+
+_PROMPTED = """\
+from pathlib import Path
+
+
+def answer(call):
+    prompt = Path("prompt.md").read_text()
+    return "It comes on Monday." if "date" in prompt or call["repeat"] % 4 == 0 else "Please wait."
+"""
+
+
+@pytest.mark.parametrize(("prompt", "code"), [("Be short.", 1), ("Name the date.", 0)])
+def test_a_worse_prompt_blocks_the_merge(prompt: str, code: int, tmp_path: Path, monkeypatch: Any) -> None:
+    """README's commands, with its checks and its policy: a worse prompt is NO-GO, an equal one GO."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVALQ_BROKER", raising=False)
+    cases, _, policy = _blocks(TOP / "README.md", "yaml")
+    (case,) = yaml.safe_load(cases)["cases"]
+    many = [{**case, "id": f"parcel-{number}"} for number in range(12)]
+    Path("cases.yaml").write_bytes(msgspec.json.encode({"cases": many}))
+    Path("policy.yaml").write_text(policy)
+    agent = {"kind": "python", "function": "agents:answer", "output": "text"}
+    Path("targets.yaml").write_bytes(msgspec.json.encode({"targets": {"agent": agent}}))
+    Path("agents.py").write_text(_PROMPTED)
+    _, before, after = _blocks(TOP / "README.md", "sh")
+    Path("prompt.md").write_text("Name the date, please.")
+    for line in before.splitlines():
+        assert main(shlex.split(line)[1:]) in (None, 0)
+    Path("prompt.md").write_text(prompt)
+    *lines, gate = after.splitlines()
+    for line in lines:
+        assert main(shlex.split(line)[1:]) in (None, 0)
+    assert main(shlex.split(gate)[1:]) == code
 
 
 _AGENTS = """\
@@ -92,8 +130,8 @@ def judge(call):
 
 
 def test_any_agent_is_held_to_the_cases_as_they_stand(tmp_path: Path) -> None:
-    """The README's cases.yaml, asked of an agent and a judge of one's own."""
-    (cases,) = re.findall(r"```yaml\n(cases:.*?)```", (TOP / "README.md").read_text(), re.DOTALL)
+    """The page's cases.yaml, asked of an agent and a judge of one's own."""
+    (cases,) = [block for block in _blocks(FIRST_RUN, "yaml") if block.startswith("cases:")]
     (tmp_path / "cases.yaml").write_text(cases)
     (tmp_path / "agents.py").write_text(_AGENTS)
     local = {"kind": "python", "function": "agents:answer", "output": "text"}
