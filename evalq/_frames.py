@@ -117,7 +117,7 @@ def _metric_dtypes(evaluator: Evaluator[Any, Any]) -> dict[str, str]:
 
 
 def _metric_rows(evaluator: Evaluator[Any, Any], values: MetricValues) -> Iterator[dict[str, Any]]:
-    """What an earlier version kept under metrics that are not declared (so) any more has no row."""
+    """A row for each value; none for a metric that another version of the evaluator declared, and this one does not."""
     metrics = _metrics(evaluator)
     for name, labels, value in values:
         metric = metrics.get(name)

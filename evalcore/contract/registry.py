@@ -143,7 +143,6 @@ def get(name: str) -> Evaluator[Any, Any]:
     Raises UnknownEvaluator that lists the known names, or ConfigError or InfrastructureError that say why it fails.
     """
     from evalq.evalcore.contract.evaluator import Evaluator  # not at import: the list of names must come at once
-    from evalq.evalcore.contract.former import former_members
     from evalq.evalcore.contract.plug_in import load
 
     point = entries().get(name)
@@ -156,12 +155,6 @@ def get(name: str) -> Evaluator[Any, Any]:
     evaluator = load(point, "entry point")
     if not isinstance(evaluator, Evaluator) or evaluator.name != name:
         raise ConfigError(f"the entry point {name!r} ({point.value}) is not an Evaluator of that name")
-    if former := list(former_members(evaluator)):
-        raise ConfigError(
-            f"the evaluator {name!r} ({_shown(point)}) is written for an earlier contract, and would be read without "
-            f"its {', '.join(former)}: change that as docs/how-to/add-an-evaluator.md says, or give a member of your "
-            "own another name"
-        )
     return evaluator
 
 

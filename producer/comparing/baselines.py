@@ -59,11 +59,10 @@ class Baselines:
             for path in sorted((self._folder / name).glob("*.json")):
                 with open_input(path) as stream:  # no pipe and no device, which a link may lead to
                     found[path.stem] = decoded(stream.read(), str(path))
-            found = _by_place(found)
             if self._servers.named:
                 # After the files: what is approved on the server counts where both have it.
                 there = self._servers.baselines.read(name).items()
-                found |= _by_place({at: decoded(data, f"the baseline {name} in the ledger") for at, data in there})
+                found |= {at: decoded(data, f"the baseline {name} in the ledger") for at, data in there}
         return [found[place] for place in sorted(found)]
 
     def every(self) -> tuple[dict[str, list[RunCases]], list[str]]:
@@ -105,12 +104,6 @@ def place_of(run: RunCases) -> str:
     # Names of choices hold colons (llama3:8b), which are no part of a file's name everywhere, and still tell two apart.
     target = _UNSAFE.sub("-", run.target).replace(":", "~")
     return f"{run.called}@{target}" if target else run.called
-
-
-def _by_place(found: dict[str, RunCases]) -> dict[str, RunCases]:
-    """Under the places that they have now; what an earlier version kept elsewhere gives way to what is there."""
-    moved = {place_of(run): run for place, run in found.items() if place != place_of(run)}
-    return moved | {place: run for place, run in found.items() if place == place_of(run)}
 
 
 def _check(name: str) -> None:

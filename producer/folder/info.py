@@ -20,7 +20,7 @@ from evalq.evalcore.records.inputs import Source
 __all__ = ["SCHEMA", "RunInfo", "info_of", "read_facts", "request_fact", "short", "whole_request"]
 
 SCHEMA = 1
-"""Raised when a reader of the last form would misread the new one; folders from before it was written have form 1."""
+"""Raised when a reader of the last form would misread the new one."""
 
 
 _PARAMS_BYTES = 65_536
@@ -68,7 +68,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
     """The typed part of the ``facts`` that the file at ``path`` holds. Raises WireError where they are not a run's."""
     # Before the fields: those of a newer form would be told as damage, and what helps is another evalq.
-    schema = facts.get("schema", 1)
+    schema = facts.get("schema", SCHEMA)
     if isinstance(schema, int) and schema > SCHEMA:
         raise WireError(f"{path} has form {schema}, and this evalq reads up to {SCHEMA}: use the evalq that wrote it")
     try:

@@ -46,7 +46,7 @@ def find_emptied(log: Path, segment: Segment, known: Sequence[Segment], now: Bin
     long as ``now`` does not begin with all of it; None where there is none. ``known`` are the files that were
     read. Raises InputChanged where two may be the first one.
     """
-    return _first(_made(log, segment, known, now), now) if segment.beside is not None else None
+    return _first(_made(log, segment, known, now), now)
 
 
 def find_replaced(log: Path, segment: Segment, known: Sequence[Segment], held: BinaryIO | None) -> Copy | None:
@@ -59,9 +59,6 @@ def find_replaced(log: Path, segment: Segment, known: Sequence[Segment], held: B
     if stream is None:
         return None
     replaced = Copy(log, stream)
-    if segment.beside is None:
-        told = segment.length > 0 or held is None
-        return replaced if _kept(replaced, told and segment.difference(stream) is None) else None
     unread = held is not None and segment.difference(held) is None and not holds(stream, held)
     if not _kept(replaced, not unread and segment.difference(stream) is None):
         return None
@@ -115,7 +112,8 @@ def _made(log: Path, segment: Segment, known: Sequence[Segment], now: BinaryIO |
     """Files made since ``segment`` was begun, rotated away before its own one was, that hold what was read of it.
 
     ``now`` is its own one, where that holds it. No other file is opened than those that came, or changed, since.
-    Where it was not kept what was there, those rotated away last are first: somebody may have made others by hand.
+    Of a segment that is done with, it is not kept what was there: those rotated away last are first, since somebody may
+    have made others by hand.
     """
     beside, paths = segment.beside, rotated(log)
     for path in paths if beside is not None else reversed(paths):

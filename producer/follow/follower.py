@@ -162,7 +162,7 @@ class Follower:
         # By its number alone it may be another file: those of removed ones are given again, as to what rsync leaves.
         same = stream is not None and self._current.difference(stream) is None
         # Where the file itself is gone, less than a line does not tell its copy from the files that came behind it.
-        told = path is not None or self._current.beside is None or b"\n" in self._current.head
+        told = path is not None or b"\n" in self._current.head
         if not same and told and (self._taken_over() or self._copied()):
             if stream is not None:
                 stream.close()

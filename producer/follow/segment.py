@@ -38,7 +38,7 @@ class Segment(msgspec.Struct):
 
     ``device`` and ``inode`` are the file, ``path`` is where it was seen, ``first_line`` the line of the whole it
     begins on. ``beside`` are the files that rotation had left before it was begun: what came since may be its copy. It
-    is None for one that is done with, and where an older version of evalq did not keep it.
+    is None for one that is done with.
     """
 
     device: int

@@ -29,8 +29,7 @@ def title(text: str, wrong: Sequence[str]) -> str:
 def misfits(entry: Mapping[str, Any], name: str) -> list[str]:
     """What of the rules does not occur in a log at all: its numbers are 0 for that reason, and no other."""
     about = entry["metadata"]
-    # Metrics that an earlier version wrote do not say.
-    occurs = about.get("rules_occur") or {"decision": True, "resource": True}
+    occurs = about["rules_occur"]
     if not about["total_events"]:
         return []
     found = []

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.evaluator import WholeInput
-from evalq.evalcore.contract.former import former_members
 from evalq.evalcore.errors import ConfigError, InfrastructureError
 from tests.contract.specimens import Summing
 
@@ -54,51 +52,6 @@ def test_an_evaluator_is_found_by_its_name(packages: list[EntryPoint]) -> None:
     """The very object that its package registers."""
     packages.append(point("summing", "good:evaluator"))
     assert registry.get("summing") is sys.modules["good"].evaluator
-
-
-class Former(Summing):
-    """Written to the contract as it was: none of these is read any more."""
-
-    options = (1,)
-    format = "csv"
-    asks = "target"
-
-    def settle(self) -> None:
-        """Once called by evalq."""
-
-
-class Present(Summing):
-    """Members of its own whose names once meant something."""
-
-    def write(self) -> None:
-        """Nothing of the contract's."""
-
-    def finish(self) -> WholeInput[Any, Any]:
-        """As one may write it today."""
-        return WholeInput(settle=self.settle)
-
-    def settle(self, state: Any, params: Any, reopen: Any, scratch: Any) -> Any:
-        """Named in `whole`."""
-        return state
-
-
-def test_members_of_the_contract_of_before_are_refused(packages: list[EntryPoint]) -> None:
-    """Each with its place of today; one that is used there is the evaluator's own business."""
-    sys.modules["good"].evaluator = Former()  # type: ignore[attr-defined]  # a module made here
-    packages.append(point("summing", "good:evaluator"))
-    with pytest.raises(ConfigError) as refused:
-        registry.get("summing")
-    for said in (
-        "options (now command = CommandLine(options=...))",
-        "format (now records = Records(format=...))",
-        "asks (now calls = Calls(option=...))",
-        "settle (now whole = WholeInput(settle=...))",
-        "docs/how-to/add-an-evaluator.md",
-    ):
-        assert said in str(refused.value)
-    present = Present()
-    present.whole = present.finish()
-    assert list(former_members(present)) == []
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(packages: list[EntryPoint]) -> None:

@@ -186,56 +186,6 @@ def test_a_copy_that_cannot_be_opened_is_an_error_that_names_it(stage: Stage, mo
         stage.look()
 
 
-def forget_beside(stage: Stage) -> None:
-    """Have the checkpoint that a version kept which noted what stood beside only while less than a line was read."""
-    stage.forget()
-    kept = Checkpoint.load(stage.out)
-    assert kept is not None
-    for each in kept.segments:
-        each.beside = each.beside if b"\n" not in each.head else None
-    kept.store(stage.out)
-
-
-@pytest.mark.parametrize("first", [b"", RUN[:9], run(1), run(LARGE)])
-@pytest.mark.parametrize("how", ["rotate", "rotate_by_date", "copy_and_truncate", "nothing"])
-def test_what_an_older_version_kept_is_gone_on_from(stage: Stage, first: bytes, how: str) -> None:
-    """Only what is new is read, through a rotation and the next."""
-    stage.rotated(1).write_bytes(ASIDE)
-    stage.append(first)
-    look(stage)
-    forget_beside(stage)
-    assert stage.look().read == 0
-    stage.append(RUN[len(first) :])
-    for number in (1_000, 2_000):
-        getattr(stage, how, lambda: None)()
-        stage.append(lines(number, 9))
-        stage.forget()
-        before = stage.look()
-        assert before.again == 0
-        stage.agrees()
-    kept = Checkpoint.load(stage.out)
-    assert kept is not None
-    assert [each.beside is None for each in kept.segments[:-1]] == [True] * (len(kept.segments) - 1)
-
-
-@pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_what_an_older_version_kept_is_gone_on_from_in_the_newest_copy(stage: Stage, size: int) -> None:
-    """It took a copy by hand for one, since it looked at the newest first; nor was a replaced log refused."""
-    write_on(stage, 1)
-    look(stage)
-    forget_beside(stage)
-    write_on(stage, size)
-    shutil.copyfile(stage.log, stage.rotated(1))
-    write_on(stage, size + 9)
-    stage.copy_and_truncate()
-    stage.append(ASIDE)
-    look(stage)
-    forget_beside(stage)
-    shutil.copyfile(stage.log, stage.rotated(1))
-    stage.replace()
-    look(stage)
-
-
 def test_a_checkpoint_keeps_what_stands_beside_the_file_at_hand_only(stage: Stage) -> None:
     """Of hundreds of files each would have it of hundreds."""
     for number in range(4):
