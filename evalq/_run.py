@@ -247,7 +247,7 @@ def open_run(run: str | Path) -> Run:
 
 def run_folder(run: str | Path) -> RunFolder:
     """The folder of a run: itself, or that of its id in ./evalq-runs. Raises UsageError where there is none."""
-    from evalq.producer.folder.names import RUNS
+    from evalq.producer.folder.files import RUNS
     from evalq.producer.folder.run_folder import RunFolder
 
     path = Path(run)

@@ -17,7 +17,7 @@ import pytest
 
 from evalq._pytest.command import Command, CommandResult
 from evalq.evalcore.errors import UsageError
-from evalq.producer.folder.names import RUNS
+from evalq.producer.folder.files import RUNS
 from evalq.producer.suites.suite_file import Suite
 from evalq.workers.settings import load_settings
 

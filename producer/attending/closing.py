@@ -8,7 +8,7 @@ import click
 
 from evalq.evalcore.errors import Driven, UsageError
 from evalq.evalcore.model.life import RunState, may_follow
-from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.lock import LOCK, interrupt_holder
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import elsewhere

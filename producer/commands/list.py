@@ -11,8 +11,8 @@ import click
 from evalq.evalcore.errors import EvalqError, Incomplete, WireError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.folder.info import RunInfo
-from evalq.producer.folder.names import RUNS
+from evalq.producer.folder.documents import RunInfo
+from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import folders, left_behind

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from evalq.evalcore.errors import UsageError
-from evalq.producer.folder.names import RUNS
+from evalq.producer.folder.files import RUNS
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find, warn
 from evalq.producer.invocation.invocation import Invocation

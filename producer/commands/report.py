@@ -6,7 +6,7 @@ import msgspec
 
 from evalq.producer.attending.fetch import run_with_report
 from evalq.producer.attending.finish import refuse_unscored, show
-from evalq.producer.folder.report_file import form_told
+from evalq.producer.folder.documents import explain_unknown_form
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import output_options, run_argument, server_options
@@ -20,7 +20,7 @@ def _report(invocation: Invocation, run: str | None) -> None:
         folder = run_with_report(run, servers)
     check_outputs(invocation.output.outputs, folder)
     info, report = folder.info(), folder.report()
-    with form_told(folder.place, report["evaluator"]):
+    with explain_unknown_form(folder.place, report["evaluator"]):
         show(folder, report, info.request.options, msgspec.structs.replace(invocation.output, quiet=True))
     refuse_unscored(folder, report)
 

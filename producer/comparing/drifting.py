@@ -15,7 +15,7 @@ from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.metrics import Metric, Sample, samples
 from evalq.producer.comparing.baselines import Baselines
-from evalq.producer.folder.info import RunInfo
+from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import folders, warn
 from evalq.producer.outputs.cases import cases_of

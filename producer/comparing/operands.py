@@ -11,7 +11,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.files import read_plain
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.results import runs_of_results
-from evalq.producer.folder.names import RUNS
+from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import folders
 from evalq.producer.outputs.cases import CASES, cases_of, decoded

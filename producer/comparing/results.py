@@ -14,7 +14,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
-from evalq.producer.folder.names import RUNS
+from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 

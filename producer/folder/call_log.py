@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections import Counter
 from pathlib import Path
@@ -10,13 +11,12 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.files import open_input
+from evalq.evalcore.files import open_input, read_plain, write_atomic
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.spending import Spending
-from evalq.producer.folder.append import AppendedFile, Reserve, whole_lines
-from evalq.producer.folder.names import RESERVE
+from evalq.producer.folder.files import DRIVER, RESERVE, AppendedFile, Reserve, whole_lines
 
-__all__ = ["RecordedOutputs"]
+__all__ = ["LastDriver", "RecordedOutputs"]
 
 RESERVED_BYTES = 64 << 10
 """For what processes tell of their attempts: a hundred bytes for each of them."""
@@ -316,3 +316,33 @@ class RecordedOutputs:
             self._in = open_input(self._path)
         self._in.seek(place)
         return Output.from_wire(self._in.readline())
+
+
+# Who drove a sweep in its folder last: whoever takes it over names that token to the ledger.
+
+
+class LastDriver:
+    """The token in the file of a run folder at ``place``, which may keep it in another of ``files``."""
+
+    def __init__(self, place: Path, files: Path) -> None:
+        self._place = place
+        self._path = files / DRIVER
+
+    def token(self) -> str:
+        """That of a driver that is dead, where the caller holds the folder's lock.
+
+        Empty where nobody drove, or did so in the folder that this is a copy of.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            token, _, where = read_plain(self._path).decode().rpartition(" ")
+            return token if where == self._where() else ""
+        return ""
+
+    def note(self, token: str) -> None:
+        """Remember whoever drives from now on."""
+        write_atomic(self._path, f"{token} {self._where()}".encode())
+
+    def _where(self) -> str:
+        found = self._place.stat()
+        # A copy of the folder has another inode: it must not take over from the driver of the original.
+        return f"{found.st_dev}:{found.st_ino}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,27 +21,164 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params, Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.plug_in import unprinted
-from evalq.evalcore.errors import ConfigError, EvalqError, InputError, StorageError, UsageError, WireError
-from evalq.evalcore.files import open_input
+from evalq.evalcore.errors import ConfigError, EvalqError, InputChanged, InputError, StorageError, UsageError, WireError
+from evalq.evalcore.files import open_input, open_unlinked, write_atomic
 from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.evalcore.model.manifest import Header, PlannedInput
-from evalq.evalcore.records.digests import checked_key
+from evalq.evalcore.model.span import Span, read_span
+from evalq.evalcore.naming import is_text
+from evalq.evalcore.records.digests import checked_key, new_key
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
 from evalq.evalcore.records.opened import opened
-from evalq.evalcore.records.spool import spool
+from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.info import request_fact, short, whole_request
-from evalq.producer.folder.key import keep_key, read_key
+from evalq.producer.folder.documents import request_fact, short, whole_request
+from evalq.producer.folder.files import KEY, RUNS
+from evalq.producer.folder.journal import Replanned, drop_answers
 from evalq.producer.folder.manifest import Manifest
-from evalq.producer.folder.names import RUNS
-from evalq.producer.folder.own_runs import named_paths, remember, roots_of, typed
-from evalq.producer.folder.replan import Replanned, drop_answers
+from evalq.producer.folder.own_runs import allow_for_process, named_paths, record, roots_of
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
-from evalq.producer.folder.run_id import new_run_id, once_run_id
-from evalq.producer.folder.run_options import RunOptions
-from evalq.producer.folder.sources import absolute, below_root, root_of, total_bytes
 
-__all__ = ["Job", "RunExistsError", "RunOptions", "begun", "planned"]
+__all__ = [
+    "Job",
+    "RunExistsError",
+    "RunOptions",
+    "begin_folder",
+    "new_run_id",
+    "once_run_id",
+    "open_source",
+    "planned_header",
+    "read_key",
+    "read_source",
+    "total_bytes",
+]
+
+# The key of a run's chunks in its folder, for its owner's eyes alone (see `evalq.evalcore.records.digests`).
+
+_OWNER_ALONE = 0o600
+_MOST_KEY_BYTES = 1024
+
+
+def keep_key(folder: RunFolder, key: str = "") -> str:
+    """Write ``key`` (a new one where none is given) to the folder, on disk when this returns; returns it.
+
+    Raises OSError.
+    """
+    key = key or new_key()
+    write_atomic(folder.path / KEY, key.encode() + b"\n", mode=_OWNER_ALONE)
+    return key
+
+
+def read_key(folder: RunFolder) -> str:
+    """The key that a run's chunks were planned with. Raises WireError that says what to do where there is none."""
+    path = folder.path / KEY
+    try:
+        # Through no link: who may write in the folder could have another file of the user's taken for the key.
+        with open_unlinked(path) as stream:
+            return checked_key(stream.read(_MOST_KEY_BYTES).decode("ascii").strip())
+    except PermissionError as error:
+        whose = "only who began the run, or runs as root, can resume it"
+        raise WireError(f"{path} cannot be read: {error.strerror}; {whose}") from error
+    except (OSError, ValueError, WireError) as error:
+        reason = "it is a symbolic link" if path.is_symlink() else getattr(error, "strerror", None) or error
+        raise WireError(f"{path} is damaged: {reason}; put it back (from a backup), or start the run anew") from error
+
+
+# The ids of runs: a new one each time, or with ``--once`` the same for the same key and the same work.
+
+_ID_DIGITS = 16
+
+
+def new_run_id(evaluator: str) -> str:
+    """An id that no run has yet."""
+    return f"{evaluator}-{secrets.token_hex(5)}"
+
+
+def once_run_id(evaluator: str, work: bytes) -> str:
+    """The id of the run that does ``work``, in which the ``--once`` key is a part."""
+    return f"{evaluator}-{digest(work)[:_ID_DIGITS]}"
+
+
+# How a run is asked for: where its folder is, what of the input it takes, and by which names it goes.
+
+
+class RunOptions(msgspec.Struct, frozen=True):
+    """What a command was asked for, apart from the evaluator's own request.
+
+    ``out`` is the run folder itself, ``under`` a folder in which it gets the first free name like ``name``, or like its
+    evaluator's.
+    """
+
+    out: Path | None = None
+    under: Path | None = None
+    name: str = ""
+    chunk_size: int | None = None
+    limit: int | None = None
+    suite: str = "default"
+    priority: str = "bulk"
+    tags: dict[str, str] = {}
+    once: str = ""
+    unpack_bytes: int = MAX_UNPACKED_BYTES
+
+
+# The inputs of a begun run, which may be gone or be something else by now.
+
+
+def open_source(source: Source) -> BufferedReader:
+    """Its bytes. Raises InputChanged where there is no file (any more) that can be read."""
+    with _there(source):
+        return open_input(source.path)
+
+
+def read_source(source: Source, span: Span) -> bytes:
+    """Those of ``span``; fewer if the file has become shorter. Raises InputChanged as `open_source` does."""
+    with _there(source):
+        return read_span(source.path, span)
+
+
+def total_bytes(sources: Sequence[Source]) -> int:
+    """Their sizes. Raises InputChanged as `open_source` does."""
+    total = 0
+    for source in sources:
+        with _there(source):
+            total += Path(source.path).stat().st_size
+    return total
+
+
+def absolute(source: Source) -> Source:
+    """The same from wherever it is read."""
+    return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
+
+
+def root_of(source: Source) -> Path:
+    """The folder a planned path is relative to: the current one, or the input's own where it lies elsewhere."""
+    real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
+    return here if real.is_relative_to(here) else real.parent
+
+
+def below_root(source: Source) -> str:
+    """Where it is below `root_of`. Raises InputError for a link to what no plan can name."""
+    # Workers look below roots of their own, and must not follow a link out of them: the plan has no links.
+    real = os.path.realpath(source.path)
+    if is_text(source.path) and not is_text(real):
+        raise InputError("no input", [(source.given, f"it leads to {real!a}, which is not text in UTF-8: rename it")])
+    return os.path.relpath(real, root_of(source))
+
+
+@contextlib.contextmanager
+def _there(source: Source) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        reason = "it was there when the run was planned, and is gone: put it back, or start a new run"
+        raise InputChanged("an input changed since its run began", [(source.given, reason)]) from None
+    except OSError as error:
+        # Too many files are open here, or the disk fails: nothing is wrong with this one.
+        if error.errno in StorageError.NO_FILES | StorageError.NO_DISK:
+            raise
+        reason = f"it can no longer be read: {error.strerror or error}"
+        raise InputChanged("an input changed since its run began", [(source.given, reason)]) from error
+
 
 T = TypeVar("T")
 _TAKEN_SECONDS = 0.02
@@ -115,7 +255,7 @@ class Job:
         # With a key, the same request finds the same run: its id is made of all that could make it another.
         run = _once_id(evaluator, params, sources, asked) or new_run_id(evaluator.name)
         try:
-            return begun(
+            return begin_folder(
                 asked,
                 evaluator.name,
                 run,
@@ -124,7 +264,9 @@ class Job:
             )
         except RunExistsError:
             files = [file for source in map(absolute, sources) for file in (source.path, *source.files)]
-            typed((*named_paths(evaluator.name, request), *files, *(str(root_of(source)) for source in sources)))
+            allow_for_process(
+                (*named_paths(evaluator.name, request), *files, *(str(root_of(source)) for source in sources))
+            )
             raise
 
     @classmethod
@@ -160,7 +302,7 @@ class Job:
                 roots=list(dict.fromkeys(str(root_of(source)) for source in sources)),
                 request=request_fact(request),
             )
-            remember(folder, named_paths(evaluator.name, request))
+            record(folder, named_paths(evaluator.name, request))
             if begun:  # the manifest ends the calls of a sweep: until it is there, these are what is resumed
                 manifest.start(header)
                 folder.note(state="open")
@@ -206,7 +348,7 @@ class Job:
             raise Replanned(f"{self.folder.place}: another folder has begun the run anew, and what it had is left out")
 
 
-def planned(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Header:
+def planned_header(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Header:
     """The header that a run of this ``request`` is started with. Raises what `Job.start` raises."""
     request = evaluator.command.request(request)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
@@ -234,7 +376,9 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-")
 
 
-def begun(asked: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True) -> T:
+def begin_folder(
+    asked: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True
+) -> T:
     """What ``fill`` makes of a new run folder, which is seen under its name when that is done, and not before.
 
     Raises what ``fill`` and `RunFolder.begin` raise, and RunExistsError where this very run has a folder already.

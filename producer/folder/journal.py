@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_input, replacing
-from evalq.producer.folder.append import AppendedFile
-from evalq.producer.folder.names import JOURNAL, KEPT
+from evalq.producer.folder.files import HEAD, JOURNAL, KEPT, RECORDS, AppendedFile
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Journal", "KeptAnswers", "answers", "counted"]
+__all__ = ["Journal", "KeptAnswers", "Replanned", "answers", "count_answers", "drop_answers", "has_its_own"]
 
 # Number, length and digest, before each answer: who counts or looks for answers then reads none of them.
 _FRAME = struct.Struct(">QQ64s")
@@ -44,7 +44,7 @@ class Journal:
 
     def digests(self, count: int) -> Iterator[tuple[int, str]]:
         """(chunk, digest) of the first ``count`` answers, none of which is read."""
-        for head in islice(_heads(self.path), count):
+        for head in islice(_frame_heads(self.path), count):
             yield head.seq, head.digest
 
     def add(self, seq: int, partial: Partial) -> None:
@@ -69,7 +69,7 @@ class KeptAnswers:
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.path / KEPT
-        self.count = sum(1 for _ in _heads(self._path))
+        self.count = sum(1 for _ in _frame_heads(self._path))
         # Each goes forward: a chunk may be given out long before its answer is collected.
         self._given, self._collected = _Finder(self._path), _Finder(self._path)
 
@@ -88,7 +88,7 @@ class KeptAnswers:
 
     def digests(self, first: int) -> Iterator[tuple[int, str]]:
         """(chunk, digest) of those from chunk ``first`` on."""
-        return ((head.seq, head.digest) for head in _heads(self._path) if head.seq >= first)
+        return ((head.seq, head.digest) for head in _frame_heads(self._path) if head.seq >= first)
 
     @staticmethod
     def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
@@ -109,7 +109,7 @@ def answers(folder: RunFolder) -> Iterator[tuple[int, Partial]]:
         yield seq, partial
 
 
-def counted(path: Path, start: int = 0) -> tuple[int, int]:
+def count_answers(path: Path, start: int = 0) -> tuple[int, int]:
     """How many whole answers a journal has behind ``start``, and where the last of them ends; none of them is read.
 
     Raises OSError.
@@ -127,7 +127,7 @@ def counted(path: Path, start: int = 0) -> tuple[int, int]:
     return count, end
 
 
-class _Head(NamedTuple):
+class _FrameHead(NamedTuple):
     """What stands before an answer, and where that lies."""
 
     seq: int
@@ -144,11 +144,11 @@ class _Finder:
         self._begin()
 
     def _begin(self) -> None:
-        self._rest = _heads(self._path)
+        self._rest = _frame_heads(self._path)
         self._head = next(self._rest, None)
         self._asked = 0
 
-    def find(self, seq: int) -> _Head | None:
+    def find(self, seq: int) -> _FrameHead | None:
         """The head of chunk ``seq``."""
         if seq < self._asked:
             self._begin()
@@ -158,7 +158,7 @@ class _Finder:
         return self._head if self._head is not None and self._head.seq == seq else None
 
 
-def _heads(path: Path) -> Iterator[_Head]:
+def _frame_heads(path: Path) -> Iterator[_FrameHead]:
     """The head of each whole frame; none where there is no file."""
     if not path.exists():
         return
@@ -169,7 +169,7 @@ def _heads(path: Path) -> Iterator[_Head]:
             start = stream.tell()
             if length > size - start:
                 return
-            yield _Head(seq, digest.decode("ascii", "replace"), start, length)
+            yield _FrameHead(seq, digest.decode("ascii", "replace"), start, length)
             stream.seek(start + length)
 
 
@@ -187,3 +187,24 @@ def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
                 return
             data = stream.read(length)
             yield seq, Partial(digest.decode("ascii", "replace"), data), stream.tell()
+
+
+# Leaving a folder's plan for that of another folder, which has begun the same run in a ledger that had lost it.
+
+
+class Replanned(ConfigError):
+    """A run has no plan in its folder any more, as another folder's stands: whoever drives it loads it again."""
+
+
+def has_its_own(folder: RunFolder) -> bool:
+    """Whether a run is about what no other folder has: the outputs of its sweep, or the answers that a retry kept."""
+    return (folder.path / HEAD).is_file() or (folder.path / KEPT).exists() or folder.info().retry is not None
+
+
+def drop_answers(folder: RunFolder) -> None:
+    """Remove what was answered, which is computed again; what was planned can go then. May be repeated after a crash.
+
+    Raises OSError.
+    """
+    for name in (JOURNAL, f"{RECORDS}.partial"):
+        (folder.path / name).unlink(missing_ok=True)

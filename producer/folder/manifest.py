@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import msgspec
 
@@ -13,16 +14,97 @@ from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, to_wire
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.append import AppendedFile, whole_lines
-from evalq.producer.folder.info import short
-from evalq.producer.folder.names import HEAD, MANIFEST
-from evalq.producer.folder.plan_file import PlannedChunks
+from evalq.producer.folder.documents import short
+from evalq.producer.folder.files import HEAD, MANIFEST, AppendedFile, whole_lines
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Manifest", "resumable_by"]
+__all__ = ["PAGE", "Manifest", "resumable_by"]
+
+# The chunks of a plan, as they stand in its file: of however many there are, a few pages are in memory.
+
+PAGE = 256
+"""Chunks that are read together: a run asks for them in order, at a few places at once."""
+_PAGES = 4
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class PlannedChunks(Sequence[Chunk]):
+    """Chunks by number, read from the lines of the file by ``read`` whenever they are asked for.
+
+    ``path`` says where the file is: a run's folder gets its name after its plan was begun. A slice is a view: it holds
+    no chunk either.
+    """
+
+    def __init__(self, path: Callable[[], Path], read: Callable[[bytes], Chunk]) -> None:
+        self._path = path
+        self._read = read
+        self._starts = array("Q")  # where the first line of each page begins
+        self._last: list[Chunk] = []
+        self._count = 0
+        self._pages: dict[int, list[Chunk]] = {}
+
+    def add(self, chunk: Chunk, start: int) -> None:
+        """The next chunk; its line begins at byte ``start``, right behind those of its page."""
+        if self._count % PAGE == 0:
+            self._starts.append(start)
+            self._last = []
+        self._last.append(chunk)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Chunk: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Chunk]: ...
+    def __getitem__(self, index: int | slice) -> Chunk | Sequence[Chunk]:
+        if isinstance(index, slice):
+            return _ChunkSlice(self, range(self._count)[index])
+        number = range(self._count)[index]
+        return self._page(number // PAGE)[number % PAGE]
+
+    def _page(self, number: int) -> list[Chunk]:
+        if number == len(self._starts) - 1:
+            return self._last
+        # Out and in again, so that the dictionary's first page is always the one that was asked for longest ago.
+        page = self._pages.pop(number, None) or self._loaded(number)
+        self._pages[number] = page
+        if len(self._pages) > _PAGES:
+            del self._pages[next(iter(self._pages))]
+        return page
+
+    def _loaded(self, number: int) -> list[Chunk]:
+        start, end = self._starts[number], self._starts[number + 1]
+        with open_input(self._path()) as stream:
+            stream.seek(start)
+            lines = stream.read(end - start).splitlines()
+        page = [self._read(line) for line in lines]
+        if [chunk.seq for chunk in page] != list(range(number * PAGE, (number + 1) * PAGE)):
+            raise WireError(f"{self._path()} is damaged: it changed while the run went on; start the run anew")
+        return page
+
+
+class _ChunkSlice(Sequence[Chunk]):
+    """Some chunks of a plan."""
+
+    def __init__(self, chunks: PlannedChunks, numbers: range) -> None:
+        self._chunks = chunks
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Chunk: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Chunk]: ...
+    def __getitem__(self, index: int | slice) -> Chunk | Sequence[Chunk]:
+        if isinstance(index, slice):
+            return _ChunkSlice(self._chunks, self._numbers[index])
+        return self._chunks[self._numbers[index]]
+
+
+class _PlanLine(msgspec.Struct, forbid_unknown_fields=True):
     """One line of a manifest: one of these."""
 
     header: Header | None = None
@@ -36,12 +118,12 @@ class _SweepHeader(msgspec.Struct):
     code: str
 
 
-class _Head(msgspec.Struct):
+class _SweepHead(msgspec.Struct):
     header: _SweepHeader
 
 
-_lines = msgspec.json.Decoder(_Line)
-_heads = msgspec.json.Decoder(_Head)
+_plan_lines = msgspec.json.Decoder(_PlanLine)
+_sweep_heads = msgspec.json.Decoder(_SweepHead)
 P = TypeVar("P", Header, Chunk, Seal)
 
 
@@ -52,7 +134,7 @@ def _only(part: P | None) -> P:
 
 
 def _chunk(line: bytes) -> Chunk:
-    return _only(_lines.decode(line).chunk)
+    return _only(_plan_lines.decode(line).chunk)
 
 
 def _canonical(part: Header | Chunk | Seal | None) -> bytes:
@@ -75,11 +157,11 @@ def _begun_by(path: Path) -> str:
         # Only the first lines: a long plan behind one takes time, and damage there says nothing of who began it.
         if (path / MANIFEST).is_file():
             with open_input(path / MANIFEST) as stream:
-                header = _lines.decode(stream.readline()).header
+                header = _plan_lines.decode(stream.readline()).header
             return header.code_version if header is not None else ""
         # A sweep in its calls has no plan yet.
         with open_input(path / HEAD) as stream:
-            return _heads.decode(stream.readline()).header.code
+            return _sweep_heads.decode(stream.readline()).header.code
     except (OSError, ValueError, RecursionError):
         return ""
 
@@ -126,16 +208,16 @@ class Manifest:
             first = next(lines, None)
             if first is None:
                 raise WireError("it has no whole line")
-            header, end = _only(_lines.decode(first).header), len(first)
+            header, end = _only(_plan_lines.decode(first).header), len(first)
             for line in lines:
-                self._take(_lines.decode(line), len(header.inputs), end)
+                self._take(_plan_lines.decode(line), len(header.inputs), end)
                 end += len(line)
         except (OSError, ValueError, RecursionError, WireError) as error:
             raise WireError(f"{self.path} is damaged: {error}; start the run anew") from error
         self._file.end = end
         return header
 
-    def _take(self, line: _Line, inputs: int, start: int) -> None:
+    def _take(self, line: _PlanLine, inputs: int, start: int) -> None:
         """One line behind the header's. Raises WireError for one that does not follow those before it."""
         if self.seal is not None or line.header is not None:
             raise WireError("a line behind its end, or a second header")

@@ -22,22 +22,22 @@ from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import read_plain, write_atomic
 from evalq.evalcore.records.inputs import stands_for
 from evalq.evalcore.trust import Thing, Writer, allows, refuse
-from evalq.producer.folder.names import ASKED, FURTHER, HEAD, MANIFEST, SWEPT
+from evalq.producer.folder.files import ASKED, FURTHER, HEAD, MANIFEST, SWEPT
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = [
+    "allow_for_process",
     "may_read",
     "named_paths",
     "note_targets",
+    "record",
     "refuse_paths",
-    "remember",
     "roots_of",
     "state_folder",
     "targets_of",
-    "typed",
 ]
 
-_typed: set[str] = set()
+_allowed: set[str] = set()
 """Paths that this process's user named for runs which it then found begun."""
 
 
@@ -103,7 +103,7 @@ def _absolute(*values: object) -> Iterator[str]:
                 yield str(Path(each).absolute())
 
 
-def remember(folder: RunFolder, paths: Iterable[str] = ()) -> None:
+def record(folder: RunFolder, paths: Iterable[str] = ()) -> None:
     """Note the run in ``folder`` as begun by this user, with these ``paths`` and those noted before.
 
     A state folder that cannot be written is no error here: `refuse_paths` says what is missing when that matters.
@@ -141,9 +141,9 @@ def targets_of(folder: RunFolder, question: str) -> str:
     )
 
 
-def typed(paths: Iterable[str]) -> None:
+def allow_for_process(paths: Iterable[str]) -> None:
     """Note that this process's user named these paths for a run that is there already."""
-    _typed.update(paths)
+    _allowed.update(paths)
 
 
 def refuse_paths(folder: RunFolder, roots: Sequence[Path]) -> None:
@@ -152,7 +152,7 @@ def refuse_paths(folder: RunFolder, roots: Sequence[Path]) -> None:
     ``roots`` is the machine's setting.
     """
     info, known = folder.info(), _known(folder) or _Known("")
-    exact = {*known.paths, *_typed}
+    exact = {*known.paths, *_allowed}
     reads, writes, requests = [*filter(None, (info.follows,))], list[str](), [*_heads(folder)]
     if not requests or (folder.path / MANIFEST).is_file():
         # Else it is planned anew from what its sweep was begun with: nothing of these is read.
@@ -184,13 +184,13 @@ def may_read(folder: RunFolder, path: str) -> bool:
     """Whether the run in ``folder`` may choose ``path`` to be read: below it or here, or named when it was begun."""
     known = _known(folder) or _Known("")
     within: tuple[str | Path, ...] = (folder.path, Path.cwd(), *known.paths)
-    return path in {*known.paths, *_typed} or allows(Writer.RUN_FOLDER, Thing.PATH, path, within)
+    return path in {*known.paths, *_allowed} or allows(Writer.RUN_FOLDER, Thing.PATH, path, within)
 
 
 def roots_of(folder: RunFolder) -> list[str]:
     """Those folders of run.json under which a worker that is started for the run may read."""
     known = _known(folder) or _Known("")
-    exact, within = {*known.roots, *_typed}, (folder.path, Path.cwd())
+    exact, within = {*known.roots, *_allowed}, (folder.path, Path.cwd())
     return [
         root for root in folder.info().roots if root in exact or allows(Writer.RUN_FOLDER, Thing.PATH, root, within)
     ]
@@ -208,7 +208,7 @@ def _digest(path: str) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _place(folder: RunFolder) -> Path:
+def _note_path(folder: RunFolder) -> Path:
     """The note about a run, by its id: what it says holds for a copy of the folder, too."""
     return state_folder() / "runs" / f"{hashlib.sha256(folder.info().run.encode()).hexdigest()[:32]}.json"
 
@@ -216,7 +216,7 @@ def _place(folder: RunFolder) -> Path:
 def _known(folder: RunFolder) -> _Known | None:
     """What this user's state says of the run in ``folder``; None where it says nothing that can be relied on."""
     with contextlib.suppress(OSError, EvalqError, msgspec.DecodeError):
-        path = _place(folder)
+        path = _note_path(folder)
         if all(_private(each) for each in (state_folder(), path.parent, path)):
             known = msgspec.json.decode(read_plain(path), type=_Known)
             return known if known.run == folder.info().run else None
@@ -231,7 +231,7 @@ def _private(path: Path) -> bool:
 
 def _keep(folder: RunFolder, known: _Known) -> None:
     with contextlib.suppress(OSError):
-        path = _place(folder)
+        path = _note_path(folder)
         for each in (state_folder(), path.parent):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _private(state_folder()) and _private(path.parent):

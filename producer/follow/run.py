@@ -19,12 +19,11 @@ from evalq.evalcore.model.canonical import Json, as_written, canonical_json, dig
 from evalq.evalcore.model.tally import Tally
 from evalq.evalcore.records.inputs import PACKED
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.info import request_fact
-from evalq.producer.folder.names import RECORDS, RUNS
-from evalq.producer.folder.own_runs import named_paths, remember
-from evalq.producer.folder.run_folder import FolderTaken, RunFolder
-from evalq.producer.folder.run_id import new_run_id
-from evalq.producer.folder.staging import remove_halves
+from evalq.producer.folder.documents import request_fact
+from evalq.producer.folder.files import RECORDS, RUNS
+from evalq.producer.folder.job import new_run_id
+from evalq.producer.folder.own_runs import named_paths, record
+from evalq.producer.folder.run_folder import FolderTaken, RunFolder, remove_halves
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.copies import stands
 from evalq.producer.follow.follower import SETTLING_SECONDS, Follower
@@ -195,7 +194,7 @@ def begin(
                 request=request_fact(request),
                 **facts,
             )
-            remember(folder, named_paths(evaluator.name, request))
+            record(folder, named_paths(evaluator.name, request))
     except FolderTaken:
         raise UsageError(f"{path}: another evalq process is following this log") from None
     return folder, params, request

@@ -8,11 +8,10 @@ import click
 
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.life import DRIVEN
-from evalq.producer.folder.info import RunInfo
-from evalq.producer.folder.listing import run_folders
+from evalq.producer.folder.documents import RunInfo
+from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.manifest import resumable_by
-from evalq.producer.folder.names import RUNS
-from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.folder.run_folder import RunFolder, run_folders
 from evalq.producer.servers import Servers
 
 __all__ = ["elsewhere", "find", "folders", "left_behind", "warn"]

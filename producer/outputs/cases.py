@@ -21,8 +21,8 @@ from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
-from evalq.producer.folder.info import RunInfo
-from evalq.producer.folder.names import OUTPUTS, RECORDS
+from evalq.producer.folder.documents import RunInfo
+from evalq.producer.folder.files import OUTPUTS, RECORDS
 from evalq.producer.folder.own_runs import may_read
 from evalq.producer.folder.run_folder import RunFolder
 

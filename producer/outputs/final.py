@@ -11,8 +11,8 @@ from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.naming import is_text
+from evalq.producer.folder.files import JOURNAL, KEPT, KEY, MANIFEST
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.names import JOURNAL, KEPT, KEY, MANIFEST
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.rates import rates_of
 from evalq.producer.outputs.text import render, results_yaml

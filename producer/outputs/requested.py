@@ -13,7 +13,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.records.inputs import stands_for
-from evalq.producer.folder.names import is_unfinished
+from evalq.producer.folder.files import is_unfinished
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs import formats
 from evalq.producer.outputs.formats import named

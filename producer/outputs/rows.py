@@ -12,7 +12,7 @@ import msgspec
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.producer.folder.names import RECORDS
+from evalq.producer.folder.files import RECORDS
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["columns", "flat_rows", "records_of"]

@@ -21,8 +21,7 @@ from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import InfrastructureError
 from evalq.evalcore.model.manifest import Chunk
 from evalq.evalcore.model.span import BLOCK_BYTES
-from evalq.producer.folder.job import Job
-from evalq.producer.folder.sources import total_bytes
+from evalq.producer.folder.job import Job, total_bytes
 from evalq.producer.local.embedded import workers_wait
 from evalq.producer.local.forks import ForkLost, Forks, forked
 from evalq.producer.monitor.progress import RunStatus, Watcher

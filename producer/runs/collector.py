@@ -16,11 +16,10 @@ from evalq.evalcore.files import open_new
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, canonical_line, read_again
 from evalq.evalcore.model.manifest import Chunk, Seal
-from evalq.producer.folder.job import Job
+from evalq.producer.folder.files import RECORDS
+from evalq.producer.folder.job import Job, open_source
 from evalq.producer.folder.journal import Journal, KeptAnswers
-from evalq.producer.folder.names import RECORDS
-from evalq.producer.folder.sources import open_source
-from evalq.producer.folder.staging import remove_halves
+from evalq.producer.folder.run_folder import remove_halves
 
 __all__ = ["Collector"]
 

@@ -14,7 +14,7 @@ from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
-from evalq.producer.folder.info import request_fact
+from evalq.producer.folder.documents import request_fact
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.outputs import render
 from evalq.producer.outputs.cases import CASES

@@ -25,7 +25,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.replan import Replanned
+from evalq.producer.folder.journal import Replanned
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.no_workers import Unserved
 from evalq.producer.monitor.progress import RunStatus, Watcher

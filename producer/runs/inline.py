@@ -12,8 +12,7 @@ from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.model.manifest import Chunk
 from evalq.evalcore.model.span import place
 from evalq.evalcore.records.digests import chunk_digest
-from evalq.producer.folder.job import Job
-from evalq.producer.folder.sources import read_source
+from evalq.producer.folder.job import Job, read_source
 from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import Planner

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.model.manifest import Chunk, Seal
 from evalq.evalcore.records.cut import Cutter
-from evalq.producer.folder.job import Job
-from evalq.producer.folder.sources import open_source
+from evalq.producer.folder.job import Job, open_source
 from evalq.workers import tracing
 
 if TYPE_CHECKING:

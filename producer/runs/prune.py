@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import EvalqError, Incomplete, UsageError, WireError
 from evalq.evalcore.model.life import ENDED
-from evalq.producer.folder.listing import run_folders
-from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.folder.staging import clean_up, private_name
+from evalq.producer.folder.run_folder import RunFolder, clean_up, private_name, run_folders
 from evalq.producer.outputs.final import drop_left
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ import time
 
 from evalq.evalcore.errors import Driven, Finished, Incomplete
 from evalq.evalcore.records.inputs import Source
-from evalq.producer.folder.job import Job
-from evalq.producer.folder.names import HEAD
-from evalq.producer.folder.replan import has_its_own
-from evalq.producer.folder.sources import open_source
+from evalq.producer.folder.files import HEAD
+from evalq.producer.folder.job import Job, open_source
+from evalq.producer.folder.journal import has_its_own
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.planner import Planner, ToldPlan
 from evalq.workers.ledger.detached import Reports

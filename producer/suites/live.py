@@ -9,7 +9,7 @@ from evalq.evalcore.contract.evaluator import Calls
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.producer.folder.names import RUNS
+from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.faults import At, beside
 from evalq.producer.suites.run_model import FileKey, PromptKeys, live_keys

@@ -16,7 +16,7 @@ import msgspec
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.model.calls import Attempt
-from evalq.producer.folder.names import JOINED, OUTPUTS, RUNS
+from evalq.producer.folder.files import JOINED, OUTPUTS, RUNS
 from evalq.producer.sweeps.cache import Cache
 
 __all__ = ["Means", "keep_trial", "means_of"]

@@ -15,8 +15,8 @@ from evalq.evalcore.errors import Cancelled, ConfigError, EvalqError, UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json, digest
 from evalq.producer.driving.interrupts import Interrupts
+from evalq.producer.folder.files import ASKED, HEAD, OUTPUTS, PROMPTS
 from evalq.producer.folder.job import Job
-from evalq.producer.folder.names import ASKED, HEAD, OUTPUTS, PROMPTS
 from evalq.producer.folder.own_runs import note_targets, targets_of
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter

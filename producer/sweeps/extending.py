@@ -9,8 +9,8 @@ import msgspec
 from evalq.evalcore.compare.usage import usage_of
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.errors import UsageError
+from evalq.producer.folder.files import OUTPUTS
 from evalq.producer.folder.job import RunOptions
-from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.sweep import Sweep

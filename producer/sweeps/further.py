@@ -21,7 +21,7 @@ from evalq.evalcore.files import open_input, read_plain, replacing, write_atomic
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.names import FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, SETTLED
+from evalq.producer.folder.files import FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, SETTLED
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.carry_over import carry_over
 from evalq.producer.sweeps.head import SweepHead, read_head

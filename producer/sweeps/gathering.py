@@ -14,7 +14,7 @@ from evalq.evalcore.files import replacing
 from evalq.evalcore.records.inputs import discover, format_suffixes
 from evalq.evalcore.records.opened import batches, opened
 from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
-from evalq.producer.folder.names import RECORDED
+from evalq.producer.folder.files import RECORDED
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["gather", "recorded_lines"]

@@ -11,8 +11,8 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, WireError
 from evalq.evalcore.files import read_plain
+from evalq.producer.folder.files import OUTPUTS
 from evalq.producer.folder.job import RunOptions
-from evalq.producer.folder.names import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.identity import expectations
 from evalq.producer.sweeps.options import SweepOptions

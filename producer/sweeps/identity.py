@@ -12,8 +12,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import canonical_json, digest
-from evalq.producer.folder.job import RunOptions
-from evalq.producer.folder.run_id import once_run_id
+from evalq.producer.folder.job import RunOptions, once_run_id
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 

@@ -13,9 +13,8 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.job import RunOptions
+from evalq.producer.folder.job import RunOptions, new_run_id
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.folder.run_id import new_run_id
 from evalq.producer.sweeps.identity import asked_of, once_id, prompts_digest
 from evalq.producer.sweeps.options import SweepOptions
 from evalq.producer.sweeps.reuse import Giver

@@ -14,7 +14,7 @@ from evalq.evalcore.files import open_input, read_plain
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.lineage import Lineage
 from evalq.producer.folder.call_log import UNANSWERED
-from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.files import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.options import SweepOptions
 

@@ -15,7 +15,7 @@ from evalq.evalcore.contract.evaluator import Stage
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.version import code_version
 from evalq.producer.driving.waiting import Patience
-from evalq.producer.folder.names import OUTPUTS
+from evalq.producer.folder.files import OUTPUTS
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.runs.backend import Backend
 from evalq.producer.sweeps.callers import Callers

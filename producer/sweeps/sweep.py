@@ -25,12 +25,11 @@ from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
-from evalq.producer.folder.call_log import RecordedOutputs
-from evalq.producer.folder.info import request_fact
-from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begun, planned
-from evalq.producer.folder.last_driver import LastDriver
-from evalq.producer.folder.names import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, RESERVE
-from evalq.producer.folder.own_runs import named_paths, remember, typed
+from evalq.producer.folder.call_log import LastDriver, RecordedOutputs
+from evalq.producer.folder.documents import request_fact
+from evalq.producer.folder.files import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, RESERVE
+from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begin_folder, planned_header
+from evalq.producer.folder.own_runs import allow_for_process, named_paths, record
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweeps.gathering import gather
 from evalq.producer.sweeps.head import SweepHead, read_head, refuse_changed
@@ -105,13 +104,13 @@ class Sweep:
                 origin=origin or None,
                 request=request_fact(request),
             )
-            remember(folder, named_paths(evaluator.name, request, live.cache, live.reuse))
+            record(folder, named_paths(evaluator.name, request, live.cache, live.reuse))
             return folder
 
         try:
-            made = cls(begun(asked, evaluator.name, header.run, fill), head, new=True)
+            made = cls(begin_folder(asked, evaluator.name, header.run, fill), head, new=True)
         except RunExistsError:
-            typed(named_paths(evaluator.name, request, live.cache, live.reuse))
+            allow_for_process(named_paths(evaluator.name, request, live.cache, live.reuse))
             raise
         made.stage = stage
         return made
@@ -265,7 +264,7 @@ class Sweep:
         self.write_outputs()
         try:
             request = live_calls(self.evaluator).answered(self.request, self.outputs, self.folder.path)
-            return planned(self.run, self.evaluator, request, self._asked)
+            return planned_header(self.run, self.evaluator, request, self._asked)
         finally:
             # Written to plan by: left there, it would count as the outputs of calls that are over.
             self.outputs.unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from evalq.producer.folder.names import DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS, PROMPTS
+from evalq.producer.folder.files import DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS, PROMPTS
 from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["holds_sweep", "in_calls", "leave_to_others", "remove"]

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.folder.names import RUNS
-from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.folder.staging import is_private
+from evalq.producer.folder.files import RUNS
+from evalq.producer.folder.run_folder import RunFolder, is_private
 from evalq.producer.invocation.finding import find
 from evalq.producer.viewing.ledger import Ledger
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from evalq.evalcore.errors import EvalqError, Incomplete
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import CALLS_OVER
-from evalq.producer.folder.report_file import report_of
+from evalq.producer.folder.documents import report_of
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:

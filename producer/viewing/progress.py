@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.life import DRIVEN, MEANING, next_step
-from evalq.producer.folder.journal import counted
-from evalq.producer.folder.names import CALLS, FURTHER, HEAD, JOURNAL, MANIFEST, RECORDS
+from evalq.producer.folder.files import CALLS, FURTHER, HEAD, JOURNAL, MANIFEST, RECORDS
+from evalq.producer.folder.journal import count_answers
 from evalq.producer.invocation.finding import left_behind
 from evalq.producer.sweeps.head import read_head
 from evalq.producer.viewing.catalogue import KnownRun
@@ -167,7 +167,7 @@ class Standings:
     def _journal(self, path: Path) -> int:
         with contextlib.suppress(OSError):
             tail = self._tail(path, path.stat())
-            count, tail.end = counted(path, tail.end)
+            count, tail.end = count_answers(path, tail.end)
             tail.lines += count
             return tail.lines
         return 0

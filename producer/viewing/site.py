@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from evalq.evalcore.errors import EvalqError
-from evalq.producer.folder.report_file import form_told
+from evalq.producer.folder.documents import explain_unknown_form
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.compare_page import compare_page
 from evalq.producer.viewing.frame import Answer, refusal
@@ -66,7 +66,7 @@ class Site:
 
     def _of_run(self, known: KnownRun, rest: list[str], query: Query) -> Answer:
         place = known.folder.path if known.folder else f"what the ledger has of run {known.run}"
-        with form_told(place, known.evaluator or "its evaluator"):
+        with explain_unknown_form(place, known.evaluator or "its evaluator"):
             match rest:
                 case []:
                     return run_page(self._viewer, known)

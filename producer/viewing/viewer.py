@@ -12,7 +12,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Summary
-from evalq.producer.folder.names import RECORDS
+from evalq.producer.folder.files import RECORDS
 from evalq.producer.page import summary_of
 from evalq.producer.servers import Servers
 from evalq.producer.viewing.catalogue import Catalogue, KnownRun

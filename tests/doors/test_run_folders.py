@@ -15,7 +15,7 @@ import pytest
 
 import evalq as api
 from evalq.evalcore.errors import EvalqError
-from evalq.producer.folder.own_runs import remember, roots_of, state_folder
+from evalq.producer.folder.own_runs import record, roots_of, state_folder
 from evalq.producer.folder.run_folder import RunFolder
 from tests.integration.harness import evalq
 
@@ -257,7 +257,7 @@ def test_workers_read_under_no_root_that_a_folder_names(art: Art) -> None:
     run = RunFolder(art.folder / "evalq-runs" / "done")
     _forged(run.path, roots=["/", "/etc", str(art.folder), str(art.folder / ".."), str(run.path)])
     assert roots_of(run) == [str(art.folder), str(run.path)]
-    remember(run)
+    record(run)
     assert roots_of(run)[0] == "/", "its user began it, by the note in the state folder"
 
 

@@ -40,9 +40,9 @@ from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import chunk_digest, leaf_digest
 from evalq.evalcore.records.inputs import Source, read_columns
 from evalq.evalcore.records.spool import spool
+from evalq.producer.folder.files import JOURNAL, MANIFEST
 from evalq.producer.folder.journal import Journal
 from evalq.producer.folder.manifest import Manifest
-from evalq.producer.folder.names import JOURNAL, MANIFEST
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import ImportRequest

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.folder.names import JOURNAL
+from evalq.producer.folder.files import JOURNAL
 from tests.integration.harness import (
     HAZARDS,
     evalq,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.folder.journal import counted
+from evalq.producer.folder.journal import count_answers
 from tests.integration.conftest import MID_ROWS, Calm
 from tests.integration.harness import (
     HAZARDS,
@@ -99,7 +99,7 @@ def test_an_embedded_run_is_resumed_from_its_folder(tmp_path: Path) -> None:
     embedded = ("--workers", "2", "--out", out)
     producer = start_evalq(*held.command, *embedded, cwd=tmp_path, PYTHONPATH=HAZARDS)
     journal = out / "parts.journal"
-    wait_until(lambda: journal.exists() and counted(journal)[0] == held.free, "some answers are in the folder")
+    wait_until(lambda: journal.exists() and count_answers(journal)[0] == held.free, "some answers are in the folder")
     killed_with_all(producer)
     held.let_go()
     done = evalq("resume", *embedded[:2], out, "--format", "none", cwd=tmp_path, PYTHONPATH=HAZARDS)

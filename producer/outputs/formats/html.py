@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalq.producer.folder.names import RECORDS
+from evalq.producer.folder.files import RECORDS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.page import write_page
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.folder.append import AppendedFile, whole_lines
+from evalq.producer.folder.files import AppendedFile, whole_lines
 
 
 def test_what_a_killed_driver_left_half_written_goes_at_the_first_piece(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_torn_piece_that_could_not_be_cut_off_is_cut_off_later(
 ) -> None:
     """The next piece never stands behind it, where every place counted from the end would be wrong."""
     (tmp_path / "log").write_bytes(b"one\ntorn")
-    monkeypatch.setattr("evalq.producer.folder.append.open_appending", lambda path: _Uncut(path, "ab"))
+    monkeypatch.setattr("evalq.producer.folder.files.open_appending", lambda path: _Uncut(path, "ab"))
     file = AppendedFile(tmp_path / "log", len(b"one\n"))
     _Uncut.error = error
     with pytest.raises(type(error)):

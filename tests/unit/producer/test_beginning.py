@@ -23,12 +23,10 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Driven, StorageError, UsageError
 from evalq.producer.folder import job
-from evalq.producer.folder.info import SCHEMA
+from evalq.producer.folder.documents import SCHEMA
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions
-from evalq.producer.folder.listing import run_folders
 from evalq.producer.folder.lock import RunLock, holder
-from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.folder.staging import is_private
+from evalq.producer.folder.run_folder import RunFolder, is_private, run_folders
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.holding import driving
 from evalq.producer.runs.prune import prune

@@ -23,9 +23,9 @@ from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.attending.start import begin_or_join
+from evalq.producer.folder.files import JOURNAL
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.folder.journal import KeptAnswers, counted
-from evalq.producer.folder.names import JOURNAL
+from evalq.producer.folder.journal import KeptAnswers, count_answers
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.local import embedded
 from evalq.producer.local.children import Children
@@ -286,7 +286,7 @@ def test_an_interrupted_job_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(Interrupted, match="evalq resume run"):
             carry_out(job("run"), NOWHERE, QUIET)
     assert RunFolder(Path("run")).info().state == "interrupted"
-    held, _ = counted(Path("run", JOURNAL))
+    held, _ = count_answers(Path("run", JOURNAL))
     assert 5 <= held < ROWS
     ordered = _ordered(monkeypatch)
     resume(RunFolder(Path("run")), NOWHERE, QUIET)

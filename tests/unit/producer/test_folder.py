@@ -19,12 +19,11 @@ from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.evalcore.records.inputs import Source
+from evalq.producer.folder.job import open_source
 from evalq.producer.folder.journal import Journal
 from evalq.producer.folder.lock import LOCK, RunLock
 from evalq.producer.folder.manifest import Manifest
-from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.folder.sources import open_source
-from evalq.producer.folder.staging import clean_up, private_name
+from evalq.producer.folder.run_folder import RunFolder, clean_up, private_name
 
 PARTIALS = [Partial(f"{n:064}", bytes([n]) * (n * 7)) for n in range(5)]
 HEADER = Header("r", "planagent", "1", "c", {"a": [1]}, (PlannedInput("i", "i", "i"),))
@@ -209,7 +208,7 @@ def test_what_somebody_else_took_meanwhile_is_not_told_as_removed(
         (path / LOCK).touch()
     lock = RunLock.take(taken / LOCK)
     assert lock is not None
-    monkeypatch.setattr("evalq.producer.folder.staging.holder", lambda path: "")
+    monkeypatch.setattr("evalq.producer.folder.run_folder.holder", lambda path: "")
     assert clean_up(tmp_path) == [left]
     assert (left.exists(), taken.exists()) == (False, True)
     lock.release()

@@ -15,11 +15,10 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
-from evalq.producer.folder import plan_file
+from evalq.producer.folder import manifest
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.journal import Journal, KeptAnswers
-from evalq.producer.folder.manifest import Manifest
-from evalq.producer.folder.plan_file import PAGE
+from evalq.producer.folder.manifest import PAGE, Manifest
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.inline import drive_inline
@@ -95,7 +94,7 @@ def test_a_run_takes_no_more_memory_for_a_thousand_chunks(tmp_path: Path, monkey
     """The same records in one chunk and in a thousand: computed, and resumed from the folder by another process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda file: None)
-    monkeypatch.setattr(plan_file, "PAGE", 16)  # so that a thousand chunks are many pages
+    monkeypatch.setattr(manifest, "PAGE", 16)  # so that a thousand chunks are many pages
     records = 1_000
     (tmp_path / "log.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "join"}\n' * records)
 

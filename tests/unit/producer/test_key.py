@@ -13,11 +13,10 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Driven, InputChanged, WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.digests import new_key
-from evalq.producer.folder import key as keys
-from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.folder.key import read_key
-from evalq.producer.folder.names import HEAD, JOURNAL, KEPT, KEY
-from evalq.producer.folder.replan import Replanned
+from evalq.producer.folder import job as keys
+from evalq.producer.folder.files import HEAD, JOURNAL, KEPT, KEY
+from evalq.producer.folder.job import Job, RunOptions, read_key
+from evalq.producer.folder.journal import Replanned
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs import execute
 from evalq.producer.runs.backend import Backend

@@ -10,8 +10,8 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.producer.cli import main
+from evalq.producer.folder.files import JOURNAL, MANIFEST
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.folder.names import JOURNAL, MANIFEST
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out, resume

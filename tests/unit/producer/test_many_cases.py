@@ -20,8 +20,8 @@ from evalq.evalcore.evaluators.checks import compiling
 from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.model.canonical import canonical_json, longer_than
 from evalq.producer.cli import cli
+from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.folder.names import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.text import results_yaml
 from evalq.producer.outputs.yaml_text import yaml_text

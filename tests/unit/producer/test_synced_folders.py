@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.folder.staging import sync_folder
+from evalq.producer.folder.run_folder import sync_folder
 from tests.integration.harness import evalq
 
 CANNOT = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)

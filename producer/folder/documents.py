@@ -1,23 +1,36 @@
-"""run.json: what a run folder says of its run, typed. `RunFolder` alone reads and writes it."""
+"""run.json and report.json as they are read back: typed, and checked for a form that this evalq knows."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import read_plain
+from evalq.evalcore.fold.fold import REPORT_SCHEMA
 from evalq.evalcore.model.canonical import Json, longer_than
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.lineage import Lineage
 from evalq.evalcore.records.inputs import Source
 
-__all__ = ["SCHEMA", "RunInfo", "info_of", "read_facts", "request_fact", "short", "whole_request"]
+__all__ = [
+    "SCHEMA",
+    "RunInfo",
+    "explain_unknown_form",
+    "info_of",
+    "read_facts",
+    "read_report",
+    "report_of",
+    "request_fact",
+    "short",
+    "whole_request",
+]
 
 SCHEMA = 1
 """Raised when a reader of the last form would misread the new one."""
@@ -113,3 +126,77 @@ def read_facts(path: Path) -> dict[str, Json]:
     except (ValueError, RecursionError) as error:
         raise WireError(f"{path} is damaged: {error}") from error
     return found
+
+
+# report.json as it is read again: it has the frame of a report, and what cannot be shown of it is told in words.
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_NEXT = "use the evalq that wrote it (evalq --version), or evaluate again"
+
+
+class _ReportRecords(msgspec.Struct):
+    total: _Count
+    scored: _Count
+    unscored: _Count
+    errors: _Count
+    dead: _Count
+
+
+class _ReportInput(msgspec.Struct):
+    name: str
+    sha256: str
+    records: _Count
+
+
+class _ReportFault(msgspec.Struct):
+    where: str
+    reason: str
+
+
+class _ReportFrame(msgspec.Struct):
+    """What every report has, whoever evaluated: `evalq.evalcore.fold.Fold` writes it."""
+
+    evaluator: str
+    evaluator_version: str
+    params: dict[str, Any]
+    inputs: list[_ReportInput]
+    records: _ReportRecords
+    results: dict[str, Any]
+    faults: list[_ReportFault]
+
+
+def read_report(path: Path) -> dict[str, Json]:
+    """The report in the file at ``path``. Raises WireError where it is none that this evalq reads, OSError."""
+    return report_of(read_plain(path), str(path))
+
+
+def report_of(data: bytes, origin: str) -> dict[str, Json]:
+    """The report in ``data``, which came from ``origin``. Raises WireError where it is none that this evalq reads."""
+    try:
+        found: dict[str, Json] = msgspec.json.decode(data, type=dict)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"{origin} is damaged: {error}; evaluate again") from error
+    schema = found.get("schema")
+    if schema != REPORT_SCHEMA:
+        raise WireError(f"{origin} has the form {schema!r}, and this evalq reads {REPORT_SCHEMA}: {_NEXT}")
+    try:
+        msgspec.convert(found, _ReportFrame)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise WireError(f"{origin} is not a report as this evalq writes it ({error}): {_NEXT}") from error
+    return found
+
+
+@contextlib.contextmanager
+def explain_unknown_form(place: object, evaluator: str) -> Iterator[None]:
+    """A block that shows the report at ``place``, whose numbers are the evaluator's own and have a form that it knows.
+
+    Raises WireError, which says so, where the block ends in an error of what it is given: other code wrote the report,
+    or it was changed since.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise WireError(
+            f"{place}: its report is not of the form that this version of {evaluator} shows ({told}): {_NEXT}"
+        ) from error
