@@ -1,4 +1,7 @@
-"""Names of the files in a run folder, and files that only grow: a whole piece at a time, so that a crash costs the last one at most."""
+"""The names of the files in a run folder, and files that grow a whole piece at a time.
+
+A crash costs the last piece at most.
+"""
 
 from __future__ import annotations
 
@@ -83,9 +86,6 @@ def remove_unfinished(folder: Path) -> None:
             shutil.rmtree(path)
         elif path.name != LOCK and is_unfinished(path.name):
             path.unlink()
-
-
-# Files of a run folder that only grow, a whole piece at a time, so that a crash costs the last piece at most.
 
 
 class AppendedFile:
