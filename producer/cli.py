@@ -25,8 +25,7 @@ from evalq.producer.driving.interrupts import undropped
 from evalq.producer.monitor.began import beginning
 from evalq.producer.monitor.standard_error import unfailing
 from evalq.workers.names import PREFIX
-from evalq.workers.processes.environment import set_aside_celery
-from evalq.workers.processes.secrecy import take_over
+from evalq.workers.processes.environment import receive_secrets, set_aside_celery
 
 __all__ = ["main"]
 
@@ -138,7 +137,7 @@ def cli() -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns its exit code (see evalq.evalcore.errors)."""
     signal.signal(signal.SIGTERM, _interrupt)
-    take_over()
+    receive_secrets()
     set_aside_celery()
     _have_streams()
     try:

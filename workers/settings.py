@@ -20,7 +20,7 @@ from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.evalcore.naming import is_text
 from evalq.workers.address import Address, read_address
 from evalq.workers.names import DEPLOY_VARIABLES, OPTION_VARIABLES, PREFIX, is_service_link
-from evalq.workers.processes.cpus import usable_cpus
+from evalq.workers.processes.system import usable_cpus
 
 __all__ = ["TIMINGS", "Settings", "Timings", "check_variables", "load_settings", "take_checks"]
 

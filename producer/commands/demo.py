@@ -82,7 +82,7 @@ def _evaluate(
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.runs.backend import Backend, shared_backend
     from evalq.producer.runs.execute import carry_out
-    from evalq.workers.processes.cpus import usable_cpus
+    from evalq.workers.processes.system import usable_cpus
     from evalq.workers.settings import load_settings
 
     folders = []

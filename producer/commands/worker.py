@@ -38,7 +38,7 @@ def _worker(
     if chosen.calls and not chosen.targets:
         raise ConfigError("--calls needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
     if chosen.calls:
-        from evalq.workers.processes.secrecy import seal
+        from evalq.workers.processes.environment import seal
         from evalq.workers.targets import key_names, load_targets
 
         seal(key_names(load_targets(chosen.targets)))

@@ -22,7 +22,7 @@ from typing import IO
 
 from evalq.evalcore.errors import ConfigError, WorkersLost
 from evalq.evalcore.views.markdown import visible
-from evalq.workers.processes.secrecy import hand_over, without_secrets
+from evalq.workers.processes.environment import send_secrets, without_secrets
 
 __all__ = ["RESTART_PAUSES", "Child", "Children", "Keeper", "tell"]
 
@@ -69,7 +69,7 @@ class Child:
         if environment is None:
             environment = without_secrets(os.environ)
         else:
-            environment, self._held = hand_over(environment, folder)
+            environment, self._held = send_secrets(environment, folder)
         self._guard = subprocess.Popen(  # noqa: S603 - a fixed script, with this project's own commands as its arguments
             ["/bin/sh", "-c", _GUARD, "evalq-guard", str(folder), *command],
             stdin=subprocess.PIPE,

@@ -16,7 +16,7 @@ from evalq.evalcore.errors import InfrastructureError
 from evalq.producer.local.children import Children, Keeper
 from evalq.workers.address import read_address
 from evalq.workers.callers.supervisor import environment
-from evalq.workers.processes.child import child
+from evalq.workers.processes.system import child
 from evalq.workers.settings import Settings
 
 __all__ = ["embedded_server", "local_workers", "server_program", "workers_wait"]

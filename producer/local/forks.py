@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from evalq.evalcore.errors import InfrastructureError
-from evalq.workers.processes.signals import signal_name
+from evalq.workers.processes.system import signal_name
 
 __all__ = ["Fork", "ForkLost", "Forks", "forked"]
 

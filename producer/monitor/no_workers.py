@@ -9,7 +9,7 @@ from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
 from evalq.producer.monitor.began import began
 from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
-from evalq.workers.processes.own_code import changed
+from evalq.workers.processes.identity import code_change
 from evalq.workers.settings import Settings
 
 __all__ = ["Unserved", "other_code"]
@@ -48,7 +48,7 @@ class Unserved:
         if limit is not None and lasted >= limit:
             raise WorkersLost(f"the local worker did not start serving within {lasted:.0f} s (patience_seconds)")
         if lasted >= self._patience and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
-            if self._own and (other := changed("command")):
+            if self._own and (other := code_change("command")):
                 raise WorkersLost(f"{other}, and so are the workers that it starts: begin the run again")
             self._said_at = now
             self._told.waiting(self._words(standing.others, lacking=standing.lacking), lasted, limit)

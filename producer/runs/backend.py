@@ -15,7 +15,7 @@ from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, Se
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import named_servers
-from evalq.workers.processes.cpus import usable_cpus
+from evalq.workers.processes.system import usable_cpus
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _started(
         where = "name yours with --targets FILE (or a fleet with --broker URL); no run folder brings one"
         raise ConfigError(f"calling from here needs a targets file: {where}")
     if here:
-        from evalq.workers.processes.secrecy import seal
+        from evalq.workers.processes.environment import seal
         from evalq.workers.targets import key_names, load_targets
 
         targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted

@@ -31,8 +31,7 @@ from evalq.producer.runs.collector import Collector
 from evalq.producer.runs.inline import evaluate, read
 from evalq.producer.runs.planner import Planner
 from evalq.workers.pool.isolation import Limits
-from evalq.workers.processes.cpus import usable_cpus
-from evalq.workers.processes.rlimits import die_with_parent
+from evalq.workers.processes.system import die_with_parent, usable_cpus
 from evalq.workers.settings import Settings
 
 __all__ = ["LONG_SECONDS", "Beginning", "forks_for"]

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from evalq.producer.monitor.fleet import LONG_SECONDS
 from evalq.producer.monitor.spans import spell
-from evalq.workers.callers.choices import known_facts
-from evalq.workers.callers.uncallable import unable
+from evalq.workers.callers.choices import known_facts, unable
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.servers.errors import SERVER_ERRORS

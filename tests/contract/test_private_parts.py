@@ -70,7 +70,7 @@ def test_kombu_s_redis_transport_has_the_methods_that_ours_overrides(
 
 
 def test_celery_s_application_makes_each_connection_in_one_place() -> None:
-    """`Celery._connection`, which workers/broker/app.py overrides, and what comes to it from the environment."""
+    """`Celery._connection`, which workers/broker/transport.py overrides, and what comes to it from the environment."""
     assert list(inspect.signature(Celery._connection).parameters)[:2] == ["self", "url"]
     for public in (Celery.connection_for_read, Celery.connection_for_write):
         assert "self._connection(" in inspect.getsource(public)

@@ -17,7 +17,7 @@ import pytest
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.processes.child import child
+from evalq.workers.processes.system import child
 from evalq.workers.settings import Settings
 from tests.agents.server import running_agent, write_golden
 from tests.integration.harness import Server, clean_environment, evalq, same_answer, serves, wait_until
@@ -229,5 +229,5 @@ def test_there_is_one_way_to_start_a_process_of_our_own() -> None:
     top = Path(__file__).parents[2]
     sources = [path for package in ("evalcore", "workers", "producer") for path in (top / package).rglob("*.py")]
     starting = [path.relative_to(top).as_posix() for path in sources if "sys.executable" in path.read_text()]
-    assert starting == ["workers/processes/child.py"]
+    assert starting == ["workers/processes/system.py"]
     assert child("m", "x") == [sys.executable, "-P", "-m", "m", "x"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalq.workers.processes import secrecy
+from evalq.workers.processes import environment
 from tests.integration.harness import evalq, new_interpreters
 
 KEY, GRANTED = "other-0123456789", "granted-0123456789"
@@ -108,7 +108,7 @@ print(subprocess.run([sys.executable, "-c", look], env={}, capture_output=True, 
 def test_an_ordinary_users_program_cannot_look_into_a_sealed_process(tmp_path: Path) -> None:
     """Neither at its environment nor at its memory; one that is not sealed shows both."""
     module = tmp_path / "secrecy.py"
-    module.write_bytes(Path(secrecy.__file__).read_bytes())
+    module.write_bytes(Path(environment.__file__).read_bytes())
     for folder in (tmp_path, *tmp_path.parents[:3]):
         if folder != Path("/tmp"):
             folder.chmod(folder.stat().st_mode | 0o055)
@@ -125,14 +125,14 @@ def test_an_ordinary_users_program_cannot_look_into_a_sealed_process(tmp_path: P
 def test_keys_reach_a_helper_through_a_pipe_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not through the environment of the shell between the two; what is no secret goes as ever."""
     given = {"PATH": "/bin", "SHOP_API_KEY": KEY, "EVALQ_BROKER": "redis://:pw@h/0", "MODE": "fast", "TOKEN": "t"}
-    around, held = secrecy.hand_over(given, tmp_path)
+    around, held = environment.send_secrets(given, tmp_path)
     assert held is not None
     assert set(around) == {"PATH", "MODE", "EVALQ_HANDED"}
     assert not any(path.is_file() for path in tmp_path.iterdir()), "nothing is on a disk"
     for name in ("SHOP_API_KEY", "EVALQ_BROKER", "TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("EVALQ_HANDED", around["EVALQ_HANDED"])
-    secrecy.take_over()
+    environment.receive_secrets()
     os.close(held)
     assert {name: os.environ.pop(name) for name in ("SHOP_API_KEY", "EVALQ_BROKER", "TOKEN")} == {
         name: given[name] for name in ("SHOP_API_KEY", "EVALQ_BROKER", "TOKEN")

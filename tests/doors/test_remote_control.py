@@ -6,7 +6,7 @@ from pathlib import Path
 
 from celery import Celery
 
-from evalq.workers.broker.app import make_app
+from evalq.workers.broker.transport import make_app
 from evalq.workers.settings import Settings
 from tests.doors.intruder import logged_worker
 from tests.integration.harness import Server, wait_until

@@ -137,7 +137,7 @@ def test_the_broker_connection_checks_for_itself(
     """Celery's own connection, without the ledger's before it, refuses a server it cannot check."""
     from kombu.exceptions import OperationalError
 
-    from evalq.workers.broker.app import make_app
+    from evalq.workers.broker.transport import make_app
     from evalq.workers.settings import Settings
 
     good = make_app(Settings(broker=secured.url()))

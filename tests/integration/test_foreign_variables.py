@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.workers.broker.app import make_app
+from evalq.workers.broker.transport import make_app
 from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.contract.celery_variables import variables_read

@@ -8,7 +8,7 @@ from typing import Any
 import kombu
 import pytest
 
-from evalq.workers.broker.app import make_app
+from evalq.workers.broker.transport import make_app
 from evalq.workers.settings import Settings
 from tests.integration.harness import running_server
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.workers.servers.complaint import AGAIN_SECONDS
+from evalq.workers.servers.connections import AGAIN_SECONDS
 from tests.awake import awake
 from tests.integration.conftest import Calm
 from tests.integration.harness import (

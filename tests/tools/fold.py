@@ -395,7 +395,9 @@ class Fold:
                 for each in moved:
                     bound = each.asname or each.name
                     taken = new_last in defined and not _is_module(defined[new_last], self.target)
-                    keep = bound if each.asname or taken else new_last
+                    # A function's own import keeps the name that the function uses.
+                    local = node not in source.tree.body
+                    keep = bound if each.asname or taken or local else new_last
                     alias = "" if keep == new_last else f" as {keep}"
                     lines.append(f"from {self.target.rpartition('.')[0]} import {new_last}{alias}")
                     if keep != bound:

@@ -47,7 +47,7 @@ class Broker:
                 self._send(queue, hints)
 
     def _send(self, queue: str, hints: Mapping[str, Hint]) -> None:
-        from evalq.workers.broker.app import queue_of
+        from evalq.workers.broker.transport import queue_of
 
         with self._app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=256):
             to = queue_of(queue, self._settings)  # an upgraded worker tends runs of older code, too
@@ -60,7 +60,7 @@ class Broker:
     @cached_property
     def _app(self) -> Celery:
         """Celery's application, for a broker that is no Redis."""
-        from evalq.workers.broker.app import make_app
+        from evalq.workers.broker.transport import make_app
 
         return make_app(self._settings)
 

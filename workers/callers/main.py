@@ -18,19 +18,17 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, WireError
 from evalq.evalcore.version import code_version
+from evalq.workers.callers.choices import UnreachableTargets, unable
 from evalq.workers.callers.in_flight import InFlightCalls
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
-from evalq.workers.callers.uncallable import Hopeless, unable
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.scripts import keep_texts
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.processes.environment import set_aside_celery
+from evalq.workers.processes.environment import seal, set_aside_celery
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
-from evalq.workers.processes.secrecy import seal
 from evalq.workers.ready import HealthFile, say_ready
-from evalq.workers.servers.complaint import Complaint, until_reached
-from evalq.workers.servers.connections import connect
+from evalq.workers.servers.connections import Complaint, connect, until_reached
 from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import key_names, load_targets
 
@@ -81,7 +79,7 @@ class _Process:
         self._calls = CallLedger(connect(settings.ledger_address, settings), settings)
         self._heartbeats = Heartbeats(self._calls.client)
         self._sessions = TargetSessions(load_targets(settings.targets), self._calls.client)
-        self._hopeless = Hopeless(settings.down_seconds)
+        self._unreachable = UnreachableTargets(settings.down_seconds)
         self._complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
         self._lanes = asyncio.Semaphore(settings.calls)
         self._in_flight: dict[str, InFlightCalls] = {}
@@ -132,7 +130,7 @@ class _Process:
             self._named = {run: at for run, at in self._named.items() if run in self._in_flight or run in known}
             full = True
             await self._sessions.keep({header.target for header in mine} | {e.target for e in self._in_flight.values()})
-            self._hopeless.keep(header.run for header in mine)
+            self._unreachable.keep(header.run for header in mine)
             for header in mine:
                 # One at least for each sweep: the lanes bound all of them together.
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
@@ -149,7 +147,7 @@ class _Process:
         session = self._sessions.ready(header.target)
         if session is None or not header.may_call(session.config):
             return False  # its outputs would be of other settings than it asks for
-        due = self._hopeless.due(header.run, session)
+        due = self._unreachable.due(header.run, session)
         if due:
             await self._give_up(header)
         if session.fault and in_flight is None and not due:

@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from evalq.workers.processes.child import child
 from evalq.workers.processes.environment import inherited
+from evalq.workers.processes.system import child
 from evalq.workers.settings import Settings
 
 __all__ = ["calling_beside", "environment"]

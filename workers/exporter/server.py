@@ -3,19 +3,129 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+import msgspec
 import redis
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
+from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import EvalqError
-from evalq.workers.exporter.exposition import Page
+from evalq.workers.exporter.collector import About, Live, Named, Quality
+from evalq.workers.monitor.snapshot import Newest, Snapshot
 from evalq.workers.monitor.watcher import Watch
 from evalq.workers.servers.listening import Listening
 from evalq.workers.settings import Settings
 
-__all__ = ["Exporter"]
+__all__ = ["Exporter", "Page"]
+
+# The text of /metrics: one snapshot of the ledger, rendered in the format that is asked for.
+
+log = logging.getLogger("evalq.exporter")
+
+# Prometheus asks for one or two. Any client can invent more through its Accept header, and must not fill memory.
+_FORMATS = 4
+_END = b"# EOF\n"
+_Encoder = Callable[[Collector], bytes]
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """An evaluator's metrics, rendered from ``histories``."""
+
+    histories: list[Newest]
+    text: bytes
+    folded: int
+
+
+class Page:
+    """``look`` gives a snapshot from the one before, or raises what being unable to reach the ledger raises.
+    ``ledger`` is the name of the ledger, a label of every series.
+
+    What an evaluator declares only changes when one of its runs ends, and is rendered once until then for each format.
+    """
+
+    def __init__(self, look: Callable[[Snapshot | None], Snapshot], most: int, ledger: str) -> None:
+        self._look = look
+        self._most = most
+        self._ledger = ledger
+        self._before: Snapshot | None = None
+        self._rendered: dict[str, dict[str, _Part]] = {}
+        self._lock = threading.Lock()
+        self._told = ""
+
+    def render(self, accept: str) -> tuple[str, bytes]:
+        """(content type, text) for an Accept header; without a ledger only that there is none."""
+        encoder, kind = _encoder(accept)
+
+        def encode(families: Collector) -> bytes:
+            return encoder(Named(families, self._ledger))
+
+        began = time.monotonic()
+        snapshot: Snapshot | None = None
+        try:
+            snapshot = self._look(self._before)
+        except (redis.RedisError, EvalqError, OSError) as error:
+            self._tell(f"the ledger cannot be read: {error}")
+        else:
+            self._tell("")
+        seconds = time.monotonic() - began
+        parts, folded = [], 0
+        if snapshot is not None:
+            self._before = snapshot
+            live = Live(snapshot, self._most)
+            parts.append(encode(live))
+            of_runs = self._of_runs(snapshot, encode, kind)
+            parts += [part.text for part in of_runs]
+            folded = live.folded + sum(part.folded for part in of_runs)
+        server = snapshot.server.run_id if snapshot is not None else ""
+        parts.append(encode(About(up=snapshot is not None, seconds=seconds, series_folded=folded, server=server)))
+        # Each encoded part ends with OpenMetrics' end mark, which may occur only once on a page.
+        return kind, b"".join(part.removesuffix(_END) for part in parts[:-1]) + parts[-1]
+
+    def _tell(self, reason: str) -> None:
+        """Log why there is no ledger, once for each reason, and that it is there again."""
+        with self._lock:
+            known, self._told = self._told, reason
+        if reason != known:
+            log.warning("%s", reason or "the ledger can be read again")
+
+    def _of_runs(self, snapshot: Snapshot, encode: _Encoder, kind: str) -> list[_Part]:
+        found: dict[str, list[Newest]] = {name: [] for name in registry.names()}
+        for history in snapshot.histories:
+            if history.entry.place.evaluator in found:
+                found[history.entry.place.evaluator].append(history)
+        with self._lock:
+            if kind not in self._rendered and len(self._rendered) >= _FORMATS:
+                self._rendered.clear()  # a client may ask for any version of a format
+            parts = self._rendered.setdefault(kind, {})
+            for name, histories in found.items():
+                if name not in parts or parts[name].histories != histories:
+                    parts[name] = self._part(name, histories, encode)
+            return list(parts.values())
+
+    def _part(self, evaluator: str, histories: list[Newest], encode: _Encoder) -> _Part:
+        try:
+            shown = Quality(evaluator, histories, self._most)
+        # A plug-in that cannot be loaded, or that ends its process, takes no other's metrics along.
+        except (EvalqError, SystemExit) as error:
+            log.warning("no metrics of %s: %s", evaluator, error)
+            return _Part(histories, b"", 0)
+        return _Part(histories, encode(shown), shown.folded)
+
+
+def _encoder(accept: str) -> tuple[_Encoder, str]:
+    """The plain format for a header that makes no sense."""
+    try:
+        return choose_encoder(accept)
+    except (ValueError, TypeError):
+        return choose_encoder("")
+
 
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 

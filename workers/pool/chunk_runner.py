@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 import msgspec
 import redis
+from billiard.common import terminate_handler_fired
 
 from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract import registry
@@ -29,13 +30,36 @@ from evalq.workers import tracing
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import Lease, RunLedger
-from evalq.workers.pool.faults import ChunkFailed, kind_of, raise_if_told_to_stop
 from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
-from evalq.workers.processes import forking, identity
-from evalq.workers.processes.own_code import OwnCode
+from evalq.workers.processes import identity, system
+from evalq.workers.processes.identity import CodeVersionGuard
 from evalq.workers.settings import Settings
 
 __all__ = ["ChunkRunner"]
+
+# What a chunk failed of, in the ledger's kinds.
+
+
+class ChunkFailed(Exception):
+    """A chunk failed here, for a reason that is known."""
+
+    def __init__(self, kind: Kind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+def raise_if_told_to_stop(error: BaseException) -> None:
+    """Raise a SystemExit that this process's handler of signals raised: nothing failed, the worker is drained."""
+    if isinstance(error, SystemExit) and terminate_handler_fired():
+        raise error
+
+
+def kind_of(error: BaseException) -> Kind:
+    if isinstance(error, redis.RedisError):
+        return "ledger"
+    return "environment" if isinstance(error, (OSError, MemoryError)) else "evaluator"
+
 
 log = logging.getLogger("evalq.worker")
 
@@ -63,7 +87,7 @@ class ChunkRunner:
         self._committed_in: float | None = None
         self._loaded: set[str] = set()
         self._params: tuple[Header, Params] | None = None
-        self._code = OwnCode()
+        self._code = CodeVersionGuard()
         self._streak = 0
 
     @property
@@ -215,8 +239,8 @@ class ChunkRunner:
 
     def _of_one_code(self, name: str, *, elsewhere: bool = False) -> None:
         """That nothing that evaluator ``name`` computes with is of other code than this worker's; else ChunkFailed."""
-        if mixed := self._code.mixed(elsewhere=elsewhere):
-            raise self._sick(name, mixed)
+        if changed := self._code.changed(elsewhere=elsewhere):
+            raise self._sick(name, changed)
 
     def _sick(self, name: str, why: str) -> ChunkFailed:
         """The failure to have an evaluator here, after this worker's heartbeat says so."""
@@ -253,7 +277,7 @@ class ChunkRunner:
         def beat() -> None:
             while not done.wait(self._pulse):
                 try:
-                    with forking.unforked():  # a chunk that is taken apart forks
+                    with system.fork_lock():  # a chunk that is taken apart forks
                         if not self._ledger.renew(run, seq, self._name, os.getpid()):
                             return
                 except Exception as error:  # a lease only saves work; the commit decides

@@ -18,8 +18,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params, dead_outcome
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import InfrastructureError
-from evalq.workers.processes.rlimits import bound_memory, die_with_parent, leave_group
-from evalq.workers.processes.signals import signal_name
+from evalq.workers.processes.system import bound_memory, die_with_parent, leave_group, signal_name
 from evalq.workers.settings import Settings
 
 __all__ = ["DEATHS", "LOSSES", "MAX_DEAD", "Isolation", "Limits"]

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import redis
+from billiard.exceptions import RestartFreqExceeded, WorkerLostError
 from celery.concurrency.prefork import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import worker_process_init, worker_process_shutdown, worker_ready
@@ -24,13 +25,13 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, InfrastructureError
+from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, InfrastructureError, StorageError
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.version import code_version
 from evalq.workers import tracing
-from evalq.workers.broker.app import make_app
 from evalq.workers.broker.message import TASK, Hint
 from evalq.workers.broker.publisher import Broker
+from evalq.workers.broker.transport import make_app
 from evalq.workers.callers.supervisor import calling_beside
 from evalq.workers.ledger.clock import server_micros
 from evalq.workers.ledger.heartbeats import Heartbeats
@@ -39,20 +40,72 @@ from evalq.workers.ledger.scripts import keep_texts
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits
-from evalq.workers.pool.lines import Reconnecting, without_traceback
-from evalq.workers.processes.forking import unforked
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
-from evalq.workers.processes.rlimits import leave_group
+from evalq.workers.processes.system import fork_lock, leave_group
 from evalq.workers.ready import HealthFile, say_ready
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
-from evalq.workers.servers.complaint import Complaint
-from evalq.workers.servers.connections import connect, refuse_unusable
-from evalq.workers.servers.errors import explained
+from evalq.workers.servers.connections import AGAIN_SECONDS, Complaint, connect, refuse_unusable
+from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.settings import TIMINGS, Settings, Timings
 
-__all__ = ["run_worker"]
+__all__ = ["Reconnecting", "run_worker", "without_traceback"]
+
+# A worker's log: errors that are no bug have a line instead of a traceback, and lasting trouble is no flood.
+
+_MORE = "raise the limits on open files and processes (ulimit, or the container's), or have fewer (--concurrency)"
+
+_GIVES_UP = "Too many open files. Aborting..."
+"""What Celery says, without the error, where its loop gets none."""
+
+
+def _limited(error: BaseException | None) -> bool:
+    """Whether the system gives this worker no more processes, or no more files that go with them."""
+    return isinstance(error, OSError) and error.errno in StorageError.NO_FILES | StorageError.NO_PROCESS
+
+
+def without_traceback(record: logging.LogRecord) -> bool:
+    """A lost pool process or server has no traceback worth showing: a line says what happened."""
+    error = record.exc_info[1] if record.exc_info else None
+    error = getattr(error, "exc", error)  # billiard raises its own in a wrapper, with the traceback as text
+    away = isinstance(error, (BrokerUnreachable, *SERVER_ERRORS))
+    if error is not None and away:
+        record.msg, record.args = f"{record.getMessage()} ({explained(error, 'the server')})", ()
+    if limited := record.getMessage() == _GIVES_UP or (record.name == "celery.worker" and _limited(error)):
+        record.msg, record.args = f"{record.getMessage()}; {_MORE}", ()
+    if away or limited or isinstance(error, WorkerLostError):
+        record.exc_info = record.exc_text = None
+    return True
+
+
+class Reconnecting:
+    """A filter of records: what Celery says of its connection is said once, then every AGAIN_SECONDS.
+
+    To a server that answers but takes no writes (a replica that was a primary until now) it connects five times a
+    second, and says so each time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said: dict[tuple[str, type[BaseException] | None], float] = {}
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be shown; one of the connection becomes a single line."""
+        if record.name != "celery.worker.consumer.consumer":
+            return True
+        if record.exc_info and isinstance(record.exc_info[1], RestartFreqExceeded):
+            return False  # that it waits a second now, with a traceback, after the lines that say why
+        record.msg, record.args = " ".join(record.getMessage().split()), ()
+        # With what broke the connection: a server that is back and refuses the password is news behind the same words.
+        error = record.exc_info[0] if record.exc_info else None
+        now, line = self._clock(), (record.msg, error)
+        self._said = {said: at for said, at in self._said.items() if now - at < AGAIN_SECONDS}
+        if line in self._said:
+            return False
+        self._said[line] = now
+        return True
+
 
 log = logging.getLogger("evalq.worker")
 
@@ -214,7 +267,7 @@ def _roots(settings: Settings) -> str:
 def _ignore_warnings() -> None:
     # Celery warns of root because of pickled messages; this application takes JSON only.
     warnings.simplefilter("ignore", SecurityWarning)
-    # And of a default to come, whenever it loses its server; `evalq.workers.broker.app` sets it.
+    # And of a default to come, whenever it loses its server; `evalq.workers.broker.transport` sets it.
     warnings.simplefilter("ignore", CPendingDeprecationWarning)
 
 
@@ -333,7 +386,7 @@ class _Attendant:
             RunLedger(client, self._settings).give_back(self._name)
 
     def _serve(self) -> None:
-        with unforked():
+        with fork_lock():
             client = connect(self._settings.ledger_address, self._settings)
             ledger, heartbeats = RunLedger(client, self._settings), Heartbeats(client)
             # Before the queues are asked for: they may be away, on another server, for longer than a worker's life.
@@ -344,7 +397,7 @@ class _Attendant:
         resting = 0
         try:
             while not self._stop.wait(self._timings.beat):
-                with unforked():
+                with fork_lock():
                     self._beat(heartbeats)
                     self._complaint.over()
                     # At each beat, also where another worker tends: only this one can report what its own process died

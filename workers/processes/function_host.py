@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalq.workers.processes.rlimits import bound_memory, die_with_parent
-from evalq.workers.processes.secrecy import seal
+from evalq.workers.processes.environment import seal
+from evalq.workers.processes.system import bound_memory, die_with_parent
 
 __all__ = ["CallReply", "CallRequest"]
 

@@ -6,9 +6,21 @@ import logging
 import os
 import secrets
 import socket
+import sys
 from functools import cache
 
-__all__ = ["driver_token", "host", "is_gone", "is_running", "log_to_stderr", "unique_name"]
+from evalq.evalcore.version import code_now, code_version
+
+__all__ = [
+    "CodeVersionGuard",
+    "code_change",
+    "driver_token",
+    "host",
+    "is_gone",
+    "is_running",
+    "log_to_stderr",
+    "unique_name",
+]
 
 
 def host() -> str:
@@ -54,3 +66,47 @@ def is_running(pid: int) -> bool:
 def log_to_stderr(level: str = "WARNING") -> None:
     """Have this process's log on standard error, a line an event, unless it was set up before."""
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+# Whether a process that outlives an upgrade of its files still computes by the code that it says it is.
+# Python imports a module when it is first needed. A worker under whose feet evalq is installed anew would import
+# what it has not needed yet of the new code, and answer with it in the name of the old.
+
+
+def code_change(who: str) -> str:
+    """That the code on this host is another by now than this process's, a ``who``'s; empty where it is the same.
+
+    Raises OSError where its files cannot be read.
+    """
+    try:
+        now = code_now()
+    except FileNotFoundError:
+        now = "half installed"
+    if now == code_version():
+        return ""
+    return (
+        f"the files of evalq or of a plug-in on this host were changed while this {who} ran (it began as code "
+        f"{code_version()}, they are {now})"
+    )
+
+
+class CodeVersionGuard:
+    """One worker process's; it looks at the files only when modules were imported since it last did."""
+
+    def __init__(self) -> None:
+        self._modules = 0
+        self._changed = ""
+
+    def changed(self, *, elsewhere: bool = False) -> str:
+        """What is wrong and what to do, where something was imported after the code had changed; empty where not.
+
+        For good: what a process has imported once, it computes with. ``elsewhere``: a process that was forked from
+        this one may have imported what this one has not. Raises OSError where the files cannot be read.
+        """
+        # Counted before the files are read: what another thread imports meanwhile is looked at the next time.
+        modules = len(sys.modules)
+        if not self._changed and (elsewhere or modules != self._modules):
+            told = code_change("worker")
+            self._changed = told and f"{told}: restart this worker"
+            self._modules = modules
+        return self._changed

@@ -8,12 +8,14 @@ settling needs an input that it may not read) is left to `evalq watch`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence, Set
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -21,7 +23,11 @@ from typing import IO, Any, BinaryIO
 import msgspec
 import redis
 
+from evalq.evalcore.compare.counting import CaseCounter
+from evalq.evalcore.compare.missing import unusable_of
+from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import decode
 from evalq.evalcore.errors import EvalqError, InfrastructureError
@@ -32,7 +38,8 @@ from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.version import code_version
 from evalq.workers.inputs import find
 from evalq.workers.ledger.clock import server_seconds
-from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.damage import of_one_key
+from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
@@ -40,18 +47,69 @@ from evalq.workers.ledger.history import History, HistoryKey, entry_of
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes import identity
-from evalq.workers.processes.child import child
-from evalq.workers.processes.own_code import changed
-from evalq.workers.processes.secrecy import without_secrets
-from evalq.workers.processes.signals import signal_name
-from evalq.workers.recovery.finished_cases import FinishedCases
+from evalq.workers.processes.environment import without_secrets
+from evalq.workers.processes.identity import code_change
+from evalq.workers.processes.system import child, signal_name
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from evalq.workers.servers.connections import connect
+from evalq.workers.servers.errors import explained
 from evalq.workers.settings import Settings, take_checks
 
-__all__ = ["Finalisers", "finalise"]
+__all__ = ["Finalisers", "FinishedCases", "finalise"]
+
+# How the cases of a run went that the fleet finishes: for those who compare, and for the drift of its suite.
 
 log = logging.getLogger("evalq.worker")
+
+
+class FinishedCases:
+    """A run's records on their way into its cases; what goes wrong is told, and is no reason to keep a report back."""
+
+    def __init__(self, evaluator: Evaluator[Any, Any], run: str) -> None:
+        self._run = run
+        self._counter: CaseCounter | None = CaseCounter(evaluator)
+
+    def add(self, lines: Sequence[bytes]) -> None:
+        """Count the next records."""
+        with self._telling("its cases are not kept"):
+            if self._counter is not None:
+                self._counter.add(lines)
+
+    def cases(self, suite: str, facts: Detached, report: dict[str, Json], data: bytes) -> RunCases | None:
+        """Those of the run whose ``report`` is written as ``data``; None where they cannot be told."""
+        with self._telling("its cases are not kept"):
+            if self._counter is not None:
+                found = self._counter.cases(report, run=self._run, digest_of_report=hashlib.sha256(data).hexdigest())
+                found.name, found.suite, found.target, found.tags = facts.name, suite, facts.target, facts.tags
+                found.usage, found.day = facts.usage, _day(facts.began)
+                found.took = {**found.took, **facts.took}
+                if facts.usage is not None:
+                    found.cases.unusable = unusable_of(found.cases, facts.causes)
+                return found
+        return None
+
+    def count(self, drift: Drift, place: HistoryKey, cases: RunCases) -> None:
+        """Count the run in the drift of its suite, as its command would have."""
+        with self._telling("it is not counted in the drift of its suite"):
+            drift.count(place, cases)
+
+    @contextlib.contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (EvalqError, redis.ResponseError) as error:
+            # What lies in the history's keys is no reason either; a server that is full or away is waited for.
+            if isinstance(error, redis.ResponseError) and not of_one_key(error):
+                raise
+            log.warning("run %s: %s: %s", self._run, what, explained(error, "the ledger"))
+            # For good: cases without those that failed would look like all of them.
+            self._counter = None
+
+
+def _day(began: float) -> str:
+    """The day of a time in seconds since 1970, in UTC; empty for a run that does not say when it began."""
+    return datetime.fromtimestamp(began, UTC).date().isoformat() if began > 0 else ""
+
 
 # Answers fetched at once; a single one may have many megabytes.
 _STEP = 8
@@ -197,7 +255,7 @@ class Finalisers:
     def _begin(self, run: str) -> None:
         self._run = run
         try:
-            if other := changed("worker"):  # the new process would be of that code, and leave the run alone
+            if other := code_change("worker"):  # the new process would be of that code, and leave the run alone
                 self._fail(f"{other}: restart this worker")
                 return
             self._said = tempfile.TemporaryFile(prefix="evalq-")  # noqa: SIM115 - read when the process has ended

@@ -16,8 +16,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.extract import NoJson, extract
-from evalq.workers.processes.environment import inherited
-from evalq.workers.processes.secrecy import is_secret
+from evalq.workers.processes.environment import inherited, is_secret
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits
 from evalq.workers.targets.answers import Answer, Call, Failure

@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.processes.function_host import CallReply, CallRequest
-from evalq.workers.processes.signals import signal_name
+from evalq.workers.processes.system import signal_name
 from evalq.workers.targets.answers import Call
 from evalq.workers.targets.group import Group
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.processes.child import child
+from evalq.workers.processes.system import child
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.function_process import FunctionProcess, ProcessDied
 

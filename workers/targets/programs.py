@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.workers.processes.signals import signal_name
+from evalq.workers.processes.system import signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.group import MARK, Group
 

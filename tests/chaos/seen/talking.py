@@ -16,15 +16,15 @@ from typing import Any
 
 JOURNAL = "SEEN_JOURNAL"
 TALK = {"worker_send_task_events": True, "task_send_sent_event": True, "worker_enable_remote_control": True}
-"""Settings that evalq.workers.broker.app has the other way round."""
+"""Settings that evalq.workers.broker.transport has the other way round."""
 
 
 def main() -> None:
     """evalq's command line, talking."""
     if "worker" in sys.argv:  # as `evalq worker` does, before billiard is imported
         os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
-    from evalq.workers.broker import app
     from evalq.workers.broker import publisher as broker
+    from evalq.workers.broker import transport as app
     from evalq.workers.pool import chunk_runner as tasks
     from evalq.workers.pool import main as worker
 

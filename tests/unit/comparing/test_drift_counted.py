@@ -20,7 +20,7 @@ from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.history import Entry, History, HistoryKey
 from evalq.workers.ledger.keys import HistoryKeys
-from evalq.workers.recovery.finished_cases import FinishedCases
+from evalq.workers.recovery.finaliser import FinishedCases
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 from tests.unit.comparing.conftest import Command, Made

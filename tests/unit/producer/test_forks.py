@@ -19,7 +19,7 @@ import pytest
 from evalq.evalcore.errors import InfrastructureError
 from evalq.producer.local.forks import ForkLost, Forks, forked
 from evalq.workers.processes.identity import is_running
-from evalq.workers.processes.rlimits import die_with_parent
+from evalq.workers.processes.system import die_with_parent
 from tests.integration.harness import wait_until
 
 
@@ -157,7 +157,7 @@ def test_interrupts_are_not_theirs_to_answer() -> None:
 _PARENT = """
 import os, signal, sys, time
 from evalq.producer.local.forks import forked
-from evalq.workers.processes.rlimits import die_with_parent
+from evalq.workers.processes.system import die_with_parent
 with forked(2, lambda order: time.sleep(3600) or b"", die_with_parent) as forks:
     forks.order(0, b"")
     print(*(fork.pid for fork in forks._forks), flush=True)

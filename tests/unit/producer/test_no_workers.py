@@ -105,7 +105,7 @@ def test_a_command_s_own_workers_of_other_code_end_it_at_once(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Started after the files changed, they serve nothing of it: it said for two minutes that they are starting."""
-    monkeypatch.setattr("evalq.workers.processes.own_code.code_now", lambda: "theirs")
+    monkeypatch.setattr("evalq.workers.processes.identity.code_now", lambda: "theirs")
     began = clock[0]
     with pytest.raises(WorkersLost, match=r"while this command ran .* are theirs\).*: begin the run again"):
         _watched(clock, 60, own=True, workers=0, others={"theirs": 1})

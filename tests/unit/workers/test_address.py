@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.address import Address, Tls, read_address
-from evalq.workers.broker.app import make_app
+from evalq.workers.broker.transport import make_app
 from evalq.workers.servers.connections import arguments, connect
 from evalq.workers.settings import Settings, load_settings
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from evalq.workers.callers.breaker import Breaker
-from evalq.workers.callers.target_sessions import TargetSession
-from evalq.workers.callers.uncallable import FAULT_SECONDS, Hopeless, unable
+from evalq.workers.callers.choices import FAULT_SECONDS, UnreachableTargets, unable
+from evalq.workers.callers.target_sessions import Breaker, TargetSession
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.targets import Answer, Failure
 
@@ -67,19 +66,19 @@ def test_a_sweep_is_hopeless_when_nobody_can_call_its_target_for_long_enough() -
     assert unable(_facts(a="no key"), "v2", "t") == ""
     assert unable(_facts(a="no key"), "v1", "u") == ""
     clock = Clock()
-    hopeless = Hopeless(300, clock)
+    unreachable = UnreachableTargets(300, clock)
     session = TargetSession(None, "c", fault="no key")  # type: ignore[arg-type]  # which target it is plays no part
-    assert not hopeless.due("r", session)
+    assert not unreachable.due("r", session)
     clock.now += FAULT_SECONDS
-    assert hopeless.due("r", session)
-    assert not hopeless.due("r", session), "asked again after a moment only"
+    assert unreachable.due("r", session)
+    assert not unreachable.due("r", session), "asked again after a moment only"
     held = TargetSession(None, "c")  # type: ignore[arg-type]  # the same
-    assert not hopeless.due("r", held), "and nothing is wrong any more"
+    assert not unreachable.due("r", held), "and nothing is wrong any more"
     for _ in range(10):
         held.breaker.told(DOWN)
     clock.now += FAULT_SECONDS
-    assert not hopeless.due("r", held)
+    assert not unreachable.due("r", held)
     clock.now += 299
-    assert not hopeless.due("r", held)
+    assert not unreachable.due("r", held)
     clock.now += 1
-    assert hopeless.due("r", held)
+    assert unreachable.due("r", held)

@@ -7,7 +7,7 @@ import logging
 import pytest
 import redis
 
-from evalq.workers.servers.complaint import Complaint
+from evalq.workers.servers.connections import Complaint
 
 log = logging.getLogger("test.complaint")
 
@@ -17,7 +17,7 @@ def test_trouble_is_said_once_then_every_half_minute_and_its_end(
 ) -> None:
     """A minute without a ledger, asked every second: three lines, and one when it is back."""
     now = 0.0
-    monkeypatch.setattr("evalq.workers.servers.complaint.time.monotonic", lambda: now)
+    monkeypatch.setattr("evalq.workers.servers.connections.time.monotonic", lambda: now)
     complaint = Complaint(log, "the ledger")
     complaint.over()
     for second in range(61):

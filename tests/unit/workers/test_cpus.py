@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.workers.processes.cpus import usable_cpus
+from evalq.workers.processes.system import usable_cpus
 
 V2 = "30 1 0:26 / {point} rw - cgroup2 cgroup2 rw\n"
 V1 = "40 1 0:30 {root} {point} rw - cgroup cgroup rw,cpu,cpuacct\n41 1 0:31 / {other} rw - cgroup cgroup rw,memory\n"
@@ -95,4 +95,4 @@ def test_nobody_counts_by_another_way() -> None:
         for path in sorted((folder / room).rglob("*.py"))
         if "cpu_count" in path.read_text() or "sched_getaffinity" in path.read_text()
     ]
-    assert [name for name in found if not name.startswith("evalq/workers/")] == ["workers/processes/cpus.py"]
+    assert [name for name in found if not name.startswith("evalq/workers/")] == ["workers/processes/system.py"]

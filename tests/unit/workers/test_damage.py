@@ -23,7 +23,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.monitor.snapshot import read_snapshot
-from evalq.workers.recovery.finished_cases import FinishedCases
+from evalq.workers.recovery.finaliser import FinishedCases
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.recovery.unattended import UnattendedSweeps
 from tests.integration.harness import Server

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from evalq.workers.pool import main as pool
-from evalq.workers.processes import forking
-from evalq.workers.processes.forking import unforked
+from evalq.workers.processes import system
+from evalq.workers.processes.system import fork_lock
 from evalq.workers.settings import Settings
 
 
@@ -28,7 +28,7 @@ def forked() -> int:
 
 
 def _enter() -> None:
-    with unforked():
+    with fork_lock():
         pass
 
 
@@ -38,7 +38,7 @@ def in_a_block(last: Callable[[], object]) -> Iterator[None]:
     inside = threading.Event()
 
     def block() -> None:
-        with unforked():
+        with fork_lock():
             inside.set()
             last()
 
@@ -51,7 +51,7 @@ def in_a_block(last: Callable[[], object]) -> Iterator[None]:
 
 def test_a_fork_waits_for_the_block_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long that takes, within its patience; the child is free of it."""
-    monkeypatch.setattr(forking, "PATIENCE", 600.0)
+    monkeypatch.setattr(system, "PATIENCE", 600.0)
     order = []
 
     def last() -> None:
@@ -66,7 +66,7 @@ def test_a_fork_waits_for_the_block_of_another_thread(monkeypatch: pytest.Monkey
 
 def test_a_block_that_does_not_end_keeps_nobody_from_forking(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its patience; and the child can begin blocks of its own all the same."""
-    monkeypatch.setattr(forking, "PATIENCE", 0.05)
+    monkeypatch.setattr(system, "PATIENCE", 0.05)
     over = threading.Event()
     with in_a_block(over.wait):
         try:
@@ -78,7 +78,7 @@ def test_a_block_that_does_not_end_keeps_nobody_from_forking(monkeypatch: pytest
 
 def test_a_worker_forks_no_process_while_it_connects_beside_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was forked in a handshake of the attendant's stood still in its first chunk, over TLS."""
-    monkeypatch.setattr(forking, "PATIENCE", 600.0)
+    monkeypatch.setattr(system, "PATIENCE", 600.0)
     inside, order = threading.Event(), []
 
     def connecting(*_: Any) -> Any:

@@ -32,8 +32,7 @@ from evalq.workers.settings import Settings
 TOP = Path(__file__).parents[3]
 ROOMS = ("producer", "workers", "evalcore", "evalq")
 BY_ANY_NAME = {
-    "workers/processes/environment.py": "takes Celery's out, and hands the rest on",
-    "workers/processes/secrecy.py": "moves what is secret out of sight, and hands it to children",
+    "workers/processes/environment.py": "takes Celery's out, moves what is secret out of sight, and hands on the rest",
     "workers/recovery/finaliser.py": "hands the environment to a process of evalq's, without secrets",
     "producer/local/children.py": "hands the environment to a process of evalq's, without secrets",
     "workers/settings.py": "goes through all EVALQ_* variables",

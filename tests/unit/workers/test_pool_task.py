@@ -20,8 +20,8 @@ from celery.worker import state
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.broker.message import TASK
-from evalq.workers.pool import lines, main
-from evalq.workers.servers.complaint import AGAIN_SECONDS
+from evalq.workers.pool import main
+from evalq.workers.servers.connections import AGAIN_SECONDS
 from evalq.workers.settings import Settings
 
 PIPE_BUF = 4096
@@ -44,7 +44,7 @@ def test_an_answer_is_never_read_by_half(caplog: pytest.LogCaptureFixture) -> No
         resource.setrlimit(resource.RLIMIT_DATA, before)
     assert len(pickle.dumps(answer.retval)) < PIPE_BUF
     (record,) = caplog.records
-    lines.without_traceback(record)
+    main.without_traceback(record)
     assert record.exc_info is None
     assert record.getMessage().startswith("chunk 7 of run vs-0123 is left for later (no server answers at redis://127")
 
@@ -56,7 +56,7 @@ def test_a_pool_process_that_was_killed_is_one_line_of_the_log() -> None:
     except WorkerLostError:
         info = ExceptionInfo()
     record = logging.LogRecord("celery.worker.request", logging.ERROR, __file__, 1, "it died", (), info.exc_info)
-    lines.without_traceback(record)
+    main.without_traceback(record)
     assert logging.Formatter().format(record) == "it died"
 
 
@@ -94,7 +94,7 @@ def test_a_worker_that_may_not_have_its_processes_says_which_limit_to_raise(numb
         logging.LogRecord(name, logging.CRITICAL, __file__, 1, "Unrecoverable error", (), info)
         for name in ("celery.worker", "evalq.worker")
     ]
-    assert all(map(lines.without_traceback, records))
+    assert all(map(main.without_traceback, records))
     first, other = (logging.Formatter().format(record) for record in records)
     assert first.startswith("Unrecoverable error; raise the limits on open files and processes (ulimit")
     assert "Traceback" not in first
@@ -107,8 +107,8 @@ def test_a_worker_that_gives_up_for_want_of_files_ends_as_failed(monkeypatch: py
     record = logging.LogRecord(
         "celery.worker.consumer.consumer", logging.CRITICAL, __file__, 1, "Too many open files. Aborting...", (), None
     )
-    assert lines.Reconnecting()(record)
-    assert lines.without_traceback(record)
+    assert main.Reconnecting()(record)
+    assert main.without_traceback(record)
     assert "raise the limits on open files" in record.getMessage()
     assert main._exit_code(SimpleNamespace(exitcode=None)) == 3
     monkeypatch.setattr(state, "should_terminate", 0)  # as SIGTERM's handler does
@@ -123,7 +123,7 @@ def _of_celery(text: str, error: BaseException | None = None) -> logging.LogReco
 def test_a_server_that_is_tried_again_and_again_is_told_of_every_half_minute() -> None:
     """In one line each; what is no connection's, and what is said for the first time, is never kept back."""
     now = [100.0]
-    shown = lines.Reconnecting(lambda: now[0])
+    shown = main.Reconnecting(lambda: now[0])
     refused = "consumer: Cannot connect to x: a replica.\nTrying to reconnect...\n"
     first = _of_celery(refused)
     assert shown(first)
@@ -143,7 +143,7 @@ def test_a_server_that_is_tried_again_and_again_is_told_of_every_half_minute() -
 
 def test_another_error_behind_the_same_words_is_told_at_once() -> None:
     """Celery says "connection lost" of a server that is away and of one that refuses the password alike."""
-    shown, lost = lines.Reconnecting(lambda: 1.0), "consumer: Connection to broker lost. Trying again..."
+    shown, lost = main.Reconnecting(lambda: 1.0), "consumer: Connection to broker lost. Trying again..."
     assert shown(_of_celery(lost, ConnectionRefusedError("refused")))
     assert not shown(_of_celery(lost, ConnectionRefusedError("refused")))
     assert shown(_of_celery(lost, PermissionError("WRONGPASS")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalq.workers.callers.outcome import cost_of
+from evalq.workers.callers.in_flight import cost_of
 from evalq.workers.targets.target import Price
 
 BOTH = Price(prompt_per_million=1e6, completion_per_million=2e6)
