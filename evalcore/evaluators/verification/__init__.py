@@ -2,8 +2,7 @@
 
 from evalq.evalcore.evaluators.verification.evaluator import Verification, evaluator
 from evalq.evalcore.evaluators.verification.params import VerificationParams
-from evalq.evalcore.evaluators.verification.patterns import DEFAULT, HARDENED
-from evalq.evalcore.evaluators.verification.rules import Patterns
+from evalq.evalcore.evaluators.verification.patterns import DEFAULT, HARDENED, Patterns
 from evalq.evalcore.evaluators.verification.score import Components, VerificationScore, score_verification
 
 __all__ = [

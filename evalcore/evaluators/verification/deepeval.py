@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalq.evalcore.evaluators.verification.rules import Patterns
+from evalq.evalcore.evaluators.verification.patterns import Patterns
 from evalq.evalcore.evaluators.verification.score import COMPONENTS, score_verification
 
 try:

@@ -9,8 +9,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from evalq.evalcore.contract.effectiveness import Targets
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.params import merged
-from evalq.evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS
-from evalq.evalcore.evaluators.verification.rules import Patterns
+from evalq.evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS, Patterns
 from evalq.evalcore.scan.pattern_params import by_name, name_of
 
 __all__ = ["Bands", "ExecutionWeights", "Scoring", "Shortfalls", "ToolWeights", "VerificationParams", "Weights"]

@@ -1,4 +1,4 @@
-r"""The two pattern sets: the specification's, and a hardened one.
+"""The two pattern sets: the specification's, and a hardened one.
 
 The default set takes words wherever its pattern has no ``\b``: "unverified" holds the keyword "verified". The
 hardened set takes whole words in all their inflections, and leaves out what is negated within the three words before.
@@ -8,9 +8,93 @@ show where the sets differ: illustrations, no estimates.
 
 from __future__ import annotations
 
-from evalq.evalcore.evaluators.verification.rules import CountedRule, Gate, NamedRule, Patterns, Rule
+from typing import Self
 
-__all__ = ["DEFAULT", "HARDENED", "PATTERN_SETS"]
+from pydantic import Field, model_validator
+
+from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.scan import Pattern, require_searchable
+
+__all__ = ["DEFAULT", "HARDENED", "PATTERN_SETS", "Patterns", "Rule"]
+
+# Patterns as data: what a verification score looks for in a text.
+
+
+class Rule(Params):
+    """A regular expression of Python's `re` on str, ignoring case; it is asked whether it occurs in a text.
+
+    Where ``unless`` is given (a negated form, say), it occurs if it does so more often than ``unless``.
+    """
+
+    pattern: str = Field(min_length=1)
+    dotall: bool = False
+    unless: str | None = Field(default=None, min_length=1)
+
+    @property
+    def counted(self) -> bool:
+        """Whether matches are to be counted, not only found."""
+        # "More often than `unless`" takes counts of both.
+        return self.unless is not None
+
+    def searched(self) -> list[Pattern]:
+        """What to search for: the pattern, and ``unless`` where there is one."""
+        sources = [self.pattern] if self.unless is None else [self.pattern, self.unless]
+        # In this order: `score` looks for `unless` right behind its pattern. Word boundaries are Unicode's, as those of
+        # Python's `re` on str: "Edit를" is no word Edit (SPEC, section 5).
+        return [Pattern(source, True, "unicode", self.dotall, self.counted) for source in sources]
+
+    @model_validator(mode="after")
+    def _searchable(self) -> Self:
+        # Not strict: most rules have no `unless`.
+        for pattern, name in zip(self.searched(), ("pattern", "unless"), strict=False):
+            try:
+                require_searchable(pattern)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return self
+
+
+class CountedRule(Rule):
+    """A rule whose matches are counted: those of the pattern, less those of ``unless``."""
+
+    @property
+    def counted(self) -> bool:
+        """Always."""
+        return True
+
+
+class NamedRule(Rule):
+    """A rule with a ``name`` for the reason to say that it was missing."""
+
+    name: str
+
+
+class QualityGate(NamedRule):
+    """A quality gate, and the share of the component it gives."""
+
+    weight: float = Field(ge=0, le=1)
+
+
+class Patterns(Params):
+    """Everything the score looks for in a text.
+
+    ``keywords`` are substrings of the lower-cased text, ``keyword_rules`` patterns; distinct ones of both count.
+    ``claims`` are unsubstantiated ones; having none is one more piece of evidence.
+    """
+
+    edits: CountedRule
+    reads: CountedRule
+    deploys: CountedRule
+    health: CountedRule
+    keywords: tuple[str, ...] = ()
+    keyword_rules: tuple[Rule, ...] = ()
+    evidence: tuple[NamedRule, ...]
+    claims: tuple[Rule, ...]
+    code_changes: Rule
+    test_command: Rule
+    test_result: Rule
+    gates: tuple[QualityGate, ...]
+
 
 _LINE = NamedRule(name="line reference", pattern=r"line\s+\d+")
 # A line feed right before the closing marks, so that an indented fence does not count; below, the marks around a quote
@@ -36,10 +120,10 @@ DEFAULT = Patterns(
     test_command=Rule(pattern=r"pytest|npm test|cargo test|go test|mvn test"),
     test_result=Rule(pattern=r"\d+\s+passed|\d+\s+failed|all tests pass"),
     gates=(
-        Gate(name="type check", pattern=r"mypy|pyright|tsc|flow", weight=0.33),
-        Gate(name="lint", pattern=r"ruff|eslint|pylint|flake8", weight=0.33),
+        QualityGate(name="type check", pattern=r"mypy|pyright|tsc|flow", weight=0.33),
+        QualityGate(name="lint", pattern=r"ruff|eslint|pylint|flake8", weight=0.33),
         # .34, so that the three add up to 1.
-        Gate(name="coverage", pattern=r"coverage|--cov", weight=0.34),
+        QualityGate(name="coverage", pattern=r"coverage|--cov", weight=0.34),
     ),
 )
 """The specification's set."""
@@ -97,9 +181,9 @@ HARDENED = Patterns(
         unless=rf"{_NOT}all\s{{1,4}}(?:tests\s{{1,4}})?pass(?:ed)?\b",
     ),
     gates=(
-        Gate(name="type check", pattern=rf"\b{_TYPES}\b", unless=rf"{_NOT}{_TYPES}\b", weight=0.33),
-        Gate(name="lint", pattern=rf"\b{_LINTERS}\b", unless=rf"{_NOT}{_LINTERS}\b", weight=0.33),
-        Gate(name="coverage", pattern=r"\bcoverage\b|--cov\b", unless=rf"{_NOT}coverage\b", weight=0.34),
+        QualityGate(name="type check", pattern=rf"\b{_TYPES}\b", unless=rf"{_NOT}{_TYPES}\b", weight=0.33),
+        QualityGate(name="lint", pattern=rf"\b{_LINTERS}\b", unless=rf"{_NOT}{_LINTERS}\b", weight=0.33),
+        QualityGate(name="coverage", pattern=r"\bcoverage\b|--cov\b", unless=rf"{_NOT}coverage\b", weight=0.34),
     ),
 )
 """Whole words, inflections, no negated ones."""

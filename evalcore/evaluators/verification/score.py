@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from evalq.evalcore.evaluators.verification.params import Bands, Scoring, VerificationParams
-from evalq.evalcore.evaluators.verification.rules import Patterns, Rule
+from evalq.evalcore.evaluators.verification.patterns import Patterns, Rule
 from evalq.evalcore.scan import Pattern, Scan, Scanner
 
 __all__ = ["BANDS", "COMPONENTS", "Components", "Scorer", "VerificationScore", "score_verification", "scorer"]

@@ -16,10 +16,10 @@ from evalq.evalcore.contract.evaluator import Batch, InputResult, dead_outcome
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.verification import VerificationParams, evaluator, score_verification
-from evalq.evalcore.evaluators.verification.charts import opening
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT
 from evalq.evalcore.evaluators.verification.sample import write_records
 from evalq.evalcore.evaluators.verification.score import scorer
+from evalq.evalcore.evaluators.verification.views import summary as opening
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.portions import some
 from tests.unit.verification.hard import hard_files

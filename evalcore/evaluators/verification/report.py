@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict
-from evalq.evalcore.contract.effectiveness import Confusion
-from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.contract.effectiveness import Confusion, effectiveness
+from evalq.evalcore.contract.evaluator import InputResult, State
+from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
+from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.statistics.exact import ExactSum
+from evalq.evalcore.views.failures import failed_section
 
-__all__ = ["Agreement", "VerificationState"]
+__all__ = ["PatternAgreement", "VerificationState", "verification_section"]
 
 
-class Agreement(Merging):
+class PatternAgreement(Merging):
     """Labelled records: how many, how often each pattern set's verdict is the label, how often all say the same.
 
     ``by_score`` calls a record unverified when its score does not pass, ``by_judge`` when one of its claims is not
@@ -41,7 +46,7 @@ class Agreement(Merging):
         if verdict is not None and verdict.finding is not None:
             self.by_judge.add(positive=not label, called=not verdict.holds)
 
-    def merge(self, later: Agreement) -> None:
+    def merge(self, later: PatternAgreement) -> None:
         """Take in further counts."""
         self.records += later.records
         self.by_score.merge(later.by_score)
@@ -63,7 +68,7 @@ class VerificationState(State):
     components: list[ExactSum] = msgspec.field(default_factory=lambda: [ExactSum() for _ in COMPONENTS])
     bands: list[int] = msgspec.field(default_factory=lambda: [0] * len(BANDS))
     claims: int = 0
-    agreement: Agreement = msgspec.field(default_factory=Agreement)
+    agreement: PatternAgreement = msgspec.field(default_factory=PatternAgreement)
     failed: Faults = msgspec.field(default_factory=Faults)
     judged: ClaimsTally = msgspec.field(default_factory=ClaimsTally)
 
@@ -91,3 +96,40 @@ class VerificationState(State):
         self.agreement.merge(later.agreement)
         self.failed.merge(later.failed)
         self.judged.merge(later.judged)
+
+
+# From what scores add up to, to the results of the report.
+
+
+def verification_section(
+    results: Sequence[InputResult[VerificationState]], params: VerificationParams
+) -> dict[str, Json]:
+    """Means, pass rate and bands; where records are labelled, how the pattern sets agree with the labels."""
+    state = VerificationState.zero()
+    for result in results:
+        state.merge(result.state)
+    count = state.scored
+    means = [total.mean(count) if count else None for total in (state.score, *state.components)]
+    found: dict[str, Json] = {
+        "mean_score": means[0],
+        "pass_rate": state.passed / count if count else None,
+        "passed": state.passed,
+        "bands": dict(zip(BANDS, state.bands, strict=True)),
+        "components": dict(zip(COMPONENTS, means[1:], strict=True)),
+        "unsubstantiated": state.claims,
+        "failed": failed_section((result.name, result.state.failed) for result in results),
+    }
+    if labelled := state.agreement.records:
+        right = {name: {"right": k, "share": k / labelled} for name, k in state.agreement.right.items()}
+        same = {"same": state.agreement.same, "share": state.agreement.same / labelled}
+        found["labels"] = {
+            "records": labelled,
+            "patterns": right,
+            "agreement": same,
+            "by_score": effectiveness(state.agreement.by_score, params.targets),
+        }
+        if state.agreement.by_judge.total:
+            found["labels"]["judged"] = effectiveness(state.agreement.by_judge, params.targets)
+    if state.judged.total:
+        found["judged"] = state.judged.section()
+    return found
