@@ -30,6 +30,7 @@ from evalq.evalcore.records.objects import RecordFault, read_object
 from evalq.evalcore.records.opened import batches, opened
 from evalq.evalcore.records.spool import spool
 from evalq.evalcore.statistics.exact import wilson
+from evalq.evalcore.views.charts import Tile, number
 from evalq.evalcore.views.markdown import escape, table
 from evalq.evalcore.views.rows import Evidence
 
@@ -43,6 +44,7 @@ __all__ = [
     "Finding",
     "judged_evidence",
     "judged_section",
+    "judged_tiles",
 ]
 
 Finding = Literal["supported", "absent", "contradicted"]
@@ -304,6 +306,15 @@ def judged_section(results: Mapping[str, Json]) -> list[str]:
     rows: list[tuple[object, ...]] = [(finding, judged[finding]) for finding in FINDINGS]
     rows += [("no verdict that can be read", judged["unread"]), ("no claim found", judged["no_claim"])]
     return ["## Claims, by a judge\n", f"{escape(said)}\n", table(("finding of the worst claim", "records"), rows)]
+
+
+def judged_tiles(results: Mapping[str, Json]) -> list[Tile]:
+    """The share of records whose claims are all supported, for the page's summary; none where nobody was asked."""
+    judged = results.get("judged")
+    if judged is None:
+        return []
+    share = number(judged["supported_share"]["value"], "share")
+    return [Tile("Claims supported", share, f"by {', '.join(judged['judges'])}")]
 
 
 def judged_evidence(judged: Mapping[str, Any]) -> Iterator[Evidence]:

@@ -12,7 +12,7 @@ from evalq.evalcore.contract.answers import Params
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.merging import Merging
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.markdown import table
+from evalq.evalcore.views.markdown import percent, table
 
 __all__ = ["Confusion", "Targets", "effectiveness", "effectiveness_table", "met"]
 
@@ -102,11 +102,7 @@ def effectiveness_table(measured: Mapping[str, Json]) -> str:
     rows: list[tuple[object, ...]] = []
     for key, name, bound in _MEASURES:
         rate = measured[key]
-        interval = "-" if rate["low"] is None else f"{_percent(rate['low'])} to {_percent(rate['high'])}"
-        target = "-" if rate["target"] is None else f"{bound} {_percent(rate['target'])}"
-        rows.append((name, _percent(rate["value"]), interval, target, rate["met"] or "-"))
+        interval = "-" if rate["low"] is None else f"{percent(rate['low'])} to {percent(rate['high'])}"
+        target = "-" if rate["target"] is None else f"{bound} {percent(rate['target'])}"
+        rows.append((name, percent(rate["value"]), interval, target, rate["met"] or "-"))
     return table(("measure", "value", "interval", "target", "met"), rows)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share * 100:.1f} %"

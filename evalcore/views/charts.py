@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.metrics import Metric, Unit
 from evalq.evalcore.views.panels import Panel, Threshold
 
@@ -23,6 +24,7 @@ __all__ = [
     "number",
     "of_all",
     "of_answered",
+    "rate_interval",
     "without_result",
 ]
 
@@ -124,6 +126,14 @@ def number(value: float | None, unit: Unit) -> str:
     if unit == "count":
         return f"{value:,.0f}"
     return f"{value:,.3g}" + _WORDS.get(unit, "") if abs(value) < 1000 else f"{value:,.0f}" + _WORDS.get(unit, "")
+
+
+def rate_interval(part: int, of: int) -> str:
+    """The 95 % interval (Wilson) of the rate ``part / of``; empty where there is no rate."""
+    if not of:
+        return ""
+    low, high = wilson(part, of)
+    return f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
 
 
 def of_all(records: Mapping[str, int]) -> str:

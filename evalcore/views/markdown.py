@@ -10,7 +10,19 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.left_out import omissions_in
 from evalq.evalcore.naming import shorten
 
-__all__ = ["LEFT_OUT", "escape", "generic", "inert", "input_faults", "left_out", "plain_dollars", "table", "visible"]
+__all__ = [
+    "LEFT_OUT",
+    "escape",
+    "fault_table",
+    "generic",
+    "inert",
+    "input_faults",
+    "left_out",
+    "percent",
+    "plain_dollars",
+    "table",
+    "visible",
+]
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _LIVE = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
@@ -62,6 +74,11 @@ def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in cells) + "\n"
 
 
+def percent(share: float | None, missing: str = "-") -> str:
+    """A share with one decimal; ``missing`` where there is none."""
+    return missing if share is None else f"{100 * share:.1f} %"
+
+
 def left_out(report: Mapping[str, Json]) -> str:
     """What the report's numbers leave out, each kind with its count and its first places; empty without any."""
     rows: list[tuple[object, ...]] = [
@@ -92,6 +109,12 @@ def _faults(report: Mapping[str, Json]) -> str:
     return "## Faults in the input\n\n" + table(("Where", "Why"), rows)
 
 
+def fault_table(report: Mapping[str, Json], title: str) -> str:
+    """All faults that report.json lists, under ``title``; empty without any."""
+    rows: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
+    return f"## {title}\n\n" + table(("where", "reason"), rows) if rows else ""
+
+
 def generic(report: Mapping[str, Json]) -> str:
     """A title, the counts of records, and every number of ``results`` under its key path."""
     records = report["records"]
@@ -100,10 +123,7 @@ def generic(report: Mapping[str, Json]) -> str:
     rows: list[tuple[object, ...]] = list(_leaves(report["results"]))
     parts = [f"# {escape(report['evaluator'])}\n", f"{names}: {records['total']} records ({counts})\n"]
     parts.append(table(("result", "value"), rows))
-    parts.append(left_out(report))
-    if report["faults"]:
-        parts.append("## Faults\n")
-        parts.append(table(("where", "reason"), [(f["where"], f["reason"]) for f in report["faults"]]))
+    parts += [left_out(report), fault_table(report, "Faults")]
     return "\n".join(filter(None, parts))
 
 

@@ -10,7 +10,7 @@ import msgspec
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.charts import State
 
-__all__ = ["Cell", "Column", "Evidence", "Row", "Rows", "generic_rows", "row_faults"]
+__all__ = ["Cell", "Column", "Evidence", "Row", "Rows", "generic_rows", "row_faults", "state_of"]
 
 Cell = str | float | int | None
 """What a table can sort: a text, a number, or nothing."""
@@ -23,6 +23,11 @@ _STATES: Mapping[str, State] = {
     "undecided": "doubtful",
     "inconclusive": "doubtful",
 }
+
+
+def state_of(status: str) -> State:
+    """The state of a record with this ``status``, in capitals or not; "none" for a status without a verdict."""
+    return _STATES.get(status.lower(), "none")
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -84,7 +89,7 @@ def _generic(line: Mapping[str, Any]) -> Row | None:
         str(line.get("record", "")),
         str(line.get("id") or ""),
         status,
-        _STATES.get(status, "none"),
+        state_of(status),
         str(reason),
         evidence=lambda: tuple(_everything(line)),
     )

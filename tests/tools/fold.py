@@ -347,7 +347,8 @@ class Fold:
                 body = f"{_as_comment(doc)}\n\n{body.lstrip()}"
             bodies.append(body.strip("\n"))
         doc = self.doc or ast.get_docstring(lead.tree, clean=False) or ""
-        head = f'"""{doc}"""\n\nfrom __future__ import annotations\n\n' + "\n".join(imports)
+        raw = "r" if "\\" in doc else ""
+        head = f'{raw}"""{doc}"""\n\nfrom __future__ import annotations\n\n' + "\n".join(imports)
         listed = "\n\n__all__ = [" + ", ".join(f'"{name}"' for name in sorted({*public})) + "]\n\n" if public else "\n"
         return head + listed + "\n\n\n".join(body for body in bodies if body) + "\n"
 

@@ -1,4 +1,4 @@
-"""Verification compliance as an evaluator: one record is one agent's output."""
+"""Verification compliance as an evaluator: what is read of a record, its line, its judge, and what runs compare."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from evalq.evalcore.contract.evaluator import (
     Outcome,
     Sample,
     Tally,
-    Views,
 )
 from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.patterns import PATTERN_SETS
-from evalq.evalcore.evaluators.verification.report import PatternAgreement, VerificationState, verification_section
+from evalq.evalcore.evaluators.verification.report import PatternAgreement, VerificationState, section
 from evalq.evalcore.evaluators.verification.sample import write_sample
 from evalq.evalcore.evaluators.verification.score import VerificationScore, scorer
-from evalq.evalcore.evaluators.verification.views import CHARTS, METRICS, PANELS, ROWS, markdown
-from evalq.evalcore.evaluators.verification.views import summary as opening
+from evalq.evalcore.evaluators.verification.views import VIEWS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.tally import LISTED, Faults
 from evalq.evalcore.records.asking import Task
@@ -34,8 +32,6 @@ from evalq.evalcore.records.lines import Line, line_ids, read_lines
 from evalq.evalcore.records.objects import typed
 
 __all__ = ["JUDGE", "Verification", "evaluator"]
-
-# What a judge is asked about a transcript: each claim of it, with the words that show it.
 
 _TASK = Task(
     """You check a transcript in which an agent works on a task and reports on it. List each claim that the agent makes
@@ -68,11 +64,7 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 JUDGE = ClaimsJudge(_TASK, _texts, "answer")
-
-
-# A record: what is read of a line of input, and its line of records.jsonl.
-
-_encode = msgspec.json.Encoder().encode
+"""Asked about each claim of a transcript, and the words that show it."""
 
 
 class _Transcript(msgspec.Struct):
@@ -84,19 +76,18 @@ class _Transcript(msgspec.Struct):
     compliant: bool | None = None
 
 
-class _JudgedTranscript(msgspec.Struct):
-    """A record, and what a judge found of its claims, where one was asked."""
-
-    record: _Transcript
-    verdict: ClaimsVerdict | None
+_Record = tuple[_Transcript, ClaimsVerdict | None]
+"""A transcript, and what a judge found of its claims, where one was asked."""
 
 
-def read_record(given: dict[str, Any]) -> _JudgedTranscript:
+def _read(given: dict[str, Any]) -> _Record:
     """The record in ``given``. Raises RecordFault with the path of what is wrong in it."""
-    return _JudgedTranscript(typed(given, _Transcript), JUDGE.verdict(given))
+    return typed(given, _Transcript), JUDGE.verdict(given)
 
 
-def record_line(line: Line[_JudgedTranscript], record: _JudgedTranscript, result: VerificationScore) -> bytes:
+def _record_line(
+    line: Line[_Record], result: VerificationScore, label: bool | None, verdict: ClaimsVerdict | None
+) -> bytes:
     """The record's line, keys in the order they are specified in."""
     plain = line.head("passed" if result.success else "failed")
     plain["score"] = result.score
@@ -106,14 +97,14 @@ def record_line(line: Line[_JudgedTranscript], record: _JudgedTranscript, result
     plain["unsubstantiated"] = result.unsubstantiated
     plain["band"] = result.band
     # Beside the verdict and never in it: a label says how far the pattern sets agree with people.
-    if record.record.compliant is not None:
-        plain["compliant"] = record.record.compliant
-    if record.verdict is not None:
-        plain["judged"] = record.verdict.line()
+    if label is not None:
+        plain["compliant"] = label
+    if verdict is not None:
+        plain["judged"] = verdict.line()
     return _encode(plain)
 
 
-# What of transcripts two runs are compared by: whether one complies, and its score.
+_encode = msgspec.json.Encoder().encode
 
 
 def _observe(line: Mapping[str, Any]) -> Sighting | None:
@@ -123,25 +114,24 @@ def _observe(line: Mapping[str, Any]) -> Sighting | None:
     return Sighting(case, (float(status == "passed"), float(line["score"])))
 
 
-_NUMBERS = (
-    *JUDGED_NUMBERS,
-    Number("passed", "higher"),
-    Number("failed.total", "lower"),
-    Number("unsubstantiated", "lower"),
-    Number("bands.*"),
-    Number("components.*", "higher", "estimate"),
-    Number("labels.records"),
-    Number("labels.agreement.same", "higher"),
-    Number("labels.agreement.share", "higher", "estimate"),
-    Number("labels.patterns.*.right", "higher"),
-    Number("labels.patterns.*.share", "higher", "estimate"),
-    Number("labels.**", kind="estimate"),
-)
 MEASURES = Measures(
     (Measure("pass_rate"), Measure("mean_score", "score")),
     _observe,
     named=lambda batch, params: line_ids(batch),
-    numbers=_NUMBERS,
+    numbers=(
+        *JUDGED_NUMBERS,
+        Number("passed", "higher"),
+        Number("failed.total", "lower"),
+        Number("unsubstantiated", "lower"),
+        Number("bands.*"),
+        Number("components.*", "higher", "estimate"),
+        Number("labels.records"),
+        Number("labels.agreement.same", "higher"),
+        Number("labels.agreement.share", "higher", "estimate"),
+        Number("labels.patterns.*.right", "higher"),
+        Number("labels.patterns.*.share", "higher", "estimate"),
+        Number("labels.**", kind="estimate"),
+    ),
 )
 
 
@@ -163,7 +153,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         )
     )
     measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS, at_times=("judged", "labels"))
+    views = VIEWS
     sample = Sample(write_sample)
     calls = JUDGE.calls
 
@@ -172,31 +162,31 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         tally, agreement, judged = Tally(), PatternAgreement(), ClaimsTally()
         score = scorer(params.patterns, params.scoring).score
         results, lines, failed = [], [], []
-        for line in read_lines(batch, read_record, tally):
+        for line in read_lines(batch, _read, tally):
             if line.record is None:
                 lines.append(line.broken())
                 continue
-            record, verdict = line.record.record, line.record.verdict
-            result = score(record.actual_output, params.passing, strict=params.strict)
+            transcript, verdict = line.record
+            label, text = transcript.compliant, transcript.actual_output
+            result = score(text, params.passing, strict=params.strict)
             if verdict is not None:
                 judged.add(verdict, line.number, tally.left_out)
-            if record.compliant is not None:
-                agreement.add(record.compliant, _verdicts(record.actual_output, result, params))
-                agreement.add_calls(record.compliant, result.success, verdict)
+            if label is not None:
+                agreement.add(label, _verdicts(text, result, params))
+                agreement.add_calls(label, result.success, verdict)
             results.append(result)
             if not result.success:
                 failed.append((line.number, result.reason))
-            lines.append(record_line(line, line.record, result))
+            lines.append(_record_line(line, result, label, verdict))
         tally.scored = len(results)
         state = VerificationState.of(results)
-        state.agreement = agreement
-        state.judged = judged
+        state.agreement, state.judged = agreement, judged
         state.failed = Faults(len(failed), failed[:LISTED])
         return Outcome(state, tally, lines)
 
     def section(self, results: Sequence[InputResult[VerificationState]], params: VerificationParams) -> dict[str, Json]:
         """Means, pass rate and bands; where records are labelled, how the pattern sets agree with the labels."""
-        return verification_section(results, params)
+        return section(results, params)
 
 
 def _verdicts(text: str, result: VerificationScore, params: VerificationParams) -> dict[str, bool]:

@@ -1,9 +1,9 @@
-"""The two pattern sets: the specification's, and a hardened one.
+r"""Patterns as data, which a verification score looks for in a text: their types, and the two sets.
 
-The default set takes words wherever its pattern has no ``\b``: "unverified" holds the keyword "verified". The
-hardened set takes whole words in all their inflections, and leaves out what is negated within the three words before.
-On examples/labelled.jsonl its verdict is the label in 24 of 24 cases, the default set's in 21. They were written to
-show where the sets differ: illustrations, no estimates.
+DEFAULT is the specification's. It takes words wherever its pattern has no ``\b``: "unverified" holds the keyword
+"verified". HARDENED takes whole words in all their inflections, and leaves out what is negated within the three words
+before. On examples/labelled.jsonl its verdict is the label in 24 of 24 cases, the default set's in 21. They were
+written to show where the sets differ: illustrations, no estimates.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.scan import Pattern, require_searchable
 
 __all__ = ["DEFAULT", "HARDENED", "PATTERN_SETS", "Patterns", "Rule"]
-
-# Patterns as data: what a verification score looks for in a text.
 
 
 class Rule(Params):
@@ -69,7 +67,7 @@ class NamedRule(Rule):
     name: str
 
 
-class QualityGate(NamedRule):
+class Gate(NamedRule):
     """A quality gate, and the share of the component it gives."""
 
     weight: float = Field(ge=0, le=1)
@@ -93,7 +91,7 @@ class Patterns(Params):
     code_changes: Rule
     test_command: Rule
     test_result: Rule
-    gates: tuple[QualityGate, ...]
+    gates: tuple[Gate, ...]
 
 
 _LINE = NamedRule(name="line reference", pattern=r"line\s+\d+")
@@ -120,10 +118,10 @@ DEFAULT = Patterns(
     test_command=Rule(pattern=r"pytest|npm test|cargo test|go test|mvn test"),
     test_result=Rule(pattern=r"\d+\s+passed|\d+\s+failed|all tests pass"),
     gates=(
-        QualityGate(name="type check", pattern=r"mypy|pyright|tsc|flow", weight=0.33),
-        QualityGate(name="lint", pattern=r"ruff|eslint|pylint|flake8", weight=0.33),
+        Gate(name="type check", pattern=r"mypy|pyright|tsc|flow", weight=0.33),
+        Gate(name="lint", pattern=r"ruff|eslint|pylint|flake8", weight=0.33),
         # .34, so that the three add up to 1.
-        QualityGate(name="coverage", pattern=r"coverage|--cov", weight=0.34),
+        Gate(name="coverage", pattern=r"coverage|--cov", weight=0.34),
     ),
 )
 """The specification's set."""
@@ -181,9 +179,9 @@ HARDENED = Patterns(
         unless=rf"{_NOT}all\s{{1,4}}(?:tests\s{{1,4}})?pass(?:ed)?\b",
     ),
     gates=(
-        QualityGate(name="type check", pattern=rf"\b{_TYPES}\b", unless=rf"{_NOT}{_TYPES}\b", weight=0.33),
-        QualityGate(name="lint", pattern=rf"\b{_LINTERS}\b", unless=rf"{_NOT}{_LINTERS}\b", weight=0.33),
-        QualityGate(name="coverage", pattern=r"\bcoverage\b|--cov\b", unless=rf"{_NOT}coverage\b", weight=0.34),
+        Gate(name="type check", pattern=rf"\b{_TYPES}\b", unless=rf"{_NOT}{_TYPES}\b", weight=0.33),
+        Gate(name="lint", pattern=rf"\b{_LINTERS}\b", unless=rf"{_NOT}{_LINTERS}\b", weight=0.33),
+        Gate(name="coverage", pattern=r"\bcoverage\b|--cov\b", unless=rf"{_NOT}coverage\b", weight=0.34),
     ),
 )
 """Whole words, inflections, no negated ones."""

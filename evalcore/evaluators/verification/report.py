@@ -1,4 +1,4 @@
-"""What verification scores add up to."""
+"""What verification scores add up to, chunk by chunk, and the results of the report that this gives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.statistics.exact import ExactSum
 from evalq.evalcore.views.failures import failed_section
 
-__all__ = ["PatternAgreement", "VerificationState", "verification_section"]
+__all__ = ["PatternAgreement", "VerificationState", "section"]
 
 
 class PatternAgreement(Merging):
@@ -98,12 +98,7 @@ class VerificationState(State):
         self.judged.merge(later.judged)
 
 
-# From what scores add up to, to the results of the report.
-
-
-def verification_section(
-    results: Sequence[InputResult[VerificationState]], params: VerificationParams
-) -> dict[str, Json]:
+def section(results: Sequence[InputResult[VerificationState]], params: VerificationParams) -> dict[str, Json]:
     """Means, pass rate and bands; where records are labelled, how the pattern sets agree with the labels."""
     state = VerificationState.zero()
     for result in results:

@@ -1,4 +1,4 @@
-"""What of the verification report is watched over time."""
+"""How a verification report is looked at: metrics and panels over time, its page, its Markdown, its rows."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.claims import judged_evidence, judged_section
+from evalq.evalcore.contract.claims import judged_evidence, judged_section, judged_tiles
 from evalq.evalcore.contract.effectiveness import effectiveness_table
+from evalq.evalcore.contract.evaluator import Views
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_all, without_result
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_all, rate_interval, without_result
 from evalq.evalcore.views.failures import failed_table
-from evalq.evalcore.views.markdown import escape, left_out, table
+from evalq.evalcore.views.markdown import escape, fault_table, left_out, percent, table
 from evalq.evalcore.views.metrics import Metric
 from evalq.evalcore.views.panels import Panel, Plot, Threshold
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+from evalq.evalcore.views.rows import Column, Evidence, Row, Rows, state_of
 
-__all__ = ["CHARTS", "METRICS", "PANELS", "ROWS", "markdown", "summary"]
+__all__ = ["VIEWS", "summary"]
 
-METRICS = (
+_METRICS = (
     Metric(
         "evalq_verification_mean_score", "Mean verification score of transcripts.", "share", "mean_score", recent=10
     ),
@@ -59,11 +60,9 @@ METRICS = (
 )
 
 
-# How the verification report is looked at over time.
-
 _SCORE = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(0.9, "good"))
 
-PANELS = (
+_PANELS = (
     Panel(
         "Verified work",
         "Mean verification score of transcripts, newest run of each suite.",
@@ -143,8 +142,6 @@ PANELS = (
 )
 
 
-# What the page of a verification run begins with and draws.
-
 _BAND_STATES: Mapping[str, State] = {"perfect": "good", "good": "good", "moderate": "doubtful", "poor": "bad"}
 
 
@@ -153,39 +150,22 @@ def summary(report: Mapping[str, Json]) -> Summary:
     results, records = report["results"], report["records"]
     scored, passed = records["scored"], results["passed"]
     state: State = "none" if scored == records["total"] else "doubtful"
+    over = of_all(records) or rate_interval(passed, scored)
+    least = f"passes from {number(_threshold(report), 'points')}"
     tiles = [
-        Tile("Pass rate", number(results["pass_rate"], "share"), of_all(records) or _interval(passed, scored), state),
-        Tile(
-            "Mean score", number(results["mean_score"], "points"), f"passes from {number(_threshold(report), 'points')}"
-        ),
+        Tile("Pass rate", number(results["pass_rate"], "share"), over, state),
+        Tile("Mean score", number(results["mean_score"], "points"), least),
         Tile("Unsubstantiated", number(results["unsubstantiated"], "count"), "records with such a claim"),
+        *judged_tiles(results),
     ]
-    if "judged" in results:
-        judged = results["judged"]
-        share = number(judged["supported_share"]["value"], "share")
-        tiles.append(Tile("Claims supported", share, f"by {', '.join(judged['judges'])}"))
     if records["errors"]:
         tiles.append(Tile("Broken", number(records["errors"], "count"), state="doubtful"))
     if "labels" in results:
-        agreement = results["labels"]["agreement"]
-        tiles.append(
-            Tile(
-                "Pattern sets agree",
-                number(agreement["share"], "share"),
-                f"of {results['labels']['records']:,} labelled",
-            )
-        )
+        agreed = number(results["labels"]["agreement"]["share"], "share")
+        tiles.append(Tile("Pattern sets agree", agreed, f"of {results['labels']['records']:,} labelled"))
     # Of all records: where three of four are broken, one that passes is no whole.
-    return Summary(
-        f"{passed:,} of {records['total']:,} transcripts comply", without_result(records), tiles=tuple(tiles)
-    )
-
-
-def _interval(part: int, of: int) -> str:
-    if not of:
-        return ""
-    low, high = wilson(part, of)
-    return f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
+    headline = f"{passed:,} of {records['total']:,} transcripts comply"
+    return Summary(headline, without_result(records), tiles=tuple(tiles))
 
 
 def _threshold(report: Mapping[str, Json]) -> float:
@@ -211,7 +191,7 @@ def _label_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
         yield Mark(name, agreed["share"], low, high, note=f"{agreed['right']:,} of {labels['records']:,}")
 
 
-CHARTS = (
+_CHARTS = (
     Chart(
         "Components",
         "Mean over records: what each part of the score comes to.",
@@ -234,30 +214,31 @@ CHARTS = (
 )
 
 
-# A verification report for people.
-
-
-def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """Score, pass rate, components and bands, as the specification orders them; agreement with labels where there are
     any; failed records with their reasons; faults.
     """
     results, records = report["results"], report["records"]
     names = ", ".join(escape(given["name"]) for given in report["inputs"])
-    passed = f"{results['passed']} of {records['scored']} passed ({_percent(results['pass_rate'])})"
-    parts = ["# Verification compliance\n", f"{names}: {passed}; {records['errors']} broken records.\n"]
+    passed = f"{results['passed']} of {records['scored']} passed ({percent(results['pass_rate'])})"
     scores: list[tuple[object, ...]] = [("score", _decimals(results["mean_score"]))]
     scores += [(name.replace("_", " "), _decimals(results["components"][name])) for name in COMPONENTS]
-    parts += [table(("mean of", "value"), scores)]
-    parts += ["## Bands\n", table(("band", "records"), [(band, results["bands"][band]) for band in BANDS])]
-    parts.append(f"Records with an unsubstantiated claim: {results['unsubstantiated']}.\n")
-    parts += judged_section(results)
+    parts = [
+        "# Verification compliance\n",
+        f"{names}: {passed}; {records['errors']} broken records.\n",
+        table(("mean of", "value"), scores),
+        "## Bands\n",
+        table(("band", "records"), [(band, results["bands"][band]) for band in BANDS]),
+        f"Records with an unsubstantiated claim: {results['unsubstantiated']}.\n",
+        *judged_section(results),
+    ]
     if "labels" in results:
         labels = results["labels"]
         rows: list[tuple[object, ...]] = [
-            (f"verdict of '{name}' is the label", agreed["right"], _percent(agreed["share"]))
+            (f"verdict of '{name}' is the label", agreed["right"], percent(agreed["share"]))
             for name, agreed in labels["patterns"].items()
         ]
-        rows.append(("all sets say the same", labels["agreement"]["same"], _percent(labels["agreement"]["share"])))
+        rows.append(("all sets say the same", labels["agreement"]["same"], percent(labels["agreement"]["share"])))
         parts += [f"## Labelled records ({labels['records']})\n", table(("", "records", "share"), rows)]
         parts += ["## Effectiveness: a record is called unverified when its score does not pass\n"]
         parts += [effectiveness_table(labels["by_score"])]
@@ -265,27 +246,17 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
             parts += ["## Effectiveness: ... when the judge finds a claim that is not supported\n"]
             parts += [effectiveness_table(labels["judged"])]
     parts += failed_table(results["failed"])
-    parts += filter(None, [left_out(report)])
-    if report["faults"]:
-        faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
-        parts += ["## Broken records\n", table(("where", "reason"), faults)]
-    return "\n".join(parts)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share * 100:.1f} %"
+    parts += [left_out(report), fault_table(report, "Broken records")]
+    return "\n".join(filter(None, parts))
 
 
 def _decimals(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-# A transcript as a row of the page: its score, and of one that does not comply where it fell short.
-
-_STATES: Mapping[str, State] = {"passed": "good", "failed": "bad", "error": "bad", "dead": "bad"}
-
-
 class _TranscriptLine(msgspec.Struct):
+    """What a row shows of a line of records.jsonl."""
+
     record: str
     id: str = ""
     status: str = ""
@@ -298,19 +269,17 @@ class _TranscriptLine(msgspec.Struct):
 
 
 def _row_reader(report: Mapping[str, Json]) -> Callable[[_TranscriptLine], Row | None]:
-    threshold = 1.0 if report["params"]["strict"] else report["params"]["threshold"]
+    threshold = _threshold(report)
 
-    def see(line: _TranscriptLine) -> Row:
-        state = _STATES.get(line.status, "none")
-        cells = (line.score, line.band)
-        return Row(
-            line.record, line.id, line.status, state, line.reason, cells, lambda: tuple(_evidence(line, threshold))
-        )
+    def row(line: _TranscriptLine) -> Row:
+        status, state, cells = line.status, state_of(line.status), (line.score, line.band)
+        return Row(line.record, line.id, status, state, line.reason, cells, lambda: tuple(_evidence(line, threshold)))
 
-    return see
+    return row
 
 
 def _evidence(line: _TranscriptLine, threshold: float) -> Iterator[Evidence]:
+    """What was asked of a transcript that does not comply, and where it fell short."""
     if line.score is None:
         yield Evidence("record", "an object with the transcript", line.reason)
         return
@@ -325,4 +294,12 @@ def _evidence(line: _TranscriptLine, threshold: float) -> Iterator[Evidence]:
     yield from judged_evidence(line.judged)
 
 
-ROWS = Rows((Column("Score", "number"), Column("Band")), _TranscriptLine, _row_reader)
+VIEWS = Views(
+    _METRICS,
+    _PANELS,
+    _markdown,
+    summary=summary,
+    charts=_CHARTS,
+    rows=Rows((Column("Score", "number"), Column("Band")), _TranscriptLine, _row_reader),
+    at_times=("judged", "labels"),
+)
