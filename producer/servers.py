@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     import redis
 
-    from evalq.workers.ledger.baselines import BaselineStore
-    from evalq.workers.ledger.drift import Drift
     from evalq.workers.ledger.heartbeats import Heartbeats
-    from evalq.workers.ledger.history import History
-    from evalq.workers.ledger.looks import LookStore
+    from evalq.workers.ledger.history import BaselineStore, Drift, History, LookStore
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
     from evalq.workers.monitor.watcher import Watch
@@ -95,21 +92,21 @@ class Servers:
     @cached_property
     def baselines(self) -> BaselineStore:
         """Approved runs by name."""
-        from evalq.workers.ledger.baselines import BaselineStore
+        from evalq.workers.ledger.history import BaselineStore
 
         return BaselineStore(self.client, self.settings)
 
     @cached_property
     def looks(self) -> LookStore:
         """Looks at approved runs."""
-        from evalq.workers.ledger.looks import LookStore
+        from evalq.workers.ledger.history import LookStore
 
         return LookStore(self.client)
 
     @cached_property
     def drift(self) -> Drift:
         """Whether the runs of a suite get worse."""
-        from evalq.workers.ledger.drift import Drift
+        from evalq.workers.ledger.history import Drift
 
         return Drift(self.client, self.settings)
 

@@ -11,10 +11,10 @@ from evalq.producer.runs.publisher import InputBytes, Publisher
 from evalq.producer.runs.record_history import tags_of, target_of
 from evalq.producer.runs.registration import Registration
 from evalq.workers import tracing
-from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.ledger.scripts import server_seconds
 
 __all__ = ["HandOver"]
 

@@ -12,8 +12,8 @@ from evalq.producer.sweeps.intake import IDLE_SECONDS, PAUSE_SECONDS, SweepIntak
 from evalq.producer.sweeps.registration import SweepRegistration
 from evalq.producer.sweeps.served import CallingProcesses
 from evalq.producer.sweeps.sweep import Sweep
-from evalq.workers.ledger.clock import server_seconds
 from evalq.workers.ledger.detached import Detached
+from evalq.workers.ledger.scripts import server_seconds
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.recovery.unattended import UnattendedSweep, UnattendedSweeps
 

@@ -17,9 +17,8 @@ from evalq.evalcore.model.packing import unpack
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of, decoded
 from evalq.workers.ledger.detached import Reports
-from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.history import History, HistoryKey
+from evalq.workers.ledger.history import Drift, History, HistoryKey
 from evalq.workers.ledger.keys import HistoryKeys, RunKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.finaliser import finalise

@@ -10,8 +10,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import queue_name
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger.drift import Drift
-from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.history import Drift, Entry, History, HistoryKey
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Fleet, Server, evalq, info, start_evalq, wait_until
 from tests.integration.scraping import running_exporter

@@ -13,8 +13,8 @@ import msgspec
 
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.exporter.series import Histogram, Series, Together
-from evalq.workers.ledger.histograms import SECONDS
 from evalq.workers.ledger.ownership import OTHER
+from evalq.workers.ledger.sweep_model import SECONDS
 from evalq.workers.monitor.snapshot import Snapshot
 
 __all__ = [

@@ -8,9 +8,8 @@ from typing import Literal
 from evalq.evalcore.compare.drift_record import MeasureState
 from evalq.evalcore.contract import registry
 from evalq.evalcore.views.metrics import Metric
-from evalq.workers.ledger.histograms import SECONDS
 from evalq.workers.ledger.ownership import OTHER
-from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader
 from evalq.workers.monitor.snapshot import Newest, Snapshot
 
 __all__ = [

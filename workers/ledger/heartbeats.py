@@ -11,8 +11,7 @@ import msgspec
 import redis
 
 from evalq.evalcore.version import code_parts, code_version
-from evalq.workers.ledger.damage import of_one_key, texts
-from evalq.workers.ledger.keys import SHARED
+from evalq.workers.ledger.keys import SHARED, of_one_key, texts
 from evalq.workers.settings import TIMINGS
 
 __all__ = ["CallerFacts", "Heartbeats", "TargetFacts", "evaluators_of", "sick_of"]

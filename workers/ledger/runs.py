@@ -10,23 +10,68 @@ import time
 from collections.abc import Mapping, Sequence
 from math import inf
 
+import msgspec
 import redis
 
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
 from evalq.evalcore.records.digests import checked_key
-from evalq.workers.ledger.answers import Claimed, Committed, answer_of
-from evalq.workers.ledger.clock import server_micros
-from evalq.workers.ledger.damage import as_written, named, of_one_key, texts
-from evalq.workers.ledger.histograms import counters
-from evalq.workers.ledger.keys import SHARED, RunKeys
-from evalq.workers.ledger.lease import Headers, Lease
+from evalq.workers.ledger.keys import SHARED, RunKeys, as_written, named, of_one_key, texts
 from evalq.workers.ledger.ownership import Driving
 from evalq.workers.ledger.progress import ENDED_STATES, KEPT, Look, progress_of, unreported
+from evalq.workers.ledger.scripts import Claimed, Committed, answer_of, server_micros
+from evalq.workers.ledger.sweep_model import counters
 from evalq.workers.settings import Settings
 
 __all__ = ["Lease", "RunLedger"]
+
+# What a worker gets for a claim.
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The answer to a claim, and what it comes with: ``key`` is that of the run's chunk digests.
+
+    ``attempts`` counts processes that died with the chunk, ``losses`` whole workers; ``waited`` is the seconds since
+    it was first published; ``code`` is the run's code version where that is not the worker's.
+    """
+
+    status: Claimed
+    chunk: Chunk | None = None
+    header: Header | None = None
+    key: str = ""
+    blob: bytes | None = None
+    attempts: int = 0
+    losses: int = 0
+    holder: str = ""
+    holder_pid: int = 0
+    waited: float = 0.0
+    code: str = ""
+
+
+class Headers:
+    """Headers of the runs that were looked at last: one may list thousands of inputs, and never changes."""
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._known: dict[str, tuple[str, Header]] = {}
+
+    def id_of(self, run: str) -> str:
+        """The id of the header that is known of ``run``; empty for none."""
+        return self._known.get(run, ("", None))[0]
+
+    def read(self, run: str, header_id: str, data: bytes) -> Header:
+        """The header in ``data``, or the known one where that is empty. Raises WireError."""
+        if not data and header_id and self.id_of(run) == header_id:
+            return self._known[run][1]
+        header = from_wire(data, Header)
+        # Out and in again, so that the dictionary's first entry is always the one that was read longest ago.
+        self._known.pop(run, None)
+        self._known[run] = (header_id, header)
+        if len(self._known) > self._most:
+            del self._known[next(iter(self._known))]
+        return header
+
 
 BACKOFF_MS = 32_000
 """No chunk waits longer to be published again."""

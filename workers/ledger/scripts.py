@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import redis
 
 from evalq.evalcore.errors import Driven, Finished
 from evalq.evalcore.model.life import RunState, leading_to
-from evalq.workers.ledger.answers import Standing, answer_of
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
 
@@ -30,11 +29,43 @@ __all__ = [
     "RUNS",
     "STEP",
     "SWEEPS",
+    "Claimed",
+    "Committed",
     "Family",
     "Scripts",
+    "Standing",
+    "answer_of",
     "keep_texts",
     "script_text",
+    "server_micros",
+    "server_seconds",
 ]
+
+# What scripts answer, as types: who asks handles every answer, and mypy sees to that.
+
+Claimed = Literal["leased", "held", "committed", "closed", "stale", "other", "gone"]
+"""Of a claim: the chunk is leased; or another process holds it, it is committed, its run is closed, the message is of a
+former epoch, the run is for another code, or the ledger does not know it."""
+
+Committed = Literal["committed", "duplicate", "divergent", "stale", "closed", "other", "gone"]
+"""Of a commit: the answer is taken; or it is there already, another one is, the rest as in `Claimed`."""
+
+Standing = Literal["open", "paused", "spent", "failed", "done", "cancelled", "gone"]
+"""Of closing a run or sweep: the state that it is in then; "gone" for one that the ledger does not know."""
+
+
+def answer_of(kind: Any, data: bytes) -> Any:
+    """What a script said, as one of the literals of ``kind``. Raises ValueError for anything else."""
+    text = data.decode("ascii", "replace")
+    if text not in _answers(kind):
+        # An unknown answer is refused and not guessed at: it comes from scripts of another version.
+        raise ValueError(f"the ledger answers {text!r}, which no script of this code does")
+    return text
+
+
+@cache
+def _answers(kind: Any) -> frozenset[str]:
+    return frozenset(get_args(kind))
 
 
 STEP = 1000
@@ -144,3 +175,18 @@ class Scripts:
         """
         answer: Standing = answer_of(Standing, self.step("close", run, state, reason, *leading_to(state)))
         return answer
+
+
+# The time that the ledger goes by: its server's, so that no machine of a fleet needs the right one.
+
+
+def server_micros(client: Any) -> int:
+    """Microseconds since 1970 by the server's clock. Raises redis.RedisError."""
+    seconds, micros = client.time()
+    # Whole numbers: scripts compare times for equality and order, which sums of floats would blur.
+    return int(seconds) * 1_000_000 + int(micros)
+
+
+def server_seconds(client: Any) -> float:
+    """Seconds since 1970 by the server's clock. Raises redis.RedisError."""
+    return server_micros(client) / 1_000_000

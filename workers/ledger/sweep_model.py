@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -11,10 +12,38 @@ import msgspec
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.packing import pack
-from evalq.workers.ledger.histograms import bucket
 from evalq.workers.ledger.progress import state_of
 
-__all__ = ["SETTINGS", "CollectedOutputs", "FolderCounts", "Result", "SweepHeader", "SweepLook"]
+__all__ = [
+    "SECONDS",
+    "SETTINGS",
+    "CollectedOutputs",
+    "FolderCounts",
+    "Result",
+    "SweepHeader",
+    "SweepLook",
+    "bucket",
+    "counters",
+]
+
+# Times as the ledger counts them: histograms with fixed buckets, as fields of one hash, whole numbers only.
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the buckets, in seconds; one more has no bound."""
+
+
+def bucket(seconds: float) -> str:
+    """The bucket a time falls into, by its upper bound: the lowest that is not below it."""
+    at = bisect_left(SECONDS, seconds)
+    return f"{SECONDS[at]:g}" if at < len(SECONDS) else "+Inf"
+
+
+def counters(label: str, took: Mapping[str, float]) -> Iterator[str | int]:
+    """Fields and what to add to them, in turn: "<name> <label> <bucket>" one, "<name> <label> sum" microseconds."""
+    # Whole microseconds: HINCRBY adds them exactly in any order, HINCRBYFLOAT would not.
+    for name, seconds in took.items():
+        yield from (f"{name} {label} {bucket(seconds)}", 1, f"{name} {label} sum", round(seconds * 1_000_000))
+
 
 SETTINGS = "settings"
 """Where a header's ``asked`` says which settings its target has to have, by their digest: others make no call of it."""

@@ -15,8 +15,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.packing import pack
 from evalq.workers.ledger.calls import MAX_WIRE_BYTES, CallLedger, unpacked
-from evalq.workers.ledger.damage import as_written
-from evalq.workers.ledger.keys import SHARED, SweepKeys
+from evalq.workers.ledger.keys import SHARED, SweepKeys, as_written
 from evalq.workers.ledger.scripts import STEP
 from evalq.workers.ledger.sweep_model import CollectedOutputs, FolderCounts, SweepHeader, SweepLook
 

@@ -12,9 +12,8 @@ import redis
 
 from evalq.evalcore.compare.drift_record import DriftState
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
-from evalq.workers.ledger.drift import read_states
 from evalq.workers.ledger.heartbeats import CallerFacts, evaluators_of, sick_of
-from evalq.workers.ledger.history import Entry, read_recent, read_text
+from evalq.workers.ledger.history import Entry, read_recent, read_states, read_text
 from evalq.workers.ledger.progress import ENDED_STATES
 from evalq.workers.ledger.scripts import MONITOR, script_text
 from evalq.workers.ledger.sweep_model import SweepHeader

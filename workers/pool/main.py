@@ -33,10 +33,9 @@ from evalq.workers.broker.message import TASK, Hint
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.broker.transport import make_app
 from evalq.workers.callers.supervisor import calling_beside
-from evalq.workers.ledger.clock import server_micros
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.ledger.scripts import keep_texts
+from evalq.workers.ledger.scripts import keep_texts, server_micros
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import Limits

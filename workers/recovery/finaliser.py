@@ -37,14 +37,13 @@ from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.version import code_version
 from evalq.workers.inputs import find
-from evalq.workers.ledger.clock import server_seconds
-from evalq.workers.ledger.damage import of_one_key
 from evalq.workers.ledger.detached import Detached, Reports
-from evalq.workers.ledger.drift import Drift
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.history import History, HistoryKey, entry_of
+from evalq.workers.ledger.history import Drift, History, HistoryKey, entry_of
+from evalq.workers.ledger.keys import of_one_key
 from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.ledger.scripts import server_seconds
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes import identity
 from evalq.workers.processes.environment import without_secrets

@@ -19,10 +19,9 @@ from evalq.evalcore.errors import Incomplete, WireError
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.ledger.damage import of_one_key
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.keys import SHARED
+from evalq.workers.ledger.keys import SHARED, of_one_key
 from evalq.workers.ledger.progress import Look
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge

@@ -27,9 +27,8 @@ from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import new_key
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger.damage import named, of_one_key
 from evalq.workers.ledger.detached import Detached, Reports
-from evalq.workers.ledger.keys import SHARED, SweepKeys
+from evalq.workers.ledger.keys import SHARED, SweepKeys, named, of_one_key
 from evalq.workers.ledger.ownership import OtherKey
 from evalq.workers.ledger.progress import REPORT_TRIES
 from evalq.workers.ledger.runs import RunLedger

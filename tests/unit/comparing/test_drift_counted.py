@@ -17,8 +17,7 @@ from evalq.producer.outputs.cases import CASES, cases_of, fresh_cases
 from evalq.producer.runs.record_drift import count_drift
 from evalq.producer.servers import Servers
 from evalq.workers.ledger.detached import Detached
-from evalq.workers.ledger.drift import Drift
-from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.history import Drift, Entry, History, HistoryKey
 from evalq.workers.ledger.keys import HistoryKeys
 from evalq.workers.recovery.finaliser import FinishedCases
 from evalq.workers.settings import Settings

@@ -15,8 +15,7 @@ from evalq.evalcore.compare.drift_record import DriftState, MeasureState
 from evalq.producer.comparing.drift_text import drift_lines
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
-from evalq.workers.ledger.drift import Drift
-from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.history import Drift, Entry, History, HistoryKey
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 from tests.unit.comparing.conftest import Command, Made

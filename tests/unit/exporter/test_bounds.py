@@ -13,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.exporter.server import Page
-from evalq.workers.ledger.drift import Drift
-from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.history import Drift, Entry, History, HistoryKey
 from evalq.workers.ledger.keys import HistoryKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.monitor.snapshot import read_snapshot

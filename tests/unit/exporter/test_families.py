@@ -14,9 +14,8 @@ from evalq.workers.exporter.collector import Live
 from evalq.workers.exporter.family import Family
 from evalq.workers.exporter.series import Series, folded, newest_series, recent_series
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
-from evalq.workers.ledger.histograms import SECONDS, bucket, counters
 from evalq.workers.ledger.history import Entry, HistoryKey
-from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader, bucket, counters
 from evalq.workers.monitor.snapshot import Newest, ServerFacts, Snapshot, UnservedRun, WorkerStanding
 
 SERVER = ServerFacts("valkey", "9", 1, 0, "noeviction", 0, False, False, False, 0.0, 1)

@@ -18,8 +18,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from evalq.workers.ledger.detached import Reports
-from evalq.workers.ledger.drift import Drift
-from evalq.workers.ledger.history import History, HistoryKey, entry_of
+from evalq.workers.ledger.history import Drift, History, HistoryKey, entry_of
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger

@@ -12,8 +12,7 @@ from evalq.evalcore.compare.run import RunCases, Usage
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import InfrastructureError, WireError
-from evalq.workers.ledger.drift import CHAINS, Drift, read_states
-from evalq.workers.ledger.history import Entry, History, HistoryKey
+from evalq.workers.ledger.history import CHAINS, Drift, Entry, History, HistoryKey, read_states
 from evalq.workers.ledger.keys import HistoryKeys
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server

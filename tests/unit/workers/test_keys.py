@@ -10,9 +10,21 @@ from typing import Any, get_args
 import pytest
 
 from evalq.evalcore.model.life import LEDGER_STATES
-from evalq.workers.ledger.answers import Claimed, Committed, Standing, answer_of
 from evalq.workers.ledger.keys import PREFIX, SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
-from evalq.workers.ledger.scripts import HISTORY, LOOKS, MONITOR, RATE_LIMIT, RUNS, SWEEPS, Family, script_text
+from evalq.workers.ledger.scripts import (
+    HISTORY,
+    LOOKS,
+    MONITOR,
+    RATE_LIMIT,
+    RUNS,
+    SWEEPS,
+    Claimed,
+    Committed,
+    Family,
+    Standing,
+    answer_of,
+    script_text,
+)
 from evalq.workers.monitor.watcher import COMMANDS
 from tests.integration.harness import running_server
 

@@ -9,10 +9,10 @@ import pytest
 
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
+from evalq.workers.ledger.calls import EndedAttempts, Tally
 from evalq.workers.ledger.keys import SweepKeys
 from evalq.workers.ledger.sweep_model import FolderCounts, Result, SweepHeader, SweepLook
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.ledger.tally import EndedAttempts, Tally
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
 
