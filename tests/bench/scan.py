@@ -20,7 +20,7 @@ import re2
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators import selfcheck, verification
-from evalq.evalcore.evaluators.selfcheck.signals import SIGNAL_LISTS, SignalScan
+from evalq.evalcore.evaluators.selfcheck.questions import SIGNAL_LISTS, SignalScan
 from evalq.evalcore.evaluators.verification.sample import _PIECES
 from evalq.evalcore.evaluators.verification.score import scorer
 from evalq.evalcore.scan import Pattern, Scanner

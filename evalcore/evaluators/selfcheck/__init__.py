@@ -5,21 +5,22 @@ and results are the specification's camelCase, in JSON and as attributes.
 """
 
 from evalq.evalcore.evaluators.selfcheck.evaluator import SelfCheck, evaluator
+from evalq.evalcore.evaluators.selfcheck.evidence import Evidence, GoalBackwardResult, GoalPath
 from evalq.evalcore.evaluators.selfcheck.goals import resolve_goals
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
-from evalq.evalcore.evaluators.selfcheck.questions import SELF_CHECK_QUESTIONS, SelfCheckQuestion
-from evalq.evalcore.evaluators.selfcheck.record import Evidence, GoalBackwardResult, GoalPath
+from evalq.evalcore.evaluators.selfcheck.questions import (
+    CALIBRATED_DANGER_SIGNALS,
+    DANGER_SIGNALS,
+    EXTENDED_DANGER_SIGNALS,
+    SELF_CHECK_QUESTIONS,
+    DangerSignal,
+    SelfCheckQuestion,
+)
 from evalq.evalcore.evaluators.selfcheck.score import (
     SelfCheckProtocol,
     SelfCheckResult,
     create_default_self_check_protocol,
     create_self_check_protocol,
-)
-from evalq.evalcore.evaluators.selfcheck.signals import (
-    CALIBRATED_DANGER_SIGNALS,
-    DANGER_SIGNALS,
-    EXTENDED_DANGER_SIGNALS,
-    DangerSignal,
 )
 
 __all__ = [

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
-from evalq.evalcore.evaluators.selfcheck.record import GoalBackwardResult, GoalPath
-from evalq.evalcore.evaluators.selfcheck.signals import search_pattern
+from evalq.evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
+from evalq.evalcore.evaluators.selfcheck.questions import search_pattern
 from evalq.evalcore.files import open_given
 from evalq.evalcore.model.span import BOM
 from evalq.evalcore.records.objects import RecordFault, read_object, typed

@@ -10,9 +10,15 @@ from pydantic import Field, field_serializer, field_validator
 
 from evalq.evalcore.contract.effectiveness import Targets
 from evalq.evalcore.contract.evaluator import Params
-from evalq.evalcore.evaluators.selfcheck.questions import QUESTIONS, Question
+from evalq.evalcore.evaluators.selfcheck.questions import (
+    CONTEXT,
+    DANGER_SIGNALS,
+    QUESTIONS,
+    SIGNAL_LISTS,
+    DangerSignal,
+    Question,
+)
 from evalq.evalcore.evaluators.selfcheck.score import SelfCheckProtocol
-from evalq.evalcore.evaluators.selfcheck.signals import CONTEXT, DANGER_SIGNALS, SIGNAL_LISTS, DangerSignal
 from evalq.evalcore.evaluators.selfcheck.suspicion import SuspicionRules
 from evalq.evalcore.scan.pattern_params import by_name, name_of
 

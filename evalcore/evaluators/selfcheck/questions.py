@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
@@ -11,11 +11,155 @@ import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from evalq.evalcore.contract.evaluator import Params
-from evalq.evalcore.evaluators.selfcheck.record import Evidence
-from evalq.evalcore.evaluators.selfcheck.signals import search_pattern
-from evalq.evalcore.scan import Scanner, require_searchable
+from evalq.evalcore.evaluators.selfcheck.evidence import Evidence
+from evalq.evalcore.scan import Pattern, Scanner, require_searchable
 
-__all__ = ["QUESTIONS", "SELF_CHECK_QUESTIONS", "Question", "SelfCheckQuestion", "evidence_text"]
+__all__ = [
+    "CALIBRATED_DANGER_SIGNALS",
+    "DANGER_SIGNALS",
+    "EXTENDED_DANGER_SIGNALS",
+    "QUESTIONS",
+    "SELF_CHECK_QUESTIONS",
+    "SIGNAL_LISTS",
+    "DangerSignal",
+    "FoundSignal",
+    "Question",
+    "SelfCheckQuestion",
+    "SignalScan",
+    "evidence_text",
+    "search_pattern",
+]
+
+# The calibrated list: (pattern, message). Tuned on half A of examples/labelled.jsonl alone, never on half B.
+
+CALIBRATED: tuple[tuple[str, str], ...] = (
+    (
+        (
+            r"\b(?:simulated|placeholder|illustrative|mental walk|expected output)\b"
+            r"|\bmock(?:ed)? (?:run|result|output|eval)"
+        ),
+        "stand-in for a result",
+    ),
+    (
+        r"\b(?:don't|do not|didn't|did not|couldn't|could not) (?:have|get) (?:access|credentials)|\bnot attached\b",
+        "without access to what was to be tested",
+    ),
+    (
+        (
+            r"\b(?:all|full|entire) (?:the )?(?:unit )?tests? (?:are |is |were )?(?:green|passing|passes)\b"
+            r"|\beverything (?:is |was |looks )?(?:green|fine|good|passes|works)\b"
+            r"|\b(?:verified|validated|tested) (?:on (?:simulator|device|staging|production)|end to end)"
+            r"|\b(?:held up well|was a success|in good shape)\b"
+        ),
+        "blanket claim in place of output",
+    ),
+    (
+        r"\bwill be (?:kicked off|added|done|run|enabled|finished|tested) |\bcan follow\b|\breplace with\b",
+        "work put off",
+    ),
+    (
+        r"(?m)^\S{0,40}\s?(?:error|warning): |\bAddressSanitizer\b|\b[1-9]\d* (?:failing|errors?)\b",
+        "failure in the output",
+    ),
+    (r"\bshould work\b|\bI believe\b", "belief in place of a result"),
+    # "Without a problem", written with a space or without, and "have finished it".
+    (r"문제\s?없이|완성했습니다", "출력 없는 단정"),
+)
+
+
+# Danger signals: what in a report makes a claim doubtful. Lists as data, and the search for them.
+
+CONTEXT = 50
+"""Characters shown on each side of a signal."""
+
+
+def search_pattern(source: str, *, ignore_case: bool = True) -> Pattern:
+    """How this evaluator reads a pattern: as Python's `re` on str, but A-Z are the only letters that fold."""
+    return Pattern(source, ignore_case, "ascii")
+
+
+class DangerSignal(Params):
+    """A regular expression, and what its first match in a text means: an error fails the check, a warning never."""
+
+    pattern: str = Field(min_length=1)
+    severity: Literal["warning", "error"]
+    message: str
+    ignore_case: bool = True
+
+    @field_validator("pattern")
+    @classmethod
+    def _searchable(cls, pattern: str) -> str:
+        # Case makes no difference to what is refused.
+        require_searchable(search_pattern(pattern))
+        return pattern
+
+
+def _unsure(kind: str, words: str) -> DangerSignal:
+    # SPEC, section 3: as written, without word boundaries, so that "improbably" is a match.
+    return DangerSignal(pattern=words, severity="warning", message=f'{kind} 표현 감지: "{words}"')
+
+
+# Messages are the seed's, word for word: results name signals by them.
+DANGER_SIGNALS: tuple[DangerSignal, ...] = (
+    _unsure("불확실한", "should work"),
+    _unsure("불확실한", "probably"),
+    _unsure("주관적", "I believe"),
+    _unsure("주관적", "I think"),
+    _unsure("일반화", "typically"),
+    _unsure("일반화", "usually"),
+    DangerSignal(pattern="without concrete evidence", severity="error", message="증거 없는 주장 감지"),
+)
+"""The seven of the specification."""
+
+EXTENDED_DANGER_SIGNALS: tuple[DangerSignal, ...] = (
+    *DANGER_SIGNALS,
+    _unsure("불확실한", "might be"),
+    _unsure("불확실한", "could be"),
+    _unsure("불확실한", "perhaps"),
+    _unsure("가정", "assume"),
+    DangerSignal(pattern="TODO|FIXME|HACK", severity="error", message="미완성 마커 감지"),
+)
+"""The seven and the specification's five further ones."""
+
+# Errors, since a warning never fails a check (SPEC, section 3).
+CALIBRATED_DANGER_SIGNALS: tuple[DangerSignal, ...] = tuple(
+    DangerSignal(pattern=pattern, severity="error", message=message) for pattern, message in CALIBRATED
+)
+"""evalq's own list, tuned on one half of its labelled set (docs/reference/selfcheck-effectiveness.md)."""
+
+SIGNAL_LISTS: dict[str, tuple[DangerSignal, ...]] = {
+    "default": DANGER_SIGNALS,
+    "extended": EXTENDED_DANGER_SIGNALS,
+    "calibrated": CALIBRATED_DANGER_SIGNALS,
+}
+
+
+@dataclass(slots=True)
+class FoundSignal:
+    """A signal's message, and the text around its first match."""
+
+    signal: str
+    context: str
+
+
+class SignalScan:
+    """Looks for ``signals``, showing ``context`` characters on each side."""
+
+    def __init__(self, signals: Sequence[DangerSignal], context: int = CONTEXT) -> None:
+        self.signals = tuple(signals)
+        self._context = context
+        self._scanner = Scanner([search_pattern(s.pattern, ignore_case=s.ignore_case) for s in self.signals])
+
+    def __call__(self, text: str) -> list[FoundSignal]:
+        """The signals found in ``text``, in list order."""
+        found = []
+        for signal, span in zip(self.signals, self._scanner.firsts(text), strict=True):
+            if span:
+                around = text[max(0, span[0] - self._context) : span[1] + self._context]
+                # Dots on both sides, as the seed's code has them, also where the text ends.
+                found.append(FoundSignal(signal.message, f"...{around}..."))
+        return found
+
 
 BuiltIn = Literal["tests_pass", "requirements_met", "no_assumptions", "evidence_exists"]
 Key = Literal["testOutput", "requirementsList", "assumptions", "evidence", "codeChanges"]

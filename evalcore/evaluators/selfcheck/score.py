@@ -6,9 +6,17 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalq.evalcore.evaluators.selfcheck.questions import SELF_CHECK_QUESTIONS, SelfCheckQuestion, evidence_text
-from evalq.evalcore.evaluators.selfcheck.record import Evidence, GoalBackwardResult, read_record, scanned_text
-from evalq.evalcore.evaluators.selfcheck.signals import CONTEXT, DANGER_SIGNALS, DangerSignal, FoundSignal, SignalScan
+from evalq.evalcore.evaluators.selfcheck.evidence import Evidence, GoalBackwardResult, read_record, scanned_text
+from evalq.evalcore.evaluators.selfcheck.questions import (
+    CONTEXT,
+    DANGER_SIGNALS,
+    SELF_CHECK_QUESTIONS,
+    DangerSignal,
+    FoundSignal,
+    SelfCheckQuestion,
+    SignalScan,
+    evidence_text,
+)
 
 __all__ = [
     "QuestionResult",

@@ -14,7 +14,7 @@ from itertools import islice
 from pydantic import Field, field_validator
 
 from evalq.evalcore.contract.evaluator import Params
-from evalq.evalcore.evaluators.selfcheck.record import Evidence, scanned_text
+from evalq.evalcore.evaluators.selfcheck.evidence import Evidence, scanned_text
 from evalq.evalcore.patterns import compiled
 from evalq.evalcore.scan import AnyOf, PatternRefused, anywhere
 

@@ -15,7 +15,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.claims import ClaimsJudge, ClaimsTally
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators import verification
-from evalq.evalcore.evaluators.selfcheck.judging import JUDGE as OF_REPORTS
+from evalq.evalcore.evaluators.selfcheck.evaluator import JUDGE as OF_REPORTS
 from evalq.evalcore.evaluators.verification.evaluator import JUDGE as OF_TRANSCRIPTS
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.calls import Output

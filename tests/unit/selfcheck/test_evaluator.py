@@ -14,8 +14,8 @@ from evalq.evalcore.conformance import check
 from evalq.evalcore.contract.evaluator import Batch, InputResult, dead_outcome
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.selfcheck import DANGER_SIGNALS, SELF_CHECK_QUESTIONS, SelfCheckParams, evaluator
+from evalq.evalcore.evaluators.selfcheck.report import SelfCheckState
 from evalq.evalcore.evaluators.selfcheck.sample import write_records
-from evalq.evalcore.evaluators.selfcheck.state import SelfCheckState
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.views.markdown import escape
 from tests.portions import some

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.evaluators.selfcheck.record import read_record, scanned_text
+from evalq.evalcore.evaluators.selfcheck.evidence import read_record, scanned_text
 from evalq.evalcore.records.objects import read_object
 from tests.unit.selfcheck.labelled_set import HALVES, LABELLED, LISTS, halves, measured, sealed_digest, tables
 from tests.unit.selfcheck.pairs import PARTS, parts

@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from evalq.evalcore.evaluators.selfcheck.record import read_record
+from evalq.evalcore.evaluators.selfcheck.evidence import read_record
 from evalq.evalcore.records.objects import read_object
 from tests.unit.selfcheck.pairs import (
     BOUNDED,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalq.evalcore.evaluators.selfcheck.record import Evidence
+from evalq.evalcore.evaluators.selfcheck.evidence import Evidence
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS, SuspicionRules, suspicions
 
 RULES = SuspicionRules()

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 import msgspec
 
 from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict
-from evalq.evalcore.contract.effectiveness import Confusion
-from evalq.evalcore.contract.evaluator import State
+from evalq.evalcore.contract.effectiveness import Confusion, effectiveness
+from evalq.evalcore.contract.evaluator import InputResult, State
+from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
+from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
+from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.left_out import LeftOut
 from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.views.failures import failed_section
 
-__all__ = ["SelfCheckState"]
+__all__ = ["SelfCheckState", "section"]
 
 
 class SelfCheckState(State):
@@ -47,12 +51,12 @@ class SelfCheckState(State):
         suspected.
         """
         self.suspected += bool(reasons)
-        _count(self.suspicions, dict.fromkeys(reasons, 1))
+        _add_counts(self.suspicions, dict.fromkeys(reasons, 1))
         self.checked += 1
         self.passed += result.passed
         found = [signal.signal for signal in result.dangerSignals if signal.found]
-        _count(self.questions, {question.id: 1 for question in result.questions if question.passed})
-        _count(self.signals, dict.fromkeys(found, 1))
+        _add_counts(self.questions, {question.id: 1 for question in result.questions if question.passed})
+        _add_counts(self.signals, dict.fromkeys(found, 1))
         if result.goalVerification is not None:
             self.goals += 1
             self.goals_reached += result.goalVerification.reached
@@ -71,8 +75,8 @@ class SelfCheckState(State):
         """Take in the counts of later records."""
         self.checked += later.checked
         self.passed += later.passed
-        _count(self.questions, later.questions)
-        _count(self.signals, later.signals)
+        _add_counts(self.questions, later.questions)
+        _add_counts(self.signals, later.signals)
         self.goals += later.goals
         self.goals_reached += later.goals_reached
         self.by_verdict.merge(later.by_verdict)
@@ -81,11 +85,49 @@ class SelfCheckState(State):
         self.by_judge.merge(later.by_judge)
         self.judged.merge(later.judged)
         self.suspected += later.suspected
-        _count(self.suspicions, later.suspicions)
+        _add_counts(self.suspicions, later.suspicions)
         self.failed.merge(later.failed)
         self.unresolved += later.unresolved
 
 
-def _count(counts: dict[str, int], more: dict[str, int]) -> None:
+def _add_counts(counts: dict[str, int], more: dict[str, int]) -> None:
     for name, times in more.items():
         counts[name] = counts.get(name, 0) + times
+
+
+# From what checks add up to, to the results of the report.
+
+
+def section(results: Sequence[InputResult[SelfCheckState]], params: SelfCheckParams) -> dict[str, Json]:
+    """Pass rate, rates by question, counts by signal; goals where verified, effectiveness where labelled."""
+    state = SelfCheckState.zero()
+    for result in results:
+        state.merge(result.state)
+    share = {q.id: _share(state.questions.get(q.id, 0), state.checked) for q in params.questions}
+    found: dict[str, Json] = {
+        "passed": state.passed,
+        "pass_rate": _share(state.passed, state.checked),
+        "questions": share,
+        "signals": {signal.message: state.signals.get(signal.message, 0) for signal in params.signals},
+    }
+    reasons = {reason: state.suspicions.get(reason, 0) for reason in REASONS}
+    found["suspected"] = {"records": state.suspected, "reasons": reasons}
+    found["failed"] = failed_section((result.name, result.state.failed) for result in results)
+    if state.goals:
+        found["goals"] = {"verified": state.goals, "reached": state.goals_reached}
+    if state.unresolved:
+        found["unresolved"] = state.unresolved
+    if state.by_verdict.total:
+        any_signal = effectiveness(state.by_signal, params.targets)
+        suspected = effectiveness(state.by_suspicion, params.targets)
+        by_verdict = effectiveness(state.by_verdict, params.targets)
+        found["labels"] = {**by_verdict, "any_signal": any_signal, "suspected": suspected}
+        if state.by_judge.total:
+            found["labels"]["judged"] = effectiveness(state.by_judge, params.targets)
+    if state.judged.total:
+        found["judged"] = state.judged.section()
+    return found
+
+
+def _share(count: int, of: int) -> float | None:
+    return count / of if of else None

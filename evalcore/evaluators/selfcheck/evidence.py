@@ -11,18 +11,7 @@ import msgspec
 from evalq.evalcore.contract.claims import ClaimsVerdict
 from evalq.evalcore.records.objects import typed
 
-__all__ = [
-    "Assumption",
-    "CodeChange",
-    "Evidence",
-    "EvidenceItem",
-    "GoalBackwardResult",
-    "GoalPath",
-    "Record",
-    "Requirement",
-    "read_record",
-    "scanned_text",
-]
+__all__ = ["CompletionReport", "Evidence", "GoalBackwardResult", "GoalPath", "read_record", "scanned_text"]
 
 
 class Requirement(TypedDict):
@@ -113,7 +102,7 @@ class _Checked(msgspec.Struct):
     expectedPaths: list[Any] | None = None
 
 
-class Record(msgspec.Struct):
+class CompletionReport(msgspec.Struct):
     """A line of input: the evidence, with the label (True: hallucinated) where somebody gave one.
 
     ``verdict`` is what a judge found of its claims, where one was asked.
@@ -125,7 +114,7 @@ class Record(msgspec.Struct):
     verdict: ClaimsVerdict | None = None
 
 
-def read_record(given: Mapping[str, Any]) -> Record:
+def read_record(given: Mapping[str, Any]) -> CompletionReport:
     """The record in a JSON object. Raises RecordFault with the path of the first key of a wrong type."""
     checked = typed(given, _Checked)
     evidence = Evidence(
@@ -140,7 +129,7 @@ def read_record(given: Mapping[str, Any]) -> Record:
     )
     # Nobody has looked the paths up yet, and evaluating must not: it is pure, and runs on other machines.
     unresolved = bool(checked.expectedPaths) and checked.goalVerification is None
-    return Record(checked.hallucinated, evidence, unresolved)
+    return CompletionReport(checked.hallucinated, evidence, unresolved)
 
 
 def scanned_text(evidence: Evidence) -> str:
