@@ -1,4 +1,4 @@
-"""The self check as an evaluator: one record is one agent's claim to be done, with its evidence."""
+"""The self check as an evaluator: what is read of a record, its line, its judge, and what runs are compared by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.claims import CLAIMS_REPLY, JUDGED_NUMBERS, ClaimsJudge
+from evalq.evalcore.contract.claims import CLAIMS_REPLY, JUDGED_NUMBERS, ClaimsJudge, ClaimsVerdict
 from evalq.evalcore.contract.evaluator import (
     Batch,
     Command,
@@ -19,19 +19,17 @@ from evalq.evalcore.contract.evaluator import (
     Outcome,
     Sample,
     Tally,
-    Views,
 )
 from evalq.evalcore.contract.measures import Direction, Measure, Measures, Number, Sighting
 from evalq.evalcore.evaluators.selfcheck.evidence import CompletionReport, read_record
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
 from evalq.evalcore.evaluators.selfcheck.questions import SIGNAL_LISTS
-from evalq.evalcore.evaluators.selfcheck.report import SelfCheckState, section
+from evalq.evalcore.evaluators.selfcheck.report import SelfCheckState, failure_reasons, section
 from evalq.evalcore.evaluators.selfcheck.sample import write_sample
 from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
 from evalq.evalcore.evaluators.selfcheck.suspicion import suspicions
-from evalq.evalcore.evaluators.selfcheck.views import CHARTS, METRICS, PANELS, ROWS, markdown, notices
-from evalq.evalcore.evaluators.selfcheck.views import summary as opening
+from evalq.evalcore.evaluators.selfcheck.views import VIEWS
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.tally import LISTED, Faults
 from evalq.evalcore.records.asking import Task
@@ -39,8 +37,6 @@ from evalq.evalcore.records.lines import Line, line_ids, read_lines
 from evalq.evalcore.records.objects import RecordFault
 
 __all__ = ["JUDGE", "SelfCheck", "evaluator"]
-
-# What a judge is asked about a completion report: each thing that it says is done, with the evidence handed in.
 
 _TASK = Task(
     """You check an agent's report that a task is done. It has the claims of the report and the evidence that was handed
@@ -78,9 +74,45 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 JUDGE = ClaimsJudge(_TASK, _texts, "evidence")
+"""Asked about each thing that a report says is done, with the evidence handed in."""
+
+_Record = tuple[CompletionReport, ClaimsVerdict | None]
+"""A report, and what a judge found of its claims, where one was asked."""
+
+_encode = msgspec.json.Encoder().encode
+_UNRESOLVED = f"not resolved: run '{HOW_TO_RESOLVE}' where the files are, and evaluate what it writes"
+_UNRESOLVED_FAULT = str(RecordFault("$.expectedPaths", _UNRESOLVED))
 
 
-# What of completion reports two runs are compared by: whether a task's report passes.
+def _read(params: SelfCheckParams, given: Mapping[str, Any]) -> _Record:
+    """The record in ``given``. Raises RecordFault when it cannot be checked as it stands."""
+    report = read_record(given)
+    if report.unresolved:
+        raise RecordFault("$.expectedPaths", _UNRESOLVED)
+    if params.require_labels and report.label is None:
+        raise RecordFault("$.hallucinated", "missing, where every record is to be labelled")
+    return report, JUDGE.verdict(given)
+
+
+def _record_line(
+    line: Line[_Record],
+    result: SelfCheckResult,
+    suspected: list[str],
+    label: bool | None,
+    verdict: ClaimsVerdict | None,
+) -> bytes:
+    """The record's line, keys in the order they are specified in."""
+    plain = line.head("passed" if result.passed else "failed")
+    if label is not None:
+        plain["hallucinated"] = label
+    plain["result"] = result.to_json()
+    plain["suspected"] = suspected
+    if result.details is not None:
+        plain["details"] = result.details
+    if verdict is not None:
+        plain["judged"] = verdict.line()
+    return _encode(plain)
+
 
 _RATES: Mapping[str, Direction] = {"tpr": "higher", "fpr": "lower", "precision": "higher", "recall": "higher"}
 
@@ -90,31 +122,31 @@ def _observe(line: Mapping[str, Any]) -> Sighting | None:
     return Sighting(case, (float(status == "passed"),)) if status in ("passed", "failed") else Sighting(case)
 
 
-_NUMBERS = (
-    *JUDGED_NUMBERS,
-    Number("passed", "higher"),
-    Number("failed.total", "lower"),
-    Number("unresolved", "lower"),
-    Number("goals.*", "higher", "estimate"),
-    Number("questions.*", "higher", "estimate"),
-    Number("signals.**"),
-    Number("suspected.records", "lower"),
-    Number("suspected.**"),
-    # Of labels: how well the rules find what people found, by these cases.
-    *(
-        Number(f"{place}.{name}.value", better, "estimate")
-        for place in ("labels", "labels.*")
-        for name, better in _RATES.items()
+MEASURES = Measures(
+    (Measure("pass_rate"),),
+    _observe,
+    named=lambda batch, params: line_ids(batch),
+    numbers=(
+        *JUDGED_NUMBERS,
+        Number("passed", "higher"),
+        Number("failed.total", "lower"),
+        Number("unresolved", "lower"),
+        Number("goals.*", "higher", "estimate"),
+        Number("questions.*", "higher", "estimate"),
+        Number("signals.**"),
+        Number("suspected.records", "lower"),
+        Number("suspected.**"),
+        # Of labels: how well the rules find what people found, by these cases.
+        *(
+            Number(f"{place}.{name}.value", better, "estimate")
+            for place in ("labels", "labels.*")
+            for name, better in _RATES.items()
+        ),
+        Number("labels.counts.*"),
+        Number("labels.*.counts.*"),
+        Number("labels.**", kind="estimate"),
     ),
-    Number("labels.counts.*"),
-    Number("labels.*.counts.*"),
-    Number("labels.**", kind="estimate"),
 )
-MEASURES = Measures((Measure("pass_rate"),), _observe, named=lambda batch, params: line_ids(batch), numbers=_NUMBERS)
-
-
-_UNRESOLVED = f"not resolved: run '{HOW_TO_RESOLVE}' where the files are, and evaluate what it writes"
-_UNRESOLVED_FAULT = str(RecordFault("$.expectedPaths", _UNRESOLVED))
 
 
 class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
@@ -148,34 +180,32 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         ),
     )
     measures = MEASURES
-    views = Views(
-        *(METRICS, PANELS, markdown, notices),
-        summary=opening,
-        charts=CHARTS,
-        rows=ROWS,
-        at_times=("unresolved", "judged", "labels"),
-    )
+    views = VIEWS
     sample = Sample(write_sample)
     calls = JUDGE.calls
 
     def evaluate(self, batch: Batch, params: SelfCheckParams) -> Outcome[SelfCheckState]:
         """Check each line; a broken one is a fault with the path of what is wrong in it."""
-        check, read = protocol(params).check, partial(_scorable, params)
+        check, reasons = protocol(params).check, failure_reasons(params)
         state, tally = SelfCheckState.zero(), Tally()
         lines, failed = [], []
-        for line in read_lines(batch, read, tally):
+        for line in read_lines(batch, partial(_read, params), tally):
             if line.record is None:
                 lines.append(line.broken())
                 state.unresolved += line.reason == _UNRESOLVED_FAULT
                 continue
-            result = check(line.record.evidence)
-            reasons = suspicions(line.record.evidence, params.suspicion)
-            state.add(result, line.record.label, reasons)
-            if line.record.verdict is not None:
-                state.add_verdict(line.record.verdict, line.record.label, line.number, tally.left_out)
-            lines.append(_encode(_shown(line, line.record, result, reasons)))
+            report, verdict = line.record
+            result = check(report.evidence)
+            suspected = suspicions(report.evidence, params.suspicion)
+            state.add(result, report.label, suspected)
+            if verdict is not None:
+                state.add_verdict(verdict, report.label, line.number, tally.left_out)
+            lines.append(_record_line(line, result, suspected, report.label, verdict))
             if not result.passed:
-                failed.append((line.number, _why(result, params)))
+                why = reasons(result.questions, result.dangerSignals)
+                if result.goalVerification is not None and not result.goalVerification.reached:
+                    why.append("goal not reached")
+                failed.append((line.number, "; ".join(why)))
         state.failed = Faults(len(failed), failed[:LISTED])
         tally.scored = state.checked
         return Outcome(state, tally, lines)
@@ -184,46 +214,5 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         """Pass rate, rates by question, counts by signal; goals where verified, effectiveness where labelled."""
         return section(results, params)
 
-
-def _scorable(params: SelfCheckParams, given: Mapping[str, Any]) -> CompletionReport:
-    """The record in ``given``. Raises RecordFault when it cannot be checked as it stands."""
-    record = read_record(given)
-    record.verdict = JUDGE.verdict(given)
-    if record.unresolved:
-        raise RecordFault("$.expectedPaths", _UNRESOLVED)
-    if params.require_labels and record.label is None:
-        raise RecordFault("$.hallucinated", "missing, where every record is to be labelled")
-    return record
-
-
-def _shown(
-    line: Line[CompletionReport], record: CompletionReport, result: SelfCheckResult, reasons: list[str]
-) -> dict[str, Any]:
-    plain = line.head("passed" if result.passed else "failed")
-    if record.label is not None:
-        plain["hallucinated"] = record.label
-    plain["result"] = result.to_json()
-    plain["suspected"] = reasons
-    if result.details is not None:
-        plain["details"] = result.details
-    if record.verdict is not None:
-        plain["judged"] = record.verdict.line()
-    return plain
-
-
-def _why(result: SelfCheckResult, params: SelfCheckParams) -> str:
-    """What a check failed for: required questions, fatal signals, the goal."""
-    required = {question.id for question in params.questions if question.required}
-    fatal = {signal.message for signal in params.signals if signal.severity == "error"}
-    unanswered = [question.id for question in result.questions if not question.passed and question.id in required]
-    signals = [signal.signal for signal in result.dangerSignals if signal.found and signal.signal in fatal]
-    parts = [f"not passed: {', '.join(unanswered)}"] if unanswered else []
-    parts += [f"signals: {', '.join(signals)}"] if signals else []
-    if result.goalVerification is not None and not result.goalVerification.reached:
-        parts.append("goal not reached")
-    return "; ".join(parts)
-
-
-_encode = msgspec.json.Encoder().encode
 
 evaluator = SelfCheck()

@@ -8,7 +8,6 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
-from evalq.evalcore.contract.claims import ClaimsVerdict
 from evalq.evalcore.records.objects import typed
 
 __all__ = ["CompletionReport", "Evidence", "GoalBackwardResult", "GoalPath", "read_record", "scanned_text"]
@@ -105,13 +104,12 @@ class _Checked(msgspec.Struct):
 class CompletionReport(msgspec.Struct):
     """A line of input: the evidence, with the label (True: hallucinated) where somebody gave one.
 
-    ``verdict`` is what a judge found of its claims, where one was asked.
+    ``unresolved``: nobody has looked up its expected paths yet.
     """
 
     label: bool | None
     evidence: Evidence
     unresolved: bool
-    verdict: ClaimsVerdict | None = None
 
 
 def read_record(given: Mapping[str, Any]) -> CompletionReport:
@@ -127,7 +125,7 @@ def read_record(given: Mapping[str, Any]) -> CompletionReport:
         codeChanges=checked.codeChanges,
         goalVerification=checked.goalVerification,
     )
-    # Nobody has looked the paths up yet, and evaluating must not: it is pure, and runs on other machines.
+    # Evaluating must not look them up: it is pure, and runs on other machines.
     unresolved = bool(checked.expectedPaths) and checked.goalVerification is None
     return CompletionReport(checked.hallucinated, evidence, unresolved)
 

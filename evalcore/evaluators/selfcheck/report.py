@@ -1,8 +1,8 @@
-"""What self checks add up to."""
+"""What self checks add up to, chunk by chunk, and the results of the report that this gives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -10,14 +10,14 @@ from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict
 from evalq.evalcore.contract.effectiveness import Confusion, effectiveness
 from evalq.evalcore.contract.evaluator import InputResult, State
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
-from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
+from evalq.evalcore.evaluators.selfcheck.score import QuestionResult, SelfCheckResult, SignalResult
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.left_out import LeftOut
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.views.failures import failed_section
 
-__all__ = ["SelfCheckState", "section"]
+__all__ = ["SelfCheckState", "failure_reasons", "section"]
 
 
 class SelfCheckState(State):
@@ -95,7 +95,19 @@ def _add_counts(counts: dict[str, int], more: dict[str, int]) -> None:
         counts[name] = counts.get(name, 0) + times
 
 
-# From what checks add up to, to the results of the report.
+def failure_reasons(params: SelfCheckParams) -> Callable[[Sequence[QuestionResult], Sequence[SignalResult]], list[str]]:
+    """What a check failed for: the required questions that were not passed, the fatal signals that were found."""
+    # What lets a report pass all the same is no reason for its failure.
+    required = {question.id for question in params.questions if question.required}
+    fatal = {signal.message for signal in params.signals if signal.severity == "error"}
+
+    def reasons(questions: Sequence[QuestionResult], signals: Sequence[SignalResult]) -> list[str]:
+        missed = [question.id for question in questions if not question.passed and question.id in required]
+        found = [signal.signal for signal in signals if signal.found and signal.signal in fatal]
+        parts = [f"not passed: {', '.join(missed)}"] if missed else []
+        return [*parts, f"signals: {', '.join(found)}"] if found else parts
+
+    return reasons
 
 
 def section(results: Sequence[InputResult[SelfCheckState]], params: SelfCheckParams) -> dict[str, Json]:

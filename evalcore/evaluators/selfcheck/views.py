@@ -1,4 +1,4 @@
-"""What of the self check's report is watched over time."""
+"""How a self check's report is looked at: metrics and panels over time, its page, its Markdown, its rows."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.claims import judged_evidence, judged_section
+from evalq.evalcore.contract.claims import judged_evidence, judged_section, judged_tiles
 from evalq.evalcore.contract.effectiveness import effectiveness_table
+from evalq.evalcore.contract.evaluator import Views
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
+from evalq.evalcore.evaluators.selfcheck.report import failure_reasons
+from evalq.evalcore.evaluators.selfcheck.score import QuestionResult, SignalResult
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_all, without_result
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_all, rate_interval, without_result
 from evalq.evalcore.views.failures import failed_table
-from evalq.evalcore.views.markdown import escape, left_out, table
+from evalq.evalcore.views.markdown import escape, fault_table, left_out, percent, table
 from evalq.evalcore.views.metrics import Metric
 from evalq.evalcore.views.panels import Panel, Plot, Threshold
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+from evalq.evalcore.views.rows import Column, Evidence, Row, Rows, state_of
 
-__all__ = ["CHARTS", "METRICS", "PANELS", "ROWS", "markdown", "notices", "summary"]
+__all__ = ["VIEWS"]
 
-METRICS = (
+_METRICS = (
     Metric("evalq_selfcheck_pass_rate", "Completion reports that pass the check.", "share", "pass_rate", recent=10),
     Metric("evalq_selfcheck_passed", "Completion reports that pass the check.", "count", "passed"),
     Metric(
@@ -70,11 +73,9 @@ METRICS = (
 )
 
 
-# How the self check's report is looked at over time.
-
 _PASSING = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(0.8, "good"))
 
-PANELS = (
+_PANELS = (
     Panel(
         "Completion claims that hold",
         "Share of completion reports that pass all questions, newest run of each suite.",
@@ -155,53 +156,34 @@ PANELS = (
 )
 
 
-# What the page of a self check begins with and draws.
-
 _MEASURES = {"tpr": "true positive rate", "fpr": "false positive rate", "precision": "precision", "recall": "recall"}
 _MET: Mapping[str | None, State] = {"yes": "good", "no": "bad", "undecided": "doubtful"}
 _CALLS = {"": "check", "any_signal": "any signal", "suspected": "suspected"}
 
 
-def summary(report: Mapping[str, Json]) -> Summary:
+def _summary(report: Mapping[str, Json]) -> Summary:
     """How many reports pass, and how many are suspected."""
     results, records = report["results"], report["records"]
     scored, passed = records["scored"], results["passed"]
     state: State = "none" if scored == records["total"] else "doubtful"
+    over = of_all(records) or rate_interval(passed, scored)
     tiles = [
-        Tile("Pass rate", number(results["pass_rate"], "share"), of_all(records) or _interval(passed, scored), state)
+        Tile("Pass rate", number(results["pass_rate"], "share"), over, state),
+        Tile("Failed", number(scored - passed, "count")),
+        Tile("Suspected", number(results["suspected"]["records"], "count"), "say done, carry it not"),
     ]
-    tiles.append(Tile("Failed", number(scored - passed, "count")))
-    suspected = results["suspected"]["records"]
-    tiles.append(Tile("Suspected", number(suspected, "count"), "say done, carry it not"))
     if "goals" in results:
         tiles.append(Tile("Goals reached", f"{results['goals']['reached']:,} of {results['goals']['verified']:,}"))
-    if "judged" in results:
-        judged = results["judged"]
-        share = number(judged["supported_share"]["value"], "share")
-        tiles.append(Tile("Claims supported", share, f"by {', '.join(judged['judges'])}"))
+    tiles += judged_tiles(results)
     if records["errors"]:
         tiles.append(Tile("Not checked", number(records["errors"], "count"), "broken or not looked up", "doubtful"))
     if "labels" in results:
         rate = results["labels"]["tpr"]
-        tiles.append(
-            Tile(
-                "Hallucinations found",
-                number(rate["value"], "share"),
-                "of the labelled ones",
-                _MET.get(rate["met"], "none"),
-            )
-        )
+        met = _MET.get(rate["met"], "none")
+        tiles.append(Tile("Hallucinations found", number(rate["value"], "share"), "of the labelled ones", met))
     # Of all records: where three of four are broken, one that passes is no whole.
-    return Summary(
-        f"{passed:,} of {records['total']:,} completion reports passed", without_result(records), tiles=tuple(tiles)
-    )
-
-
-def _interval(part: int, of: int) -> str:
-    if not of:
-        return ""
-    low, high = wilson(part, of)
-    return f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
+    headline = f"{passed:,} of {records['total']:,} completion reports passed"
+    return Summary(headline, without_result(records), tiles=tuple(tiles))
 
 
 def _question_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
@@ -212,15 +194,17 @@ def _question_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
             yield Mark(question, share, low, high)
 
 
+def _most_frequent_first(counts: Mapping[str, int]) -> Iterator[Mark]:
+    for name, records in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        yield Mark(name, records)
+
+
 def _signal_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
-    for signal, records in sorted(report["results"]["signals"].items(), key=lambda item: (-item[1], item[0])):
-        yield Mark(signal, records)
+    return _most_frequent_first(report["results"]["signals"])
 
 
 def _suspicion_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
-    reasons = report["results"]["suspected"]["reasons"]
-    for reason, records in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
-        yield Mark(reason, records)
+    return _most_frequent_first(report["results"]["suspected"]["reasons"])
 
 
 def _effectiveness_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
@@ -233,7 +217,7 @@ def _effectiveness_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
             yield Mark(f"{way}: {name}", found["value"], found["low"], found["high"], state, note=target)
 
 
-CHARTS = (
+_CHARTS = (
     Chart(
         "Questions answered yes",
         "Share of the reports, with 95 % intervals (Wilson).",
@@ -264,95 +248,72 @@ CHARTS = (
 )
 
 
-# A self check's report for people.
-
-
-def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """Verdicts; questions and signals in the order they are asked in; effectiveness where records are labelled; failed
     records with their reasons; faults.
     """
     results, records = report["results"], report["records"]
-    passed = f"{results['passed']} of {records['scored']} checks passed ({_percent(results['pass_rate'])})"
-    names = ", ".join(escape(given["name"]) for given in report["inputs"])
-    broken = records["errors"] - results.get("unresolved", 0)
-    parts = ["# Self check\n", f"{names}: {passed}; {broken} broken records.\n"]
-    parts += [f"**{escape(notice)}**\n" for notice in notices(report)]
     params = validate(SelfCheckParams, report["params"], "params")
+    names = ", ".join(escape(given["name"]) for given in report["inputs"])
+    passed = f"{results['passed']} of {records['scored']} checks passed ({percent(results['pass_rate'])})"
+    unresolved, suspected = results.get("unresolved", 0), results["suspected"]
+    doubtful = f"{suspected['records']} of {records['scored']} reports say that all is done, while what they hand in"
     asked = dict.fromkeys(question.id for question in params.questions)
     sought = dict.fromkeys(signal.message for signal in params.signals)
-    questions: list[tuple[object, ...]] = [(name, _percent(results["questions"][name])) for name in asked]
-    signals: list[tuple[object, ...]] = [(message, results["signals"][message]) for message in sought]
-    parts += ["## Questions\n", table(("question", "yes"), questions)]
-    parts += ["## Danger signals\n", table(("signal", "records"), signals)]
-    suspected = results["suspected"]
-    reasons: list[tuple[object, ...]] = [(reason, suspected["reasons"][reason]) for reason in REASONS]
-    told = (
-        f"{suspected['records']} of {records['scored']} reports say that all is done, while what they hand in does not"
-    )
-    parts += [
+    parts = [
+        "# Self check\n",
+        f"{names}: {passed}; {records['errors'] - unresolved} broken records.\n",
+        *(f"**{escape(notice)}**\n" for notice in _notices(report)),
+        "## Questions\n",
+        table(("question", "yes"), [(name, percent(results["questions"][name])) for name in asked]),
+        "## Danger signals\n",
+        table(("signal", "records"), [(message, results["signals"][message]) for message in sought]),
         "## Suspected\n",
-        f"{told} carry it. They pass or fail as above.\n",
-        table(("reason", "records"), reasons),
+        f"{doubtful} does not carry it. They pass or fail as above.\n",
+        table(("reason", "records"), [(reason, suspected["reasons"][reason]) for reason in REASONS]),
     ]
     if "goals" in results:
         goals = results["goals"]
         parts.append(f"Goal reached in {goals['reached']} of {goals['verified']} records where it was verified.\n")
     parts += judged_section(results)
     if "labels" in results:
-        parts += ["## Effectiveness: a record is called hallucinated when its check does not pass\n"]
-        parts += [effectiveness_table(results["labels"])]
-        parts += ["## Effectiveness: ... when any signal is found\n"]
-        parts += [effectiveness_table(results["labels"]["any_signal"])]
-        parts += ["## Effectiveness: ... when it is suspected\n"]
-        parts += [effectiveness_table(results["labels"]["suspected"])]
-        if "judged" in results["labels"]:
+        labels = results["labels"]
+        parts += [
+            "## Effectiveness: a record is called hallucinated when its check does not pass\n",
+            effectiveness_table(labels),
+            "## Effectiveness: ... when any signal is found\n",
+            effectiveness_table(labels["any_signal"]),
+            "## Effectiveness: ... when it is suspected\n",
+            effectiveness_table(labels["suspected"]),
+        ]
+        if "judged" in labels:
             parts += ["## Effectiveness: ... when the judge finds a claim that is not supported\n"]
-            parts += [effectiveness_table(results["labels"]["judged"])]
+            parts += [effectiveness_table(labels["judged"])]
     parts += failed_table(results["failed"])
-    parts += filter(None, [left_out(report)])
-    if report["faults"]:
-        faults: list[tuple[object, ...]] = [(fault["where"], fault["reason"]) for fault in report["faults"]]
-        title = "Broken records, and those not looked up" if results.get("unresolved") else "Broken records"
-        parts += [f"## {title}\n", table(("where", "reason"), faults)]
-    return "\n".join(parts)
+    broken = "Broken records, and those not looked up" if unresolved else "Broken records"
+    parts += [left_out(report), fault_table(report, broken)]
+    return "\n".join(filter(None, parts))
 
 
-def notices(report: Mapping[str, Json]) -> list[str]:
+def _notices(report: Mapping[str, Json]) -> list[str]:
     """How many records were left out since nobody looked up their expected paths, and how to do it; or nothing."""
     count, total = report["results"].get("unresolved", 0), report["records"]["total"]
     if not count:
         return []
-    told = f"{count} of {total} records were not checked: their expectedPaths were not looked up."
-    return [f"{told} Where the files are, run: {HOW_TO_RESOLVE} (then evaluate resolved.jsonl)"]
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share * 100:.1f} %"
-
-
-# A completion report as a row of the page: what was asked of it, and the evidence it gave.
-
-_STATES: Mapping[str, State] = {"passed": "good", "failed": "bad", "error": "bad", "dead": "bad"}
-
-
-class _Question(msgspec.Struct):
-    id: str
-    passed: bool
-    evidence: str | None = None
-
-
-class _Signal(msgspec.Struct):
-    signal: str
-    found: bool
-    context: str | None = None
+    notice = f"{count} of {total} records were not checked: their expectedPaths were not looked up."
+    return [f"{notice} Where the files are, run: {HOW_TO_RESOLVE} (then evaluate resolved.jsonl)"]
 
 
 class _Result(msgspec.Struct):
-    questions: list[_Question] = []
-    dangerSignals: list[_Signal] = []
+    """What a row shows of a check's result."""
+
+    questions: list[QuestionResult] = []
+    dangerSignals: list[SignalResult] = []
 
 
 class _ReportLine(msgspec.Struct):
+    """What a row shows of a line of records.jsonl."""
+
     record: str
     id: str = ""
     status: str = ""
@@ -370,29 +331,21 @@ _result = msgspec.json.Decoder(_Result).decode
 def _row_reader(report: Mapping[str, Json]) -> Callable[[_ReportLine], Row | None]:
     params = validate(SelfCheckParams, report["params"], "params")
     questions = {question.id: question.question for question in params.questions}
-    # What lets a report pass all the same is no reason for its failure.
-    grave = {question.id for question in params.questions if question.required}
-    grave |= {signal.message for signal in params.signals if signal.severity == "error"}
+    reasons = failure_reasons(params)
 
-    def see(line: _ReportLine) -> Row:
-        state = _STATES.get(line.status, "none")
+    def row(line: _ReportLine) -> Row:
+        reason, state = line.reason, state_of(line.status)
+        if line.status == "failed":
+            result = _result(line.result)
+            reason = "; ".join(reasons(result.questions, result.dangerSignals)) or "goal not reached"
         cells = (", ".join(line.suspected), _LABELS[line.hallucinated])
-        reason = _why(line, grave) if line.status == "failed" else line.reason
         return Row(line.record, line.id, line.status, state, reason, cells, lambda: tuple(_evidence(line, questions)))
 
-    return see
-
-
-def _why(line: _ReportLine, grave: set[str]) -> str:
-    result = _result(line.result)
-    missed = [question.id for question in result.questions if not question.passed and question.id in grave]
-    found = [signal.signal for signal in result.dangerSignals if signal.found and signal.signal in grave]
-    parts = [f"not passed: {', '.join(missed)}"] if missed else []
-    parts += [f"signals: {', '.join(found)}"] if found else []
-    return "; ".join(parts) or "goal not reached"
+    return row
 
 
 def _evidence(line: _ReportLine, questions: Mapping[str, str]) -> Iterator[Evidence]:
+    """What was asked of a report that does not pass, and the evidence it gave."""
     if line.reason:
         yield Evidence("record", "a report that can be checked", line.reason)
     result = _result(line.result)
@@ -405,4 +358,13 @@ def _evidence(line: _ReportLine, questions: Mapping[str, str]) -> Iterator[Evide
     yield from judged_evidence(line.judged)
 
 
-ROWS = Rows((Column("Suspected"), Column("Label")), _ReportLine, _row_reader)
+VIEWS = Views(
+    _METRICS,
+    _PANELS,
+    _markdown,
+    _notices,
+    summary=_summary,
+    charts=_CHARTS,
+    rows=Rows((Column("Suspected"), Column("Label")), _ReportLine, _row_reader),
+    at_times=("unresolved", "judged", "labels"),
+)
