@@ -28,8 +28,8 @@ SOURCES = (
 
 
 SLOW = (
-    "no compiled code fits this installation, so rows and logs are read 3 to 4 times slower: install evalq again where "
-    "there is a C compiler (in a checkout `make setup` compiles it)"
+    "no compiled code fits this installation, so rows take 7 times and logs 20 times as long: install evalq again "
+    "where there is a C compiler (in a checkout `make setup` compiles it)"
 )
 """What a person has to know where `compiled` is None."""
 

@@ -1,14 +1,16 @@
-/* What the rows of a chunk of a log add up to, agent by agent, in one pass over its columns. counting.py is the
-   reference, and counts every chunk in which anything is unusual: turns that go back or are far apart, amounts that a
-   double may not hold, sums of too many parts. */
+/* What the rows of a chunk of a log add up to, agent by agent, in one pass over its columns. cooperation/columns.py is
+   the reference, and counts every chunk in which anything is unusual: turns that are far apart, amounts that a double may
+   not hold, sums of too many parts. */
 
 #ifndef EVALQ_COUNTS_H
 #define EVALQ_COUNTS_H
 
+#include <stdlib.h>
+
 #include "csv.h"
 
 #define EXACT 4503599627370496.0 /* 2^52, as columns.py has it */
-#define FAR ((int64_t)1 << 31)   /* as counting.py has it */
+#define FAR ((int64_t)1 << 31)   /* nearer turns have waits whose sum no int64 overflows */
 #define MOST_PARTS 8
 #define BLOCK_BITS 8             /* as turns.py has it */
 
@@ -33,7 +35,7 @@ typedef struct {
     Amount first, last;
     size_t repeats;    /* rows whose turn the agent's row before them has, too */
     int64_t repeated;  /* the first such turn */
-    int opens, pends, decided, betrayed, parts;
+    int opens, pends, decided, betrayed, back, parts;
     double part[MOST_PARTS]; /* their sum is that of all drops, exactly */
 } Agent;
 
@@ -89,13 +91,16 @@ static void count_decision(Agent *own, int kind, int64_t turn) {
 }
 
 /* Every row to its agent's count, and to that of its decision in `said` (the last one: none). Returns how many rows
-   cooperate, or -1 where Python has to count. */
-static long long count_rows(const Counted *of, Agent *agents, u64 *said, long long *snapshots) {
+   cooperate, or -1 where Python has to count; *ordered is whether turns never go back. Of an agent whose own turns go back
+   only the number of rows counts. */
+static long long count_rows(const Counted *of, Agent *agents, u64 *said, long long *snapshots, int *ordered) {
     long long cooperative = 0;
     int64_t before = -FAR;
     for (size_t row = 0; row < of->rows; row++) {
         int64_t turn = of->turns[row], word = of->decisions[row];
-        if (turn < before || turn <= -FAR || turn >= FAR) return -1;
+        if (turn <= -FAR || turn >= FAR) return -1;
+        if (turn < before) *ordered = 0;
+        before = turn;
         if (word < -1 || word >= (int64_t)of->words || of->agents[row] < 0 || (size_t)of->agents[row] >= of->many)
             return -1;
         Agent *own = agents + of->agents[row];
@@ -103,10 +108,12 @@ static long long count_rows(const Counted *of, Agent *agents, u64 *said, long lo
         int kind = of->kinds[place];
         said[place]++;
         *snapshots += of->values[row] == of->values[row];
-        if (!own->rows++) own->first_turn = turn;
-        else if (turn == own->last_turn && !own->repeats++) own->repeated = turn;
-        own->last_turn = before = turn;
         cooperative += kind == COOPERATIVE;
+        if (!own->rows++) own->first_turn = turn;
+        else if (turn < own->last_turn) own->back = 1;
+        else if (turn == own->last_turn && !own->repeats++) own->repeated = turn;
+        own->last_turn = turn;
+        if (own->back) continue;
         if (kind) count_decision(own, kind, turn);
         if (!count_amount(own, of->values[row], of->whole[row])) return -1;
     }
@@ -132,23 +139,40 @@ static int add_block(PyObject *blocks, long long number, const u64 *bits) {
     return !bad;
 }
 
-/* The set of turns, which do not go back, as bitmaps by block number; how many they are in *distinct. */
-static PyObject *blocks_of(const Counted *of, long long *distinct) {
+/* The set of turns, which ascend, as bitmaps by block number; how many they are in *distinct. */
+static PyObject *blocks_of(const int64_t *turns, size_t rows, long long *distinct) {
     PyObject *blocks = PyDict_New();
     u64 bits[4] = {0, 0, 0, 0};
     *distinct = 0;
-    for (size_t row = 0; blocks && row < of->rows; row++) {
-        int64_t turn = of->turns[row];
-        if (row && turn == of->turns[row - 1]) continue;
+    for (size_t row = 0; blocks && row < rows; row++) {
+        int64_t turn = turns[row];
+        if (row && turn == turns[row - 1]) continue;
         /* A shift of a negative number is an arithmetic one with every compiler there is. */
-        if (row && turn >> BLOCK_BITS != of->turns[row - 1] >> BLOCK_BITS) {
-            if (!add_block(blocks, of->turns[row - 1] >> BLOCK_BITS, bits)) Py_CLEAR(blocks);
+        if (row && turn >> BLOCK_BITS != turns[row - 1] >> BLOCK_BITS) {
+            if (!add_block(blocks, turns[row - 1] >> BLOCK_BITS, bits)) Py_CLEAR(blocks);
             memset(bits, 0, sizeof bits);
         }
         bits[turn >> 6 & 3] |= (u64)1 << (turn & 63);
         ++*distinct;
     }
-    if (blocks && of->rows && !add_block(blocks, of->turns[of->rows - 1] >> BLOCK_BITS, bits)) Py_CLEAR(blocks);
+    if (blocks && rows && !add_block(blocks, turns[rows - 1] >> BLOCK_BITS, bits)) Py_CLEAR(blocks);
+    return blocks;
+}
+
+static int compare_turns(const void *one, const void *other) {
+    int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
+    return (a > b) - (a < b);
+}
+
+/* The same of turns in any order. */
+static PyObject *blocks_of_any(const Counted *of, long long *distinct) {
+    PyObject *blocks;
+    int64_t *sorted = PyMem_Malloc(of->rows * sizeof *sorted);
+    if (!sorted) return PyErr_NoMemory();
+    memcpy(sorted, of->turns, of->rows * sizeof *sorted);
+    qsort(sorted, of->rows, sizeof *sorted, compare_turns);
+    blocks = blocks_of(sorted, of->rows, distinct);
+    PyMem_Free(sorted);
     return blocks;
 }
 
@@ -172,6 +196,9 @@ static PyObject *parts_of(const Agent *own) {
 
 /* In the order of AgentState's fields, with a sum's parts in place of the sum. */
 static PyObject *agent_as_object(const Agent *own) {
+    if (own->back)
+        return Py_BuildValue("(nOiiOOi[]OOOiiiO)", (Py_ssize_t)own->rows, Py_False, 0, 0, Py_None, Py_None, 0, Py_None,
+                             Py_None, Py_False, 0, 0, 0, Py_None);
     return Py_BuildValue("(nOLLNNnNNNNLLnN)", (Py_ssize_t)own->rows, Py_True, (long long)own->first_turn,
                          (long long)own->last_turn, amount_as_object(&own->first), amount_as_object(&own->last),
                          (Py_ssize_t)own->drops, parts_of(own), turn_as_object(own->opens, own->opening),
@@ -204,6 +231,7 @@ static PyObject *said_as_object(const u64 *said, size_t words) {
 static PyObject *counted(const Counted *of) {
     PyObject *found = NULL;
     long long distinct = 0, snapshots = 0, cooperative;
+    int ordered = 1;
     Agent *agents = PyMem_Calloc(of->many + 1, sizeof *agents);
     u64 *said = PyMem_Calloc(of->words + 1, sizeof *said);
     if (!agents || !said) {
@@ -211,14 +239,16 @@ static PyObject *counted(const Counted *of) {
         PyMem_Free(said);
         return PyErr_NoMemory();
     }
-    cooperative = of->rows ? count_rows(of, agents, said, &snapshots) : -1;
+    cooperative = of->rows ? count_rows(of, agents, said, &snapshots, &ordered) : -1;
     if (cooperative < 0) {
         found = Py_NewRef(Py_None);
     } else {
-        PyObject *blocks = blocks_of(of, &distinct), *all = blocks ? agents_as_objects(agents, of->many) : NULL;
+        PyObject *blocks = ordered ? blocks_of(of->turns, of->rows, &distinct) : blocks_of_any(of, &distinct);
+        PyObject *all = blocks ? agents_as_objects(agents, of->many) : NULL;
         PyObject *words = all ? said_as_object(said, of->words) : NULL;
         if (words) {
-            found = Py_BuildValue("(LLNNLN)", cooperative, distinct, blocks, all, snapshots, words);
+            found = Py_BuildValue("(LNLNNLN)", cooperative, PyBool_FromLong(ordered), ordered ? distinct : 0, blocks, all,
+                                  snapshots, words);
         } else {
             Py_XDECREF(blocks);
             Py_XDECREF(all);

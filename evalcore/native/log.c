@@ -1,5 +1,5 @@
 /* The hot pass over logs, for machines that have a compiler: the columns of JSONL events. The Python next to it
-   (cooperation/reading.py) is the reference: every line that is in any way unusual is left to it, and tests compare
+   (cooperation/columns.py) is the reference: every line that is in any way unusual is left to it, and tests compare
    the two. */
 
 #define PY_SSIZE_T_CLEAN
@@ -22,7 +22,6 @@ enum { TURN = 1, AGENT = 2, DECISION = 4, RESOURCES = 8, DRY_RUN = 16 };
 #define STEP_BYTES 16
 #define MOST_STEPS 24
 #define ENDS -1          /* in place of a key: the object's end */
-#define LEFT_OF 8        /* where more than one line in so many is left, Python reads all of them faster */
 
 typedef struct {
     int64_t *turns;
@@ -43,8 +42,8 @@ typedef struct {
     Step steps[MOST_STEPS], amounts[MOST_STEPS];
     Rows rows;
     Table names, words;
-    PyObject *left; /* [(row, line, start, end), ...] */
-    size_t left_count;
+    int64_t *left; /* (row, line, start, end) of each line that is left */
+    size_t left_count, left_room;
     long long dry_row; /* -1: no row has one */
     int dry;
 } Pass;
@@ -314,6 +313,7 @@ static const u8 *read_event(Pass *pass, const u8 *p, const u8 *end, Event *event
     event->seen = 0;
     event->dry = -1;
     event->whole = 0;
+    event->turn = 0;
     event->decision.p = NULL;
     event->value = Py_NAN;
     p = past_blank(p, end);
@@ -368,32 +368,29 @@ static int add_event(Pass *pass, const Event *event) {
 /* Room for the row of a line that Python reads. */
 static int leave_line(Pass *pass, size_t line, size_t start, size_t end) {
     Rows *rows = &pass->rows;
-    PyObject *item = Py_BuildValue("(nnnn)", (Py_ssize_t)rows->count, (Py_ssize_t)line, (Py_ssize_t)start, (Py_ssize_t)end);
-    if (!item) return 0;
-    int bad = PyList_Append(pass->left, item);
-    Py_DECREF(item);
+    if (pass->left_count == pass->left_room) {
+        size_t room = pass->left_room ? pass->left_room * 2 : 64;
+        if (!more_room((void **)&pass->left, room, 4 * sizeof *pass->left)) return 0;
+        pass->left_room = room;
+    }
+    int64_t *left = pass->left + 4 * pass->left_count++;
+    left[0] = (int64_t)rows->count;
+    left[1] = (int64_t)line;
+    left[2] = (int64_t)start;
+    left[3] = (int64_t)end;
     rows->turns[rows->count] = 0;
     rows->agents[rows->count] = 0;
     rows->decisions[rows->count] = -1;
     rows->values[rows->count] = Py_NAN;
     rows->whole[rows->count++] = 0;
-    pass->left_count++;
-    return !bad;
+    return 1;
 }
 
-/* Nothing, or a line that is left to Python: 1, 0 with an exception or without memory, -1 where Python had better read
-   everything. */
-static int pass_by(Pass *pass, const u8 *data, const u8 *p, const u8 *stop, size_t line) {
-    if (past_blank(p, stop) == stop) return 1; /* a blank line is none */
-    if (!leave_line(pass, line, (size_t)(p - data), (size_t)(stop - data))) return 0;
-    return pass->left_count > 64 && pass->left_count > pass->rows.count / LEFT_OF ? -1 : 1;
-}
-
-/* As `pass_by` does. */
+/* 0 with an exception or without memory. */
 static int read_lines(Pass *pass, const u8 *data, size_t n) {
     int all_utf8 = is_utf8(data, data + n), done = 1;
     size_t line = 0;
-    for (const u8 *p = data, *end = data + n; p < end && done > 0; line++) {
+    for (const u8 *p = data, *end = data + n; p < end && done; line++) {
         const u8 *stop = all_utf8 || is_utf8(p, line_end(p, end)) ? p : NULL;
         Event event;
         if (pass->rows.count == pass->rows.room && !rows_grow(&pass->rows)) return 0;
@@ -401,7 +398,8 @@ static int read_lines(Pass *pass, const u8 *data, size_t n) {
             done = add_event(pass, &event);
         } else {
             stop = line_end(p, end);
-            done = pass_by(pass, data, p, stop, line);
+            /* A blank line is none. */
+            if (past_blank(p, stop) != stop) done = leave_line(pass, line, (size_t)(p - data), (size_t)(stop - data));
         }
         p = stop + 1;
     }
@@ -427,11 +425,12 @@ static PyObject *told(const Pass *pass) {
         Py_XDECREF(names);
         return NULL;
     }
-    return Py_BuildValue("(y#y#y#y#y#NNLiO)", (const char *)rows->turns, n * (Py_ssize_t)sizeof *rows->turns,
+    return Py_BuildValue("(y#y#y#y#y#NNLiy#)", (const char *)rows->turns, n * (Py_ssize_t)sizeof *rows->turns,
                          (const char *)rows->agents, n * (Py_ssize_t)sizeof *rows->agents, (const char *)rows->decisions,
                          n * (Py_ssize_t)sizeof *rows->decisions, (const char *)rows->values,
                          n * (Py_ssize_t)sizeof *rows->values, (const char *)rows->whole, n, names, words, pass->dry_row,
-                         pass->dry, pass->left);
+                         pass->dry, pass->left ? (const char *)pass->left : "",
+                         (Py_ssize_t)(pass->left_count * 4 * sizeof *pass->left));
 }
 
 static PyObject *read_log(PyObject *module, PyObject *args) {
@@ -445,11 +444,8 @@ static PyObject *read_log(PyObject *module, PyObject *args) {
     pass.key.n = (size_t)key.len;
     pass.names.seed = pass.words.seed = seed;
     pass.dry_row = -1;
-    pass.left = PyList_New(0);
     /* Room for one row at least: nothing is built of a null pointer. */
-    int done = pass.left && rows_grow(&pass.rows) ? read_lines(&pass, view.buf, (size_t)view.len) : 0;
-    if (done > 0) found = told(&pass);
-    else if (done < 0) found = Py_NewRef(Py_None);
+    if (rows_grow(&pass.rows) && read_lines(&pass, view.buf, (size_t)view.len)) found = told(&pass);
     if (!found && !PyErr_Occurred()) PyErr_NoMemory();
     PyMem_Free(pass.rows.turns);
     PyMem_Free(pass.rows.agents);
@@ -458,7 +454,7 @@ static PyObject *read_log(PyObject *module, PyObject *args) {
     PyMem_Free(pass.rows.whole);
     table_free(&pass.names);
     table_free(&pass.words);
-    Py_XDECREF(pass.left);
+    PyMem_Free(pass.left);
     PyBuffer_Release(&view);
     PyBuffer_Release(&key);
     return found;

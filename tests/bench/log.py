@@ -27,7 +27,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.evaluators.cooperation import chunk, evaluator
+from evalq.evalcore.evaluators.cooperation import columns, evaluator
 from evalq.evalcore.evaluators.cooperation.sample import write_events
 from evalq.evalcore.model.span import read_span
 from evalq.evalcore.records.cut import Cutter
@@ -128,7 +128,7 @@ def told(state: Any) -> dict[str, Any]:
 def in_python(data: bytes) -> dict[str, Any]:
     """The same where nothing is compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunk, "compiled_log", lambda: None)
+        patch.setattr(columns, "compiled_log", lambda: None)
         return by_evalq(data)
 
 

@@ -62,7 +62,7 @@ def test_a_run_in_this_process_imports_what_it_uses(tmp_path: Path, where: list[
     assert not {name for name in modules if any(name == room or name.startswith(f"{room}.") for room in rooms)}
 
 
-@pytest.mark.skipif(compiled_log() is None, reason="nothing is compiled here: Python reads a log with NumPy")
+@pytest.mark.skipif(compiled_log() is None, reason="nothing is compiled here")
 def test_a_log_is_counted_without_numpy(tmp_path: Path) -> None:
     """Whatever its length: importing NumPy takes as long as reading 70 MB of events, and half of a process's memory."""
     with (tmp_path / "events.jsonl").open("wb") as stream:

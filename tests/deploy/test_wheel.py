@@ -139,7 +139,7 @@ def test_without_a_compiler_it_is_built_and_works(
     (tmp_path / "log.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "share", "message": ""}\n')
     command = ("-P", "-c", "from evalq.producer.entry import main; main()", "cooperation", "log.jsonl", "--inline")
     done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert "3 to 4 times slower" in done.stderr
+    assert "7 times and logs 20 times as long" in " ".join(done.stderr.split())
     assert done.returncode == 0
 
 

@@ -1,122 +1,226 @@
-"""The rows of a chunk, column by column: what its answer is counted from."""
+"""A chunk of a log: its lines read into columns, and the columns counted, each by compiled code or by Python.
+
+Python is the reference. Compiled code leaves it every line in which anything is unusual, and every chunk with turns
+that are far apart, or with amounts that a float may not hold. Whoever reads or counts, the state is the same.
+"""
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from itertools import compress
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from evalq.evalcore.evaluators.cooperation.kinds import kinds_by, unknown_words
+from evalq.evalcore.contract.evaluator import Batch
+from evalq.evalcore.evaluators.cooperation.agents import AgentState
+from evalq.evalcore.evaluators.cooperation.kinds import kinds_of, unknown_counts
+from evalq.evalcore.evaluators.cooperation.lines import BadLine, read_line
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.record import Event, number
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.evaluators.cooperation.turns import TurnSet
+from evalq.evalcore.native import compiled_log
+from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = ["EXACT", "NO_VALUE", "Columns", "Gatherer", "Value"]
+__all__ = ["Columns", "Faulty", "chunk_state", "count", "count_in_python", "read_columns", "read_in_python"]
 
-Value = int | float | str
-"""A resource as it was decoded; a short decimal string is still to be made a number."""
-EXACT = float(1 << 52)
+Faulty = list[tuple[int, str]]
+"""(line, reason) of every line that is no event."""
+_Place = tuple[int, ...]
+"""(row, line, start, end) of a line that is still to be read: its row in the columns, and its bytes."""
+
+_EXACT = float(1 << 52)
 """Below it float64 holds every whole amount, and the difference of any two, exactly."""
-NO_VALUE = math.nan
-"""Stands for a row that gives no amount of the resource: no amount is NaN."""
+_CONTRIBUTED = AgentState.__struct_fields__.index("contributed")
 
 
-class _Names(dict[str, int]):
-    """The agents in order of their first rows, each with its number."""
-
-    def __missing__(self, agent: str) -> int:
-        self[agent] = len(self)
-        return len(self) - 1
-
-
-@dataclass(frozen=True, slots=True)
 class Columns:
     """Rows in the order of the log.
 
-    ``turns`` (int64); ``agents`` (the place in ``names`` of each row's agent); ``kinds`` of decision by the rules
-    (cooperative is tested before betrayal); ``values`` of the contributed resource (float64, NaN where a row has none),
-    of which ``whole`` are ints. The exact ones of those that a float may not hold are in ``large``, by row. ``dry_run``
-    is that of the first row that has one. ``unknown`` counts decisions that no rule knows, by word in lower case.
+    Of each row ``agents`` and ``decisions`` are the places in ``names`` and ``words`` (-1: no decision), ``values``
+    the amount of the contributed resource (NaN: none), ``whole`` whether that is an int. Ints that a float may not
+    hold are in ``exact``, by row. ``dry_run`` is that of the first row that has one, which is ``dry_row``.
     """
 
-    turns: NDArray[np.int64]
-    agents: NDArray[np.int32]
-    kinds: NDArray[np.int8]
-    values: NDArray[np.float64]
-    whole: NDArray[np.bool_]
-    large: dict[int, int | float]
-    names: tuple[str, ...]
-    dry_run: bool | None
-    unknown: Mapping[str, int]
+    def __init__(self, turns: bytes, agents: bytes, decisions: bytes, values: bytes, whole: bytes) -> None:
+        self.turns, self.agents, self.decisions = array("q", turns), array("i", agents), array("i", decisions)
+        self.values, self.whole = array("d", values), bytearray(whole)
+        self.names: dict[str, int] = {}
+        self.words: dict[str, int] = {}
+        self.exact: dict[int, int] = {}
+        self.dry_run: bool | None = None
+        self.dry_row = -1
 
-    def value(self, row: int) -> int | float | None:
-        """The amount in a row; None where it has none."""
-        if row in self.large:
-            return self.large[row]
-        value = float(self.values[row])
-        if self.whole[row]:
-            return int(value)
-        return None if math.isnan(value) else value
-
-
-class Gatherer:
-    """Takes in events, a block at a time, and keeps of them what the rules read."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._kinds = kinds_by(rules)
-        self._key = rules.resource_key
-        self._names = _Names()
-        self._parts: list[tuple[NDArray[Any], ...]] = [_part([], [], [], [])]
-        self._rows = 0
-        self._large: dict[int, int | float] = {}
-        self._dry_run: bool | None = None
-        self._unknown = Counter[str]()
-
-    def add(self, events: list[Event]) -> None:
-        """Add rows, whose resources are a dict."""
-        key = self._key
+    def set(self, row: int, event: Event, resource_key: str) -> None:
+        """Let ``event`` be that row."""
+        self.turns[row] = event.turn
+        self.agents[row] = self.names.setdefault(event.agent, len(self.names))
+        word = event.decision
+        self.decisions[row] = -1 if word is None else self.words.setdefault(word, len(self.words))
         # Missing, empty or without the key: no snapshot, and the value before it stays (SPEC, section 2).
-        self.extend(events, [held.get(key, NO_VALUE) if (held := event.resources) else NO_VALUE for event in events])
+        amount = event.resources.get(resource_key) if event.resources else None
+        if isinstance(amount, str):
+            amount = number(amount)
+        self.values[row] = math.nan if amount is None else amount
+        if isinstance(amount, int):
+            self.whole[row] = True
+            if abs(amount) >= _EXACT:
+                self.exact[row] = amount
+        if event.dry_run is not None and (self.dry_run is None or row < self.dry_row):
+            self.dry_run, self.dry_row = event.dry_run, row
 
-    def extend(self, events: list[Event], values: list[Value]) -> None:
-        """Add rows, with their amounts of the resource. An event of another class with the same fields will do."""
-        amounts: Any = values
-        if str in set(map(type, values)):
-            amounts = [number(value) if type(value) is str else value for value in values]
-        agents = map(self._names.__getitem__, [event.agent for event in events])
-        kinds = list(map(self._kinds.__getitem__, [event.decision for event in events]))
-        self._unknown.update(unknown_words([event.decision for event in events], kinds))
-        part = _part([event.turn for event in events], agents, kinds, amounts)
-        # As they came: a float may not hold these, and drops between them have to be exact.
-        for row in np.flatnonzero(np.abs(part[3]) >= EXACT).tolist():
-            self._large[self._rows + row] = amounts[row]
-        self._parts.append(part)
-        self._rows += len(events)
-        # The log's own word is that of its first row that has one, in whatever blocks the rows came.
-        if self._dry_run is None:
-            self._dry_run = next((event.dry_run for event in events if event.dry_run is not None), None)
+    def drop(self, rows: Iterable[int]) -> None:
+        """Take ``rows`` out, none of which was set."""
+        kept = bytearray(b"\1") * len(self.turns)
+        for row in rows:
+            kept[row] = 0
+        if self.exact:
+            self.exact = {
+                place: self.exact[row]
+                for place, row in enumerate(compress(range(len(kept)), kept))
+                if row in self.exact
+            }
+        self.turns = array("q", compress(self.turns, kept))
+        self.agents = array("i", compress(self.agents, kept))
+        self.decisions = array("i", compress(self.decisions, kept))
+        self.values = array("d", compress(self.values, kept))
+        self.whole = bytearray(compress(self.whole, kept))
 
-    def columns(self) -> Columns:
-        """All rows so far."""
-        turns, agents, kinds, values, whole = map(np.concatenate, zip(*self._parts, strict=True))
-        return Columns(
-            turns, agents, kinds, values, whole, self._large, tuple(self._names), self._dry_run, self._unknown
-        )
+    def kinds(self, rules: Rules) -> list[int]:
+        """The kind of each word by ``rules``, and last that of no decision, whose place is -1."""
+        return kinds_of([*self.words, None], rules)
+
+    def amounts(self) -> list[int | float | None]:
+        """The amount of the resource in each row; None where it has none."""
+        found: list[int | float | None] = [
+            None if math.isnan(value) else int(value) if whole else value
+            for value, whole in zip(self.values, self.whole, strict=True)
+        ]
+        for row, amount in self.exact.items():
+            found[row] = amount
+        return found
 
 
-def _part(
-    turns: list[int], agents: Iterable[int], kinds: Iterable[int], values: list[int | float]
-) -> tuple[NDArray[Any], ...]:
-    rows = len(turns)
-    return (
-        np.fromiter(turns, np.int64, rows),
-        np.fromiter(agents, np.int32, rows),
-        np.fromiter(kinds, np.int8, rows),
-        np.fromiter(values, np.float64, rows),
-        # An amount written as an int stays one: differences of ints are exact at any size.
-        np.fromiter([type(value) is int for value in values], np.bool_, rows),
+def chunk_state(batch: Batch, rules: Rules) -> tuple[CooperationState, Faulty]:
+    """The state of a chunk's rows, and the lines that are none."""
+    columns, bad = read_columns(batch, rules.resource_key)
+    return count(columns, rules), bad
+
+
+def read_columns(batch: Batch, resource_key: str) -> tuple[Columns, Faulty]:
+    """The rows of a chunk in file order, and (line, reason) of every line that is none; blank lines are skipped."""
+    native = compiled_log()
+    if native is None:
+        return read_in_python(batch, resource_key)
+    *packed, names, words, dry_row, dry, left = native.read_log(
+        batch.data, resource_key.encode("utf-8", "surrogatepass")
     )
+    columns = Columns(*packed)
+    columns.names = {name: place for place, name in enumerate(names)}
+    columns.words = {word: place for place, word in enumerate(words)}
+    if dry_row >= 0:
+        columns.dry_run, columns.dry_row = bool(dry), dry_row
+    places = iter(memoryview(left).cast("q"))
+    return columns, _read_left(columns, zip(places, places, places, places, strict=True), batch, resource_key)
+
+
+def read_in_python(batch: Batch, resource_key: str) -> tuple[Columns, Faulty]:
+    """The same as `read_columns`, line by line."""
+    lines = batch.data.count(b"\n") + 1
+    columns = Columns(bytes(8 * lines), bytes(4 * lines), bytes(4 * lines), bytes(8 * lines), bytes(lines))
+    return columns, _read_left(columns, _every_line(batch.data), batch, resource_key)
+
+
+def _every_line(data: bytes) -> Iterator[_Place]:
+    start = 0
+    for line, text in enumerate(data.split(b"\n")):
+        yield line, line, start, start + len(text)
+        start += len(text) + 1
+
+
+def _read_left(columns: Columns, left: Iterable[_Place], batch: Batch, resource_key: str) -> Faulty:
+    """Read the lines that were ``left`` into their rows; rows of those that are no events are taken out."""
+    faults, dropped = Faulty(), list[int]()
+    for row, line, start, end in left:
+        data = batch.data[start:end]
+        try:
+            event = read_line(data) if data.strip() else None
+        except BadLine as error:
+            faults.append((batch.first_line + line, str(error)))
+            event = None
+        if event is None:
+            dropped.append(row)
+        else:
+            columns.set(row, event, resource_key)
+    if dropped:
+        columns.drop(dropped)
+    return faults
+
+
+def count(columns: Columns, rules: Rules) -> CooperationState:
+    """The state of a chunk's rows."""
+    native = compiled_log()
+    if native is None:
+        return count_in_python(columns, rules)
+    kinds = columns.kinds(rules)
+    found = native.count_log(
+        columns.turns,
+        columns.agents,
+        columns.decisions,
+        columns.values,
+        columns.whole,
+        bytes(kinds),
+        len(columns.names),
+    )
+    # None, too, where there are no rows.
+    if found is None:
+        return count_in_python(columns, rules)
+    cooperative, ordered, distinct, blocks, agents, snapshots, said = found
+    state = CooperationState(
+        rows=len(columns.turns),
+        cooperative=cooperative,
+        agents={name: _agent(fields) for name, fields in zip(columns.names, agents, strict=True)},
+        ordered=ordered,
+        first_turn=columns.turns[0],
+        last_turn=columns.turns[-1],
+        distinct=distinct,
+        turns=TurnSet.of_blocks(blocks),
+        dry_run=columns.dry_run,
+        snapshots=snapshots,
+    )
+    state.add_words(unknown_counts(columns.words, kinds, said))
+    return state
+
+
+def _agent(fields: tuple[Any, ...]) -> AgentState:
+    state = AgentState(*fields)
+    # None where nothing fell, as in Python: equal states are equal bytes.
+    state.contributed = ExactSum.of(fields[_CONTRIBUTED]) if state.drops else None
+    return state
+
+
+def count_in_python(columns: Columns, rules: Rules) -> CooperationState:
+    """The same as `count`, agent by agent and row by row."""
+    kinds = columns.kinds(rules)
+    own: list[list[int]] = [[] for _ in columns.names]
+    for row, agent in enumerate(columns.agents):
+        own[agent].append(row)
+    turns, amounts = columns.turns.tolist(), columns.amounts()
+    groups = (
+        (
+            name,
+            (
+                [turns[row] for row in rows],
+                [kinds[columns.decisions[row]] for row in rows],
+                [amounts[row] for row in rows],
+            ),
+        )
+        for name, rows in zip(columns.names, own, strict=True)
+    )
+    state = CooperationState.of(turns, groups, columns.dry_run)
+    state.snapshots = len(amounts) - amounts.count(None)
+    said = Counter(columns.decisions)
+    state.add_words(unknown_counts(columns.words, kinds, [said[place] for place in range(len(columns.words))]))
+    return state

@@ -19,7 +19,7 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
 )
 from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
-from evalq.evalcore.evaluators.cooperation.chunk import chunk_state
+from evalq.evalcore.evaluators.cooperation.columns import chunk_state
 from evalq.evalcore.evaluators.cooperation.config import completed
 from evalq.evalcore.evaluators.cooperation.markdown import markdown, notices
 from evalq.evalcore.evaluators.cooperation.measures import MEASURES

@@ -1,33 +1,32 @@
 """One log line by itself: the event it holds, or what is wrong with it.
 
-`reading` decodes well-formed lines in bulk; what it cannot take comes here, where the rules are spelled out
-one by one. JSON is read as Python's own reader does: the last value of a repeated key counts, a lone surrogate
-may be escaped, and ``NaN`` or ``1e400`` is let pass in a key that no rule reads.
+JSON is read as Python's own reader does: the last value of a repeated key counts, a lone surrogate may be escaped, and
+``NaN`` or ``1e400`` is let pass in a key that no rule reads.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from typing import Any
 
-import numpy as np
+import msgspec
 
 from evalq.evalcore.evaluators.cooperation.record import LARGEST, Event, Number, integral, number
 
-__all__ = ["MAX_DEPTH", "BadLine", "parse_line", "too_deep"]
+__all__ = ["MAX_DEPTH", "BadLine", "parse_line", "read_line"]
 
 MAX_DEPTH = 256
 """Levels of arrays and objects a line may have: our own limit, since a parser's depends on who called it."""
 
+_DECODER = msgspec.json.Decoder(Event)
 _SHOWN = 40
-_PIECE_BYTES = 1 << 16
 _MISSING = object()
 # Possessive, and the last quote may lack: a string that a cut line leaves open must not be tried from each quote in it.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-_STEP = np.zeros(256, dtype=np.int64)
-_STEP[list(b"[{")] = 1
-_STEP[list(b"]}")] = -1
+_BRACKETS = re.compile(rb"[\[{\]}]")
+_STEP = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 
 class BadLine(ValueError):
@@ -46,9 +45,19 @@ class _Constant(_Literal):
     __slots__ = ()
 
 
+def read_line(line: bytes) -> Event:
+    """As `parse_line` does, in a fifth of the time where the line is as it should be."""
+    try:
+        line.decode()  # the decoder does not look into strings that it skips
+        event = None if _too_deep(line) else _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        event = None
+    return event if event is not None and type(event.turn) is int else parse_line(line)
+
+
 def parse_line(line: bytes) -> Event:
-    """The event in ``line``. Raises BadLine."""
-    if too_deep(line):
+    """The event in ``line``: the reference. Raises BadLine."""
+    if _too_deep(line):
         raise BadLine(f"nested deeper than {MAX_DEPTH} levels")
     try:
         text = line.decode()
@@ -70,17 +79,12 @@ def parse_line(line: bytes) -> Event:
     )
 
 
-def too_deep(line: bytes) -> bool:
+def _too_deep(line: bytes) -> bool:
     """Whether brackets outside strings are nested deeper than MAX_DEPTH."""
     if len(line) <= 2 * MAX_DEPTH or line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
         return False
-    bare, level = _STRING.sub(b"", line), 0
-    for at in range(0, len(bare), _PIECE_BYTES):  # in pieces, since a line may be 64 MiB long
-        levels = level + np.cumsum(_STEP[np.frombuffer(bare[at : at + _PIECE_BYTES], dtype=np.uint8)])
-        if levels.max() > MAX_DEPTH:
-            return True
-        level = levels[-1]
-    return False
+    brackets = _BRACKETS.finditer(_STRING.sub(b"", line))
+    return any(level > MAX_DEPTH for level in accumulate(_STEP[found[0]] for found in brackets))
 
 
 def _turn(value: Any) -> int:

@@ -19,7 +19,7 @@ _LEAST_TURN, _MOST_TURN = -(1 << 63), (1 << 63) - 1
 Int64 = Annotated[int, Meta(ge=_LEAST_TURN, le=_MOST_TURN)]
 _Finite = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Number = Int64 | _Finite | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}(\.[0-9]{1,15})?\Z")]
-if TYPE_CHECKING:  # `reading.read` hands out no event whose turn is not yet an int
+if TYPE_CHECKING:  # no event is handed out whose turn is not yet an int
     Turn = int
 else:
     Turn = Int64 | float | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}\Z")]

@@ -19,6 +19,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.evaluators.cooperation.columns import read_columns
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.state import Columns, CooperationState
 from evalq.evalcore.model.span import BOM
@@ -82,18 +83,17 @@ def _identity(state: CooperationState) -> tuple[int, dict[str, int]]:
 
 
 def _rows(stream: BinaryIO, rules: Rules, limits: Limits, missing: set[int]) -> Iterator[_Row]:
-    from evalq.evalcore.evaluators.cooperation.fast import read_chunk  # with NumPy, and few logs are sorted
-
     if stream.read(len(BOM)) != BOM:
         stream.seek(0)
     first = 1
     while lines := stream.readlines(limits.block_bytes):
         wanted = [line for number, line in enumerate(lines, first) if number not in missing] if missing else lines
         first += len(lines)
-        rows, _ = read_chunk(Batch("", 1, b"".join(wanted)), rules)
-        columns = (rows.turns.tolist(), rows.agents.tolist(), rows.kinds.tolist())
-        for at, (turn, agent, kind) in enumerate(zip(*columns, strict=True)):
-            yield _Row(turn, rows.names[agent], kind, rows.value(at))
+        columns, _ = read_columns(Batch("", 1, b"".join(wanted)), rules.resource_key)
+        names, kinds = list(columns.names), columns.kinds(rules)
+        rows = zip(columns.turns, columns.agents, columns.decisions, columns.amounts(), strict=True)
+        for turn, agent, word, amount in rows:
+            yield _Row(turn, names[agent], kinds[word], amount)
 
 
 def _sorted_runs(rows: Iterator[_Row], folder: Path, limits: Limits) -> Iterator[Path]:

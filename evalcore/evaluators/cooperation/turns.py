@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import msgspec
 
 from evalq.evalcore.model.merging import Merging
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
 
 __all__ = ["TurnSet"]
 
@@ -39,20 +35,6 @@ class TurnSet(Merging):
             block = turn >> _BLOCK_BITS
             masks[block] = masks.get(block, 0) | 1 << (turn & 255)
         return cls({str(block): format(mask, "x") for block, mask in masks.items()})._capped()
-
-    @classmethod
-    def of_sorted(cls, turns: NDArray[int64]) -> Self:
-        """The set of ``turns``, which ascend."""
-        import numpy as np  # not imported for chunks that compiled code counts
-
-        numbers, at = np.unique(turns >> _BLOCK_BITS, return_inverse=True)
-        if len(numbers) > MOST_BLOCKS:
-            return cls(full=True)
-        bits = np.zeros((len(numbers), 1 << _BLOCK_BITS), dtype=np.bool_)
-        bits[at, 255 - (turns & 255)] = True
-        masks = np.packbits(bits, axis=1).tobytes().hex()
-        width = len(masks) // max(1, len(numbers))
-        return cls({str(number): masks[n * width : (n + 1) * width].lstrip("0") for n, number in enumerate(numbers)})
 
     @classmethod
     def of_blocks(cls, blocks: dict[str, str]) -> Self:

@@ -11,9 +11,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.cooperation import Cooperation, evaluator
-from evalq.evalcore.evaluators.cooperation.counting import count
+from evalq.evalcore.evaluators.cooperation.columns import chunk_state
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.evaluators.cooperation.reading import read_columns
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.fold.inline import Evaluation, evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
@@ -97,6 +96,6 @@ def report_bytes(evaluation: Evaluation) -> bytes:
 
 def state_of(log: list[dict[str, Any]]) -> CooperationState:
     """The state of a piece of a log, by way of the wire."""
-    rows, faults = read_columns(Batch("x", 1, as_jsonl(log)), Rules())
+    state, faults = chunk_state(Batch("x", 1, as_jsonl(log)), Rules())
     assert not faults
-    return CooperationState.from_wire(count(rows).to_wire())
+    return CooperationState.from_wire(state.to_wire())

@@ -1,4 +1,4 @@
-"""A chunk read block by block and counted by columns: to the byte what line by line and row by row give."""
+"""A chunk read and counted by compiled code: to the byte what Python gives, line by line and row by row."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import json
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.cooperation import chunk, fast, reading
+from evalq.evalcore.evaluators.cooperation import columns
 from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, AgentState
-from evalq.evalcore.evaluators.cooperation.chunk import chunk_state
-from evalq.evalcore.evaluators.cooperation.columns import Gatherer
-from evalq.evalcore.evaluators.cooperation.counting import count, count_by_rows
+from evalq.evalcore.evaluators.cooperation.columns import (
+    chunk_state,
+    count,
+    count_in_python,
+    read_columns,
+    read_in_python,
+)
+from evalq.evalcore.evaluators.cooperation.lines import parse_line
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.evaluators.cooperation.reading import read_columns
+from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.evaluators.cooperation.turns import MOST_BLOCKS
 from evalq.evalcore.native import compiled_log
 from evalq.evalcore.records.batch import Batch
@@ -58,49 +62,40 @@ compiled = pytest.mark.skipif(compiled_log() is None, reason="nothing is compile
 
 
 def by_rules(data: bytes, rules: Rules) -> tuple[bytes, Any]:
-    """The state and the faults of a chunk, each line read by itself, each row counted by itself."""
-    events, bad = reading._line_by_line(Batch("x", 7, data))
-    rows = Gatherer(rules)
-    rows.add(events)
-    return count_by_rows(rows.columns()).to_wire(), bad
+    """The state and the faults of a chunk as Python has them, each line by the rules alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "read_line", parse_line)
+        rows, bad = read_in_python(Batch("x", 7, data), rules.resource_key)
+    return count_in_python(rows, rules).to_wire(), bad
 
 
-def in_python(data: bytes, rules: Rules) -> tuple[bytes, Any]:
-    """The same as a chunk is evaluated where nothing is compiled."""
-    columns, bad = read_columns(Batch("x", 7, data), rules)
-    return count(columns).to_wire(), bad
-
-
-def in_c(data: bytes, rules: Rules) -> tuple[bytes, Any]:
-    """The same by compiled code and what it leaves."""
+def by_either(data: bytes, rules: Rules) -> tuple[bytes, Any]:
+    """The same by compiled code and what it leaves; also where only one of reading and counting is done by it."""
     batch = Batch("x", 7, data)
     state, bad = chunk_state(batch, rules)
-    columns, faults = fast.read_chunk(batch, rules)
-    assert (count(columns).to_wire(), faults) == (state.to_wire(), bad)
+    for reading in (read_columns, read_in_python):
+        for counting in (count, count_in_python):
+            rows, faults = reading(batch, rules.resource_key)
+            assert (counting(rows, rules).to_wire(), faults) == (state.to_wire(), bad)
     return state.to_wire(), bad
 
 
-@pytest.mark.parametrize("block", [1, 150, 1 << 18])
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=250)
 @given(
     rows(),
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from(ODD)), max_size=4),
     st.sampled_from(["stone", "돌", '"']),
 )
-def test_blocks_and_columns_give_what_lines_and_rows_give(
-    block: int, log: list[dict[str, Any]], odd: list[tuple[int, bytes]], key: str
+def test_compiled_code_gives_what_lines_and_rows_give(
+    log: list[dict[str, Any]], odd: list[tuple[int, bytes]], key: str
 ) -> None:
-    """Whatever the order of turns, the numbers, the odd and broken lines between, and where blocks end."""
+    """Whatever the order of turns, the numbers, the odd and broken lines between, and how lines end."""
     lines = as_jsonl(log).split(b"\n")
     for at, line in odd:
         lines.insert(min(at, len(lines)), line)
     rules = Rules(resource_key=key)
     for data in (b"\n".join(lines), b"\n".join(lines).rstrip(b"\n"), b"\r\n".join(lines)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reading, "_BLOCK_BYTES", block)
-            expected = by_rules(data, rules)
-            assert in_python(data, rules) == expected
-            assert in_c(data, rules) == expected
+        assert by_either(data, rules) == by_rules(data, rules)
 
 
 @settings(deadline=None)
@@ -110,55 +105,15 @@ def test_blocks_and_columns_give_what_lines_and_rows_give(
     )
 )
 def test_sums_of_any_floats_are_exact_either_way(log: list[tuple[int, int, float | None]]) -> None:
-    """Columns give the exact sum of drops, whatever digits they have."""
+    """The sum of drops is exact, whatever digits they have."""
     made = [{"turn": turn, "agent": str(who), "resources": {} if v is None else {"stone": v}} for turn, who, v in log]
     data = as_jsonl(made)
-    assert in_python(data, Rules()) == in_c(data, Rules()) == by_rules(data, Rules())
-
-
-def test_one_bad_line_leaves_the_other_blocks_to_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the block with the bad line is read line by line, and the line's number is that of the file."""
-    lines = [json.dumps({"turn": n, "agent": "a", "resources": {"stone": n}}).encode() for n in range(100)]
-    lines[70] = b"no event"
-    slow: list[int] = []
-    by_line = reading._line_by_line
-
-    def counted(batch: Batch) -> Any:
-        slow.append(batch.data.count(b"\n"))
-        return by_line(batch)
-
-    monkeypatch.setattr(reading, "_BLOCK_BYTES", 500)
-    monkeypatch.setattr(reading, "_line_by_line", counted)
-    columns, bad = read_columns(Batch("x", 1, b"\n".join(lines) + b"\n"), Rules())
-    assert bad == [(71, "bad JSON: Expecting value at column 1")]
-    assert len(columns.turns) == 99
-    assert len(slow) == 1
-    assert slow[0] < 20
-
-
-def test_a_resource_that_comes_later_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that the first lines do not have costs one block another way, not all that follow."""
-    early = [row(resources={"stone": 1}) for _ in range(30)]
-    late = [row(resources={"stone": 1, "gold": 2}) for _ in range(300)]
-    monkeypatch.setattr(reading, "_BLOCK_BYTES", 1000)
-    asked: list[int] = []
-    read = reading.read
-
-    def counted(batch: Batch) -> Any:
-        asked.append(1)
-        return read(batch)
-
-    monkeypatch.setattr(reading, "read", counted)
-    columns, bad = read_columns(Batch("x", 1, b"\n".join(early + late)), Rules())
-    assert (len(columns.turns), bad, len(asked)) == (330, [], 1)
+    assert by_either(data, Rules()) == by_rules(data, Rules())
 
 
 def test_a_state_of_no_rows_is_nothing() -> None:
     """A chunk of bad lines only adds nothing to a log."""
-    assert in_python(b"x\n\n", Rules())[0] == msgspec.json.encode(
-        count(Gatherer(Rules()).columns()), order="deterministic"
-    )
-    assert count(Gatherer(Rules()).columns()).rows == 0
+    assert by_either(b"x\n\n", Rules())[0] == CooperationState().to_wire()
 
 
 NUMBERS = [
@@ -206,7 +161,7 @@ def test_compiled_code_takes_a_number_for_what_the_rules_do(number: str, field: 
     for text in (number, f'"{number}"', f" {number} "):
         line = f'{{"turn": 1, "agent": "a", "x": 1, {field % text}}}'.replace('"turn": 1, ', "", "turn" in field)
         rest = b'\n{"turn": 3, "agent": "a", "resources": {"stone": 0.25}}'
-        assert in_c(line.encode() + rest, Rules()) == by_rules(line.encode() + rest, Rules()), line
+        assert by_either(line.encode() + rest, Rules()) == by_rules(line.encode() + rest, Rules()), line
 
 
 @compiled
@@ -228,20 +183,20 @@ def test_compiled_code_reads_damaged_lines_by_the_rules(damaged: list[tuple[byte
     """Whatever is put into good lines: the same events, the same faults with the same lines."""
     lines = [line[:at] + b"".join(put) + line[at + cut :] for line, at, cut, put in damaged]
     for data in (b"\n".join(lines), GOOD + b"\n".join(lines) + b"\n"):
-        assert in_c(data, Rules()) == by_rules(data, Rules())
+        assert by_either(data, Rules()) == by_rules(data, Rules())
 
 
 @compiled
-def test_a_log_of_odd_lines_is_left_to_python_as_a_whole() -> None:
-    """Where compiled code would hand over most lines it gives up, and the log is read in blocks."""
+@pytest.mark.parametrize("usual", [0, 1, 900])
+def test_any_number_of_lines_may_be_left_to_python(usual: int) -> None:
+    """A log of odd lines only, and one with some among others; each keeps its place."""
     native = compiled_log()
     assert native is not None
-    odd = b"\n".join([row(turn="5")] * 200)
-    assert native.read_log(odd, b"stone") is None
-    columns, bad = fast.read_chunk(Batch("x", 1, odd), Rules())
-    assert (len(columns.turns), bad) == (200, [])
-    assert native.read_log(b"\n".join([row()] * 900 + [row(turn="5")] * 64), b"stone") is not None
-    assert in_c(odd, Rules()) == by_rules(odd, Rules())
+    data = b"\n".join([row()] * usual + [row(turn="5")] * 200)
+    left = memoryview(native.read_log(data, b"stone")[-1]).cast("q").tolist()
+    assert left[::4] == left[1::4] == list(range(usual, usual + 200))
+    assert [data[start:end] for start, end in zip(left[2::4], left[3::4], strict=True)] == [row(turn="5")] * 200
+    assert by_either(data, Rules()) == by_rules(data, Rules())
 
 
 @compiled
@@ -253,7 +208,7 @@ def test_what_is_left_keeps_its_place() -> None:
     ]
     for log in (lines, lines[::-1], [b"bad", *lines], [*lines, b"bad", lines[1]]):
         data = b"\n".join(log)
-        assert in_c(data, Rules()) == by_rules(data, Rules())
+        assert by_either(data, Rules()) == by_rules(data, Rules())
 
 
 def test_nothing_is_compiled_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,10 +217,7 @@ def test_nothing_is_compiled_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(native, "source_digest", lambda: "other")
     assert native.compiled_log.__wrapped__() is None
-    for module in (fast, chunk):
-        monkeypatch.setattr(module, "compiled_log", lambda: None)
-    columns, bad = fast.read_chunk(Batch("x", 1, GOOD * 3), Rules())
-    assert (columns.turns.tolist(), bad) == ([1, 1, 1], [])
+    monkeypatch.setattr(columns, "compiled_log", lambda: None)
     assert chunk_state(Batch("x", 1, GOOD * 3), Rules())[0].rows == 3
 
 
@@ -321,7 +273,7 @@ def test_what_the_line_before_looked_like_decides_nothing(
         lines[at % len(lines)] = whole[:place] + b"\n" + whole[place:]
     random.shuffle(lines)
     data = b"\n".join(lines)
-    assert in_c(data, Rules()) == by_rules(data, Rules())
+    assert by_either(data, Rules()) == by_rules(data, Rules())
 
 
 _NEAR, _FAR = st.integers(-3, 5), st.integers(-600, 600)
@@ -353,31 +305,33 @@ def test_what_compiled_code_counts_is_what_rows_give(
         {"turn": turn, "agent": agent, "decision": decision, "resources": {} if amount is None else {"stone": amount}}
         for turn, agent, decision, amount in (log if going_back else sorted(log, key=lambda row: row[0]))
     ]
-    assert in_c(as_jsonl(made), Rules()) == by_rules(as_jsonl(made), Rules())
+    assert by_either(as_jsonl(made), Rules()) == by_rules(as_jsonl(made), Rules())
 
 
 @compiled
-def test_what_is_usual_is_counted_without_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns that do not go back and amounts of any digits: no row is counted in Python."""
+@pytest.mark.parametrize("back", [0, 9])
+def test_what_is_usual_is_counted_by_compiled_code(monkeypatch: pytest.MonkeyPatch, back: int) -> None:
+    """Amounts of any digits, turns that do not go back and turns that do: no row is counted in Python."""
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("a chunk that compiled code can count was left to Python")
 
-    monkeypatch.setattr(chunk, "_by_columns", refuse)
+    monkeypatch.setattr(columns, "count_in_python", refuse)
     log = [
-        {"turn": n // 3 - 20, "agent": str(n % 3), "resources": {"stone": (n * 7919 % 113) / 10}} for n in range(900)
+        {"turn": n // 3 - 20 - n % 2 * back, "agent": str(n % 3), "resources": {"stone": (n * 7919 % 113) / 10}}
+        for n in range(900)
     ]
     state, _ = chunk_state(Batch("x", 1, as_jsonl(log)), Rules())
-    assert (state.rows, state.distinct, len(state.turns.blocks)) == (900, 300, 3)
+    assert (state.rows, state.ordered, state.total_turns) == (900, not back, len({row["turn"] for row in log}))
 
 
 @compiled
 @pytest.mark.parametrize("blocks", [MOST_BLOCKS, MOST_BLOCKS + 1])
 def test_a_chunk_of_too_many_turns_does_not_know_them(blocks: int) -> None:
-    """As many blocks as a set may have are kept; with one more it is full, as by columns."""
+    """As many blocks as a set may have are kept; with one more it is full, as in Python."""
     log = as_jsonl([{"turn": n << 8, "agent": "a"} for n in range(blocks)])
     state, _ = chunk_state(Batch("x", 1, log), Rules())
-    assert state.to_wire() == in_python(log, Rules())[0]
+    assert state.to_wire() == by_rules(log, Rules())[0]
     assert (state.turns.full, len(state.turns.blocks)) == (blocks > MOST_BLOCKS, blocks % (MOST_BLOCKS + 1))
 
 

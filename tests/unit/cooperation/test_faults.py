@@ -12,9 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
-from evalq.evalcore.evaluators.cooperation import evaluator, reading
-from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line
-from evalq.evalcore.evaluators.cooperation.reading import read
+from evalq.evalcore.evaluators.cooperation import evaluator
+from evalq.evalcore.evaluators.cooperation import lines as lines_module
+from evalq.evalcore.evaluators.cooperation.columns import Faulty
+from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line, read_line
 from evalq.evalcore.evaluators.cooperation.record import Event
 from evalq.evalcore.records.batch import Batch
 from tests.unit.cooperation.logs import entry, report_bytes, run
@@ -28,8 +29,19 @@ def row(**over: Any) -> bytes:
     return json.dumps({key: value for key, value in fields.items() if value is not ...}).encode()
 
 
+def read(batch: Batch) -> tuple[list[Event], Faulty]:
+    """The events of a chunk, and (line, reason) of every line that is none."""
+    events, faults = list[Event](), Faulty()
+    for line, data in batch.lines():
+        try:
+            events.append(read_line(data))
+        except BadLine as error:
+            faults.append((line, str(error)))
+    return events, faults
+
+
 def one(line: bytes) -> Event:
-    """The event of a line, read as a chunk of its own."""
+    """The event of a line."""
     (event,), faults = read(Batch("x", 1, line))
     assert not faults
     return event
@@ -154,18 +166,12 @@ def test_an_odd_line_says_whether_its_run_was_dry(given: Any, known: bool | None
     assert one(row(turn="1.0", dry_run=given)).dry_run is known
 
 
-def test_lines_as_they_should_be_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a chunk with an odd line in it is looked at line by line, which gives the same."""
-    data = (
-        GOOD * 3
-        + b'{"turn": 2, "agent": "b", "resources": {"stone": -1.5, "wood": "3.25"}}\n{"turn": 3.0, "agent": "b"}\n'
-    )
-    slowly = read(Batch("x", 1, data + b"\n"))
-    assert [event.turn for event in slowly[0]] == [1, 1, 1, 2, 3]
-    monkeypatch.setattr(reading, "_line_by_line", None)
-    assert read(Batch("x", 1, data)) == slowly
-    assert read(Batch("x", 1, data.replace(b"\n", b"\r\n"))) == slowly
-    assert read(Batch("x", 1, GOOD * 2)) == (slowly[0][:2], [])
+def test_lines_as_they_should_be_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only an odd line is read by the rules, which gives the same."""
+    lines = [GOOD[:-1], b'{"turn": 2, "agent": "b", "resources": {"stone": -1.5, "wood": "3.25"}}\r']
+    by_rules = [parse_line(line) for line in lines]
+    monkeypatch.setattr(lines_module, "parse_line", None)
+    assert [plain(read_line(line)) for line in lines] == [plain(event) for event in by_rules]
 
 
 @pytest.mark.parametrize("resources", [..., None, [], 5, "stone", True])

@@ -14,7 +14,7 @@ import pytest
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.cooperation import evaluator
 from evalq.evalcore.evaluators.cooperation.charts import opening
-from evalq.evalcore.evaluators.cooperation.chunk import chunk_state
+from evalq.evalcore.evaluators.cooperation.columns import chunk_state
 from evalq.evalcore.evaluators.cooperation.kinds import unknown_counts
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
