@@ -17,8 +17,8 @@ __all__ = ["checks_page"]
 
 _INTRO = """# Checks
 
-What may stand in a case's `checks` ([evalq checks](evaluators/checks.md)): a mapping of one name, with options
-beside it.
+A case's `checks` ([evalq checks](evaluators/checks.md)) is a list. Each entry is a mapping of one check's name, with
+its options beside it.
 
 ```yaml
 checks:
@@ -30,41 +30,46 @@ checks:
     count: 2
 ```
 
-A name by itself takes the case's `expected` as its value, where it takes one.
-`any` and `all` hold a list of checks, `at-least` one of which `count` have to hold.
+If you write a name alone, its value is the case's `expected`, for checks that take a value.
+`any` and `all` take a list of checks. `at-least` takes a list and a `count` of checks that have to hold.
 
-`not-` before any name turns it round: what the check looks at is there, and is not as it says. Where nothing is there
-to look at, a check fails, negated or not (`looked` is false in its record):
+`not-` before any name negates the check. If the answer has nothing for the check to look at, the check fails, even with
+`not-` (`looked` is false in its record):
 
-| check | what has to be there |
+| check | the answer needs |
 | --- | --- |
 | any with `at` | something at that path |
-| `json-path`, `json-schema` | JSON in the answer; `not-json-path` passes where nothing is at the path |
-| `number` with `which` | the number that it names; `not-number` without `which` says that none is this one |
+| `json-path`, `json-schema` | JSON in the answer; `not-json-path` passes if nothing is at the path |
+| `number` with `which` | the number that it names; `not-number` without `which` requires that no number is this one |
 | `captures` | a match of a pattern |
 | `edit-similarity`, `edit-distance`, `token-f1`, `rouge-l`, `chrf` | a text, of 200,000 characters at most |
 
-In `any`, `all` and `at-least` such a part is neither true nor false: where the other parts do not decide, the whole
-fails, negated or not. What the record lacks, such as its cost, makes the output an error, whatever the other parts say.
+In `any`, `all` and `at-least` such a part is neither true nor false. If the other parts do not decide, the whole check
+fails, even with `not-`. If the record lacks a value that a check needs, such as its cost, the output is an error,
+whatever the other parts say.
 
-Other checks of text look at data as its JSON, without spaces, and at null as an empty text. Texts are compared sign by
-sign: `é` as one sign is not `é` as two, unless `normalize: nfc` says so (`nfkc` takes `²` for `2`, too). Options of
-every check:
+Other checks of text read data as its JSON, without spaces, and null as an empty text. They compare texts character by
+character: `é` as one character differs from `é` as two, unless you set `normalize: nfc`. `nfkc` also takes `²` for `2`.
+Options of every check:
 
 """
 
 _COMMON: list[tuple[object, ...]] = [
-    ("name", "text", "what it is called in results; its own name otherwise. Checks of one name are counted together"),
-    ("weight", "a number from 0", "what it counts for in an output's score (1); with 0 it is shown, and never decides"),
+    ("name", "text", "its name in results (default: the check's name). evalq counts checks of one name together"),
+    (
+        "weight",
+        "a number from 0",
+        "its weight in an output's score (1); with 0 the report shows the check, but it never decides",
+    ),
     (
         "threshold",
         "a number from 0 to 1",
-        "the least score that passes, of checks that measure (`score`: on its scale)",
+        "the least score that passes, for checks that measure (`score`: on its scale)",
     ),
     (
         "at",
         "a path",
-        "the part of the answer's JSON that it looks at, such as `$.choices[0].text`; nothing there fails it",
+        "the part of the answer's JSON to look at, such as `$.choices[0].text`; if nothing is there, the check fails",
     ),
 ]
 _WORDS = {

@@ -44,8 +44,8 @@ def settings_page() -> str:
         rows.append((f"EVALQ_{name.upper()}", name, default if default not in ("", ()) else "-", field.description))
     return (
         "# Settings\n\n"
-        "Read once, when a command starts: from the command line, then the environment, then the YAML file named by\n"
-        "`--settings` (or EVALQ_SETTINGS), whose keys are the names below.\n\n"
+        "evalq reads settings once, when a command starts. The command line wins over the environment, and the\n"
+        "environment over the YAML file that `--settings` (or EVALQ_SETTINGS) names. Its keys are the names below.\n\n"
         + table(("variable", "key", "default", "meaning"), rows)
     )
 
@@ -108,12 +108,11 @@ def names_page() -> str:
         "Keys of one run, sweep, history, gate or target": table(("of", "key"), parts),
     }
     intro = (
-        "# Names\n\nWhat evalq writes to servers and disks begins with its own name, so that it may share a database,\n"
-        "a virtual host and a folder with other programs. A misspelt `EVALQ_*` variable is an error that names the\n"
-        "nearest one; a variable that is like none, and a table `[tool.evalq]` in `pyproject.toml`, are warned of.\n\n"
-        "Queues carry the code version. After an upgrade old workers keep their queues; entries of `unacked` and\n"
-        "`unacked_index` (without a prefix) that versions before this list left behind are never touched: delete\n"
-        "them where no other Celery application uses that database.\n\n"
+        "# Names\n\nAll names that evalq writes to servers and disks begin with its own name. So evalq may share\n"
+        "a database, a virtual host and a folder with other programs. A misspelt `EVALQ_*` variable is an error\n"
+        "that names the nearest one. evalq warns of a variable that is like none, and of a table `[tool.evalq]` in\n"
+        "`pyproject.toml`.\n\n"
+        "Queues carry the code version. After an upgrade old workers keep their queues.\n\n"
     )
     return intro + "\n".join(f"## {title}\n\n{text}" for title, text in tables.items())
 
@@ -125,21 +124,22 @@ def life_page() -> str:
         following = ", ".join(sorted(MOVES[state])) or "nothing"
         where = "folder and ledger" if state in LEDGER_STATES else "folder"
         rows.append((state, where, meaning, following, next_step(state, "RUN")))
-    heads = ("state", "stands in", "meaning", "may be followed by", "where no process drives it")
+    heads = ("state", "stands in", "meaning", "may be followed by", "if no process drives it")
     return (
         "# The life of a run\n\n"
-        "The states that `run.json`, `evalq list` and `evalq status` show, for evaluations and live sweeps alike. The\n"
-        "ledger knows some of them; the others are the business of whoever drives the run, and stand in its folder.\n"
-        "Both refuse a move that is not in this table. `RUN` is a run's folder, or its id under `./evalq-runs`; a run\n"
-        "on a server takes `--broker URL` (or `EVALQ_BROKER`), an inline one `--inline`. `run.json` names the server\n"
-        "that a run was driven on last (`server`), and so does every hint; `pause`, `cancel`, and the `resume` of a\n"
-        "live sweep whose calls are not all collected are refused without it.\n\n"
+        "`run.json`, `evalq list` and `evalq status` show these states, for evaluations and live sweeps alike. The\n"
+        "ledger knows some of them; only the run folder has the others. Both refuse a move that is not in this\n"
+        "table.\n\n"
+        "`RUN` is a run's folder, or its id under `./evalq-runs`. A run on a server takes `--broker URL` (or\n"
+        "`EVALQ_BROKER`), an inline one `--inline`. `run.json` names the last server of a run (`server`), and so does\n"
+        "every hint. `pause` and `cancel` need that server, and so does `resume` of a live sweep while some of its\n"
+        "calls are not collected.\n\n"
         f"{table(heads, rows)}\n"
-        "One process drives a run: the one that holds the lock on `run.lock` in its folder. A second command is told\n"
-        "who that is (exit 3), or waits: `evalq watch RUN`, and a command whose `--once` key has a run already. They\n"
-        "show its progress, end with its report and exit code, and change nothing; Ctrl-C ends the watching alone.\n"
-        "A command that waits with the run's own `--once` key takes over when the driver was killed or interrupted.\n\n"
-        "`evalq cancel RUN` is for good: `resume`, `retry` and the same `--once` key refuse the run from then on,\n"
+        "One process drives a run: it holds the lock on `run.lock` in the folder. A second command names that process\n"
+        "and ends (exit 3), or waits. `evalq watch RUN` waits, and so does a command whose `--once` key has a run\n"
+        "already. It shows the run's progress, ends with its report and exit code, and changes nothing. Ctrl-C ends\n"
+        "only the waiting. With the run's own `--once` key it takes over when the driver is killed or interrupted.\n\n"
+        "`evalq cancel RUN` is for good. From then on `resume`, `retry` and the same `--once` key refuse the run,\n"
         "here and from every folder on its server, until `evalq prune RUN` removes it.\n"
     )
 
@@ -157,11 +157,11 @@ GROUPS = {
 def metrics_page() -> str:
     """Every metric that the exporter shows: the fleet's from their catalogue, and the evaluators' own."""
     intro = (
-        "# Metrics\n\nWhat `evalq exporter` shows. Counters are kept in the ledger, in the same step as the commit:\n"
-        "they are exact, and survive restarts of all but a server that loses its data\n"
-        "([observers of runs under faults](observers.md), beside what was true).\n"
-        "Records are lines or rows of the inputs. Beyond `max_suites` suites,\n"
-        "the label `suite` is `other`; beyond `max_series` label sets of a metric, all labels of the rest are.\n"
+        "# Metrics\n\n`evalq exporter` shows these metrics. The ledger counts in the same step as the commit, so\n"
+        "counters are exact. They survive every restart, except that of a server that loses its data\n"
+        "([observers under faults](observers.md) compares them with the truth). Records are lines or rows of the\n"
+        "inputs. Beyond `max_suites` suites the label `suite` is `other`. Beyond `max_series` label sets of a metric,\n"
+        "all labels of the rest are `other`.\n"
     )
     parts = [intro]
     for group, title in GROUPS.items():
@@ -182,8 +182,9 @@ def _evaluator_metrics(evaluator: Evaluator[Any, Any]) -> str:
         for metric in evaluator.views.metrics
         if metric.states
     ]
-    told = "\n" + table(("metric", "values"), states) if states else ""
-    return f"## {evaluator.name}\n\nOf the newest finished run of each suite and target.\n\n{_families(shown)}{told}"
+    values = "\n" + table(("metric", "values"), states) if states else ""
+    intro = "These describe the newest finished run of each suite and target."
+    return f"## {evaluator.name}\n\n{intro}\n\n{_families(shown)}{values}"
 
 
 def _families(families: list[Family]) -> str:
@@ -197,9 +198,9 @@ def security_page() -> str:
     text = (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
     begin, end = "<!-- trust table: made by docs/generate.py -->\n", "<!-- end of the trust table -->"
     before, _, rest = text.partition(begin)
-    told = {Reach.ANY: "any", Reach.NONE: "none"}
+    words = {Reach.ANY: "any", Reach.NONE: "none"}
     rows: list[tuple[object, ...]] = [
-        (f"{writer.value}: {WRITERS[writer]}", *(told.get(row.reach(thing), f"in {row.within}") for thing in Thing))
+        (f"{writer.value}: {WRITERS[writer]}", *(words.get(row.reach(thing), f"in {row.within}") for thing in Thing))
         for writer, row in TABLE.items()
     ]
     return before + begin + table(("who", *(thing.value for thing in Thing)), rows) + end + rest.partition(end)[2]

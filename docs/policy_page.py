@@ -67,17 +67,18 @@ _CASE = "interval of Clopper and Pearson 1934; NO-GO over cases by Holm 1979"
 _KEYS: dict[str, dict[str, Key]] = {
     "Policy": {
         "gates": Key("-", "the demands; GO needs every critical one, and for NO-GO they share one error", "Holm 1979"),
-        "minimum_pairs": Key("cases", "with fewer cases that both runs answered a drop is not GO"),
-        "minimum_repeats": Key("answers", "with fewer answers of a case, what it counts in is not GO"),
+        "minimum_pairs": Key("cases", "if both runs answered fewer cases, a drop is not GO"),
+        "minimum_repeats": Key("answers", "if a case has fewer answers, a demand that counts it is not GO"),
         "missing": Key(
             "answers",
-            "NO-GO where the candidate lacks more than the baseline does; INCONCLUSIVE where more records name no case",
+            "how many answers the candidate may lack beyond the baseline; more are INCONCLUSIVE, or NO-GO if an exact "
+            "test shows it; INCONCLUSIVE if more records name no case",
         ),
         "collapse": Key(
             "-",
-            "NO-GO for a case whose answers collapsed, as surely as all cases together ask, and INCONCLUSIVE for one "
-            "that did by its own verdict alone; `none-new`: NO-GO for one that the baseline does not have, and "
-            "INCONCLUSIVE where answers cannot tell",
+            "`none`: NO-GO if a case has collapsed, tested over all cases together; INCONCLUSIVE if it has by its own "
+            "verdict alone; `none-new`: NO-GO if a case has collapsed that had not in the baseline; INCONCLUSIVE if "
+            "answers cannot tell",
             "Holm 1979; `none-new`: permutation test of the chance that two answers agree",
         ),
         "specification": Key(
@@ -85,20 +86,20 @@ _KEYS: dict[str, dict[str, Key]] = {
             "`same`: another golden set, parameters or version than the baseline's is INCONCLUSIVE; "
             "`intersection`: the cases of both are compared",
         ),
-        "quarantine": Key("-", "flaky cases that no `per_case` is decided by"),
+        "quarantine": Key("-", "flaky cases that `per_case` leaves out"),
         "judges": Key(
             "-",
-            "what rests on verdicts of judges is advisory: `labelled`: until people labelled enough of them, "
-            "`advisory`: always, `decide`: never",
+            "when a demand that rests on judges is advisory; `labelled`: until people have labelled enough verdicts; "
+            "`advisory`: always; `decide`: never",
         ),
         "minimum_labels": Key(
             "labels",
-            "so many of each check that a judge decides, of candidate and baseline, where the judge is the same",
+            "how many labels each check of a judge needs, in candidate and baseline, if the judge is the same",
         ),
         "labels": Key(
             "-",
-            "how the labelled answers were drawn: `random`, or `by_verdict` (some of what the judge passed and some of "
-            "what it failed, weighted by how often it does either); labels that do not look so are no evidence",
+            "how the labelled answers were drawn: `random`, or `by_verdict` (some that the judge passed and some that "
+            "it failed, weighted by how often it does either); labels that do not look so are no evidence",
             "hypergeometric test by verdict, and a permutation test of cases within verdicts",
         ),
         "judge_error": Key("share", "a judge decides only where each of its error rates is surely less than this"),
@@ -109,9 +110,9 @@ _KEYS: dict[str, dict[str, Key]] = {
             "`allowed`: such cases are not looked for",
             "Fisher 1935 by case; Tarone 1990 and Holm 1979 over cases",
         ),
-        "on_worse": Key("-", "`block`: what is SUSPECT is NO-GO, and the two share one error; `inconclusive`: exit 4"),
+        "on_worse": Key("-", "`block`: SUSPECT becomes NO-GO, and the two share one error; `inconclusive`: exit 4"),
         "as_recorded": Key(
-            "-", "hold each case to its recorded answers: it passed before, and fails now; other demands stay"
+            "-", "compare each case's recorded answers: it passed before and fails now; other demands stay"
         ),
         "deterministic": Key("-", "equal answers, and equal files of one run or both, are no copies: they may be GO"),
     },
@@ -121,45 +122,41 @@ _KEYS: dict[str, dict[str, Key]] = {
             "the number: an evaluator's name (or that of a suite's run), a dot, its path in the results; a measure of "
             "single cases counts as the mean over them, all alike, though the report may weigh them",
         ),
-        "min": Key(
-            "the number's", "GO where the interval is not below it, NO-GO where it is", f"{_LEVEL}; {_QUANTILE}"
-        ),
-        "max": Key(
-            "the number's", "GO where the interval is not above it, NO-GO where it is", f"{_LEVEL}; {_QUANTILE}"
-        ),
+        "min": Key("the number's", "GO if the interval is not below it, NO-GO if it is", f"{_LEVEL}; {_QUANTILE}"),
+        "max": Key("the number's", "GO if the interval is not above it, NO-GO if it is", f"{_LEVEL}; {_QUANTILE}"),
         "max_drop": Key(
             "the number's",
-            "GO where a fall behind the baseline by so much is excluded, NO-GO where a larger one is shown; else "
-            "SUSPECT where it is worse beyond chance",
+            "GO if the interval excludes a fall of this size, NO-GO if it shows a larger one, SUSPECT if the number is "
+            "worse beyond chance",
             f"{_BONETT}; SUSPECT by exact permutation within cases (of one answer each: McNemar), for scores Welch's "
             "t, and where repeats differ the larger p of that and Student's with one spread for both",
         ),
-        "max_relative_drop": Key("share of the baseline", "the same, as a share of what the baseline has", _BONETT),
+        "max_relative_drop": Key("share of the baseline", "the same, as a share of the baseline's number", _BONETT),
         "max_rise": Key(
             "the number's",
-            "the same of a rise, for a number of which less is better (seconds, cost, tokens)",
+            "the same for a rise, if less of the number is better (seconds, cost, tokens)",
             f"{_BONETT}; of quantiles order statistics, of means Student's t",
         ),
-        "max_relative_rise": Key("share of the baseline", "the same, as a share of what the baseline has", "as above"),
-        "equals": Key("-", "what it has to be exactly; GO only if missing answers could not change it"),
-        "per_case": Key("-", "what every single case has to keep; of pass/fail only"),
+        "max_relative_rise": Key("share of the baseline", "the same, as a share of the baseline's number", "as above"),
+        "equals": Key("-", "the exact value; GO only if missing answers could not change it"),
+        "per_case": Key("-", "demands on every single case; pass/fail only"),
         "tier": Key("-", "`critical` blocks, `supporting` warns, `advisory` is shown"),
     },
     "PerCase": {
-        "min_passes": Key("passes", "with `of`: every case passes at least with this share", _CASE),
-        "of": Key("answers", "with `min_passes`; however many answers there are"),
+        "min_passes": Key("passes", "with `of`: the least share of passes of every case", _CASE),
+        "of": Key("answers", "with `min_passes`; the share counts, not the number of answers"),
         "pass_at_k": Key("-", "at least one of k further answers to a case passes", f"Chen et al. 2021; {_CASE}"),
         "pass_hat_k": Key("-", "all of k further answers to a case pass", f"Yao et al. 2024; {_CASE}"),
     },
     "PassK": {
         "k": Key("answers", "with fewer answers a case is INCONCLUSIVE"),
-        "min": Key("probability", "the least that it may be"),
+        "min": Key("probability", "the least probability"),
     },
     "Quarantine": {
         "case": Key("-", "its id", "confidence sequence of Robbins 1970 by e-values (Ville 1939)"),
-        "reason": Key("-", "stands in every output"),
-        "run": Key("-", "of which run, by its evaluator or its name in the suite; left out: of all that have it"),
-        "until": Key("day, UTC", "the last day on which it holds; left out: as long as the case is flaky"),
+        "reason": Key("-", "every output shows it"),
+        "run": Key("-", "the run, by its evaluator or its name in the suite; default: all runs with the case"),
+        "until": Key("day, UTC", "the last day of the quarantine; default: as long as the case is flaky"),
     },
 }
 """{model: {key: what it is}}; every key of every model has one, or the page is not made."""
@@ -175,28 +172,28 @@ _TITLES = {
 _INTRO = """\
 # The keys of a policy
 
-A policy is a YAML or JSON file (`evalq gate --policy FILE`), or what stands under `policy` in a suite file. A key that
-is unknown, or a value that is wrong, is an error that names its place (`gates.0.per_case.pass_hat_k.k`). So is a bound
-or a margin off the scale of its measure: a rate is a share, and five points are 0.05. A day may be written without
-quotes. How to use it: [gate a pull request](../how-to/gate-a-pull-request.md),
-[choose repeats](../how-to/choose-repeats.md); how often it errs: [error rates](gate-errors.md).
+A policy is a YAML or JSON file (`evalq gate --policy FILE`), or the key `policy` of a suite file. An unknown key or a
+wrong value is an error that names its place (`gates.0.per_case.pass_hat_k.k`). So is a bound or a margin off the scale
+of its measure: a rate is a share, and five points are 0.05. You may write a day without quotes. How to use a policy:
+[gate a pull request](../how-to/gate-a-pull-request.md), [choose repeats](../how-to/choose-repeats.md). How it decides:
+[gate rules](deciding.md). How often it errs: [error rates](gate-errors.md).
 
-A demand is GO or NO-GO only where the interval of its number decides, at 95 % (NO-GO at an error of .025, which several
-critical demands share); else it is SUSPECT or INCONCLUSIVE. What is missing is held against the candidate before it
-may go.
+The interval of a number, at 95 %, decides a demand. If the interval does not decide, the demand is SUSPECT or
+INCONCLUSIVE. NO-GO has an error of .025, which several critical demands share. Missing answers count against the
+candidate before it can get GO.
 
-Numbers that are no measures of single cases are of five kinds; each evaluator declares them, with the change that is
-wanted.
+Some numbers are not measures of single cases. Each evaluator declares them, with the direction that is better. There
+are these kinds:
 
 - **Counts** of a run (`outputs.failed`, `usage.errors`, a total cost) are exact, for `min`, `max` and `equals`.
-- **Quantiles** (`latency_seconds.p95`, `usage.seconds.p95`) have bounds by order statistics. "p95 at most b" says that
-  at most 5 % of answers are above b. With fewer answers than have a bound (p95: 72, for a change 86 a side) it is
-  INCONCLUSIVE. The unit is the answer to one of these cases. Where cases changed between the two runs more differently
-  than their answers explain, answers of a case are alike, and several count as one.
-- **Means and totals** of seconds, cost and tokens (`cost.mean`, `usage.cost`): a change is judged by the mean over
-  cases, with Student's interval; cases are the unit where their changes vary more than their answers explain.
+- **Quantiles** (`latency_seconds.p95`, `usage.seconds.p95`) have bounds by order statistics. "p95 at most b" means that
+  at most 5 % of answers are above b. Below a minimum of answers there is no bound, and the demand is INCONCLUSIVE (p95:
+  72 answers, for a change 86 on each side). The unit is the answer to one of these cases. If the cases' changes differ
+  more than their answers explain, answers to one case are alike, and evalq counts several as one.
+- **Means and totals** of seconds, cost and tokens (`cost.mean`, `usage.cost`): the mean over cases decides a change,
+  with Student's interval. If the cases' changes vary more than their answers explain, cases are the unit.
 - **Estimates** (a diversity, a kappa) decide nothing, unless the results have their interval beside them.
-- What has no direction takes no bound of a change: that is an error of the policy.
+- A number without a direction takes no bound of a change: evalq reports an error of the policy.
 
 All keys at once:
 
@@ -205,16 +202,18 @@ All keys at once:
 _OUTRO = """
 ## What quarantine does, and what it does not
 
-A case is set aside while all of this holds: its history proves it flaky, which is that the commoner of pass and failure
-has a share below .95; none of its answers is missing; its day has not passed. The history is the baseline's answers and
-those of earlier runs of its suite and target, in `./evalq-runs` and, for `keep_days`, in the ledger (the last 100 of
-either), that have the same evaluator, parameters and digest of the target's settings; answers that came from a cache
-count once. Of recorded outputs, whose target nobody knows, it is the baseline alone. The digest does not see what
-changes behind a URL: where another version of an agent answers there, its answers are mixed with those of the last one.
+evalq quarantines a case while all of this holds: its history proves it flaky, none of its answers is missing, and its
+day has not passed. A case is flaky if the commoner of pass and failure has a share below .95.
 
-The case decides no `per_case`, and still counts in means, bounds, drops, collapse and missing answers. Where it passes
-less often than its history has it (Fisher's exact test, one-sided, over all cases in quarantine by Holm), a critical
-check is NO-GO; of a case that `--stop` asked no more, now or in its history, INCONCLUSIVE. Each entry stands in the
+The history is the baseline's answers and those of earlier runs of its suite and target. It comes from `./evalq-runs`
+and, for `keep_days`, from the ledger (the last 100 runs of each). The runs must have the same evaluator, parameters and
+digest of the target's settings. Answers that came from a cache count once. For recorded outputs the target is unknown,
+so the history is the baseline alone. The digest does not show changes behind a URL. If another version of an agent
+answers there, evalq mixes its answers with those of the last one.
+
+The case decides no `per_case`. It still counts in means, bounds, drops, collapse and missing answers. If it passes less
+often than its history shows, a critical check is NO-GO (Fisher's exact test, one-sided, over all cases in quarantine by
+Holm). If `--stop` stopped the case, now or in its history, the check is INCONCLUSIVE. Each entry appears in the
 decision as text, Markdown and JSON (`quarantined`), in JUnit as skipped, and as a notice.
 """
 
@@ -265,5 +264,5 @@ def _type(field: dict[str, Any]) -> str:
         return "list of mappings"
     words = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
     bounds = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
-    told = [f"{word} {field[name]:g}" for name, word in bounds.items() if name in field]
-    return ", ".join([words[field["type"]], *told])
+    limits = [f"{word} {field[name]:g}" for name, word in bounds.items() if name in field]
+    return ", ".join([words[field["type"]], *limits])
