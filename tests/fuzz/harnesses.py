@@ -29,9 +29,8 @@ from evalq.evalcore.evaluators.planagent import PlanParams
 from evalq.evalcore.evaluators.planagent.answer import read_answer
 from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
 from evalq.evalcore.evaluators.planagent.score import score_rows
-from evalq.evalcore.evaluators.vs.agents import default_agents
 from evalq.evalcore.evaluators.vs.golden import load_golden
-from evalq.evalcore.evaluators.vs.params import LEVELS
+from evalq.evalcore.evaluators.vs.params import LEVELS, default_agents
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, from_wire, to_wire

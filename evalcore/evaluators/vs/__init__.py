@@ -5,19 +5,20 @@ evalq runs.
 """
 
 from evalq.evalcore.evaluators.vs.collapse import ModeCollapseReport, detect_mode_collapse
-from evalq.evalcore.evaluators.vs.contract import ContractFault, contract_faults
-from evalq.evalcore.evaluators.vs.document import results_document
 from evalq.evalcore.evaluators.vs.evaluator import VsEvaluator, evaluator
 from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import VsParams
-from evalq.evalcore.evaluators.vs.state import VsState
+from evalq.evalcore.evaluators.vs.report import VsState
 from evalq.evalcore.evaluators.vs.validators import (
+    ContractFault,
     ValidationResult,
+    contract_faults,
     validate_provenance,
     validate_self_critique,
     validate_t_score_distribution,
     validate_vs_phases,
 )
+from evalq.evalcore.evaluators.vs.views import results_document
 
 __all__ = [
     "ContractFault",

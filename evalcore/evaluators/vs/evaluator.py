@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import msgspec
 
 from evalq.evalcore.contract.duplicates import count_first, leave_out_repeated
 from evalq.evalcore.contract.evaluator import (
@@ -22,32 +25,197 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
     without_result,
 )
-from evalq.evalcore.evaluators.vs.charts import CHARTS, opening
-from evalq.evalcore.evaluators.vs.document import results_document
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
+from evalq.evalcore.evaluators.vs.collapse import normalize
+from evalq.evalcore.evaluators.vs.dashboard import METRICS, PANELS
 from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
-from evalq.evalcore.evaluators.vs.markdown import markdown
-from evalq.evalcore.evaluators.vs.measures import MEASURES
-from evalq.evalcore.evaluators.vs.metrics import METRICS
-from evalq.evalcore.evaluators.vs.panels import PANELS
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
-from evalq.evalcore.evaluators.vs.record import record_line
-from evalq.evalcore.evaluators.vs.rows import ROWS
+from evalq.evalcore.evaluators.vs.report import OutputGatherer, VsState, case_failed, vs_section
 from evalq.evalcore.evaluators.vs.sample import write_sample
-from evalq.evalcore.evaluators.vs.score import judge_for
-from evalq.evalcore.evaluators.vs.section import case_failed, vs_section
-from evalq.evalcore.evaluators.vs.state import Gatherer, VsState
+from evalq.evalcore.evaluators.vs.score import REMEDIES, ExpectationResult, OutputTest, Scores, judge_for
+from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
+from evalq.evalcore.evaluators.vs.views import CHARTS, ROWS, markdown, results_document
+from evalq.evalcore.evaluators.vs.views import summary as opening
 from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.tally import LISTED, Faults, Tally
+from evalq.evalcore.naming import kind_of, shorten
 
 __all__ = ["VsEvaluator", "evaluator"]
+
+# One line of records.jsonl: what became of a test, with every check of it.
+
+_EXTRA = 20
+
+
+class _Metrics(msgspec.Struct):
+    """The specification's metrics of one test; null where a validator does not apply or had nothing to measure."""
+
+    vs_phase_score: float
+    t_score_diversity: float | None
+    self_critique_quality: float | None
+    provenance_completeness: float
+
+
+class _LineChecks(msgspec.Struct, omit_defaults=True):
+    """What each validator returned, in the specification's names, and each expectation of the golden set.
+
+    A validator that does not apply to the level is left out.
+    """
+
+    phases: PhaseResult
+    provenance: ProvenanceResult
+    t_scores: TScoreResult | None = None
+    self_critique: CritiqueResult | None = None
+    expected: tuple[ExpectationResult, ...] = ()
+
+
+class _OutputLine(msgspec.Struct):
+    record: str
+    id: str | None
+    status: str
+    metrics: _Metrics | None
+    issue: str | None
+    remediation: str | None
+    case: str | None
+    repeat: int | None
+    agent: str | None
+    option: str | None
+    faults: list[str]
+    checks: _LineChecks | None
+
+
+def record_line(record: str, test: OutputTest) -> bytes:
+    """The line of the output that is called ``record``."""
+    case = test.plan.case if test.plan else None
+    first = test.findings[0] if test.findings else None
+    line = _OutputLine(
+        record=record,
+        id=f"{case.id}#{test.repeat}" if case and test.repeat is not None else None,
+        status=test.status,
+        metrics=_metrics(test.scores) if test.scores else None,
+        issue="; ".join(finding.issue for finding in test.findings) if first else None,
+        remediation=REMEDIES[first.check] if first else None,
+        case=case.id if case else None,
+        repeat=test.repeat,
+        agent=case.agent if case else None,
+        option=test.option,
+        faults=[f"{fault.path}: {fault.reason}" for fault in test.faults],
+        checks=_checks(test.scores, test.expected) if test.scores else None,
+    )
+    return _encode(line)
+
+
+def _metrics(scores: Scores) -> _Metrics:
+    return _Metrics(
+        vs_phase_score=scores.phases.score,
+        t_score_diversity=scores.t_scores.t_score_spread if scores.t_scores else None,
+        self_critique_quality=scores.self_critique.quality_score if scores.self_critique else None,
+        provenance_completeness=scores.provenance.provenance_completeness,
+    )
+
+
+def _checks(scores: Scores, expected: tuple[ExpectationResult, ...]) -> _LineChecks:
+    phases = scores.phases
+    if phases.extra_phases:
+        phases = replace(phases, extra_phases=[_plain(phase) for phase in phases.extra_phases[:_EXTRA]])
+    return _LineChecks(phases, scores.provenance, scores.t_scores, scores.self_critique, expected)
+
+
+def _plain(value: Any) -> Any:
+    """A value of an output, not longer than it needs to be."""
+    if isinstance(value, str):
+        return shorten(value)
+    return value if value is None or isinstance(value, bool | int | float) else kind_of(value)
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+# What of a vs run two runs are compared by: whether a test of a case passes.
+
+
+def _observe(line: Mapping[str, Any]) -> Sighting | None:
+    """An output that the golden set does not ask for is about no case."""
+    status, option, repeat = line["status"], line.get("option"), line.get("repeat")
+    if status == "SKIPPED":
+        return None
+    case = line.get("case") or ""
+    if status not in ("PASSED", "FAILED"):
+        return Sighting(case, repeat=repeat)
+    return Sighting(case, (float(status == "PASSED"),), repeat, None if option is None else normalize(option))
+
+
+def _collapsed(report: Mapping[str, Any]) -> list[str]:
+    return [entry["case"] for entry in report["results"]["mode_collapse"] if entry["verdict"] == "collapsed"]
+
+
+def _collapse_p(report: Mapping[str, Any]) -> dict[str, float]:
+    entries = report["results"]["mode_collapse"]
+    return {each["case"]: each["p_collapsed"] for each in entries if each["p_collapsed"] is not None}
+
+
+def _diverse(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"]["mode_collapse"]
+    # By either count: one option in two spellings looks diverse, and is not.
+    return [each["case"] for each in entries if {each["verdict"], each["fuzzy"]["verdict"]} <= {"diverse", None}]
+
+
+def _stopped(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"]["mode_collapse"]
+    return [each["case"] for each in entries if "stop" in each and each["runs"]["total"] < each["stop"]["of"]]
+
+
+def _unrecorded(report: Mapping[str, Any]) -> list[str]:
+    return [entry["case"] for entry in report["results"]["mode_collapse"] if not entry["runs"]["total"]]
+
+
+def _named(batch: Batch, params: VsParams) -> Iterator[str]:
+    judge = judge_for(params)
+    return filter(None, (judge.case(data) for _, data in batch.lines()))
+
+
+_LEVEL = "test_run.summary.*."
+_NUMBERS = (
+    Number("test_run.passed", "higher"),
+    Number("test_run.failed", "lower"),
+    Number("test_run.errors", "lower", holds_missing=True),
+    Number("test_run.total_tests"),
+    Number(_LEVEL + "agents_tested"),
+    Number(_LEVEL + "pass_rate", "higher", "estimate"),
+    Number(_LEVEL + "phase_completion", "higher", "estimate"),
+    Number(_LEVEL + "avg_t_score_diversity", "higher", "estimate"),
+    Number(_LEVEL + "avg_self_critique_quality", "higher", "estimate"),
+    Number("cases.answered", "higher"),
+    Number("cases.unrecorded", "lower", holds_missing=True),
+    Number("cases.*"),
+    Number("diversity", "higher", "estimate"),
+    Number("collapse_nowhere.p", kind="estimate"),
+    Number("collapse_nowhere.together", kind="estimate"),
+    Number("collapse_nowhere.*"),
+    Number("collapse_specified.*"),
+    Number("stopping.*"),
+)
+
+
+MEASURES = Measures(
+    (Measure("pass_rate"),),
+    _observe,
+    _collapsed,
+    _stopped,
+    _named,
+    collapse_p=_collapse_p,
+    diverse=_diverse,
+    numbers=_NUMBERS,
+    unrecorded=_unrecorded,
+)
 
 
 def settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
     """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
     if not state.overlap:
         return state
-    settled, repeated = count_first(judge_for(params).test, Gatherer(), reopen, state.last, state.dead)
+    settled, repeated = count_first(judge_for(params).test, OutputGatherer(), reopen, state.last, state.dead)
     settled.repeated, settled.dead = repeated, state.dead
     return settled
 
@@ -101,7 +269,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
 
     def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:
         """Test every line of a chunk."""
-        judge, gatherer, tally = judge_for(params), Gatherer(), Tally()
+        judge, gatherer, tally = judge_for(params), OutputGatherer(), Tally()
         lines: list[bytes] = []
         faults: list[tuple[int, str]] = []
         for number, data in batch.lines():

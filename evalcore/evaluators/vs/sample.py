@@ -14,9 +14,8 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.evaluators.vs.agents import default_agents
 from evalq.evalcore.evaluators.vs.golden import load_golden
-from evalq.evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams
+from evalq.evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams, default_agents
 from evalq.evalcore.model.calls import WHEN_DECIDED
 
 __all__ = ["GOLDEN", "sample_cases", "sample_params", "write_outputs", "write_sample"]

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.vs.contract import ContractFault, contract_faults
-from evalq.evalcore.evaluators.vs.expectations import Check, Unmet, checks_of, t_score_range_check, unmet
-from evalq.evalcore.evaluators.vs.findings import (
-    Finding,
-    contract_findings,
-    critique_finding,
-    expectation_finding,
-    phase_finding,
-    provenance_finding,
-    t_score_finding,
-)
-from evalq.evalcore.evaluators.vs.options import identity
+from evalq.evalcore.evaluators.vs.collapse import identity
+from evalq.evalcore.evaluators.vs.golden import ExpectationCheck, Unmet, checks_of, t_score_range_check, unmet
 from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalq.evalcore.evaluators.vs.validators import (
+    ContractFault,
     CritiqueResult,
     PhaseResult,
     ProvenanceResult,
@@ -30,25 +23,155 @@ from evalq.evalcore.evaluators.vs.validators import (
     check_provenance,
     check_self_critique,
     check_t_scores,
+    contract_faults,
 )
 from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
 from evalq.evalcore.records.named_files import case_of_name, readings
 from evalq.evalcore.records.stop_note import stop_of
 
-__all__ = ["ExpectationResult", "Judge", "Judgement", "Plan", "Scores", "judge_for"]
+__all__ = [
+    "LOW_SPREAD",
+    "REMEDIES",
+    "ExpectationResult",
+    "OutputTest",
+    "Scores",
+    "in_full",
+    "judge_for",
+    "phase_finding",
+    "t_score_finding",
+]
+
+# What was wrong with an output: one finding a failed check, in words, with what to do about it.
+
+REMEDIES: Mapping[str, str] = {
+    "output": "Make the agent answer with one JSON object, and record it on one line with its case and repeat.",
+    "contract": "Make the agent's output follow the contract at the paths named.",
+    "phases": "Have the agent execute the missing phases, or register it at a level that does not require them.",
+    "t_scores": "Have the agent sample options of low typicality and select one that is not modal.",
+    "self_critique": "Have the agent name strengths, weaknesses, improvements and alternatives to its own answer.",
+    "provenance": "Have the agent list its sources and reasoning steps and state its assumptions.",
+    "expected": "Make the output meet the expectation, or correct the golden set if it asks too much.",
+}
+"""What to do, in one sentence, by check."""
+
+LOW_SPREAD = "T-Score diversity below threshold"
+
+_PHASE = re.compile(r"-?\d+")
+_POSITION = re.compile(r"\[\d+\]")
+_MISSING = {
+    "has_strengths": "strengths",
+    "has_weaknesses": "weaknesses",
+    "has_improvements": "improvement suggestions",
+    "has_alternatives": "alternatives",
+    "has_sources": "sources",
+    "has_reasoning": "reasoning trace",
+    "has_assumptions": "assumptions",
+}
+
+
+class OutputFinding(msgspec.Struct, frozen=True):
+    """``check`` is a key of REMEDIES, ``kind`` one of few texts, counted over outputs, ``issue`` is of one output."""
+
+    check: str
+    kind: str
+    issue: str
+
+
+def contract_findings(faults: list[ContractFault]) -> Iterator[OutputFinding]:
+    """One finding a breach; positions in lists are left out of its kind."""
+    for fault in faults:
+        # Without positions: one mistake in twenty places is one kind of issue in the report.
+        kind = f"Contract: {_POSITION.sub('[]', fault.path)} {fault.reason}"
+        yield OutputFinding("contract", kind, f"Contract: {fault.path} {fault.reason}")
+
+
+def phase_finding(result: PhaseResult, params: VsParams) -> OutputFinding:
+    """Which phases are missing, with their names."""
+    phases = result.missing_phases
+    noun = "Phase" if len(phases) == 1 else "Phases"
+    kind = f"{noun} {', '.join(map(str, phases))} missing"
+    issue = in_full("phases", kind, params)
+    if result.reason:
+        issue += f": {result.reason}"
+    return OutputFinding("phases", kind, issue)
+
+
+def in_full(check: str, kind: str, params: VsParams) -> str:
+    """A kind of issue as a detailed result words it: missing phases by number and name, all else as it is."""
+    if check != "phases":
+        return kind
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[0])
+        # From 0 on: a golden set may require phase -1, which Python would take for the last name.
+        return f"{number} ({params.phase_names[number]})" if 0 <= number < len(params.phase_names) else match[0]
+
+    return f"{_PHASE.sub(named, kind.removesuffix(' missing'))} not executed"
+
+
+def t_score_finding(result: TScoreResult, params: VsParams) -> OutputFinding:
+    """Why the T-scores fail: none, unreadable, no option of low typicality, or a modal selection."""
+    if result.t_score_spread is None:
+        missing = result.reason == "No T-scores provided"
+        return OutputFinding(
+            "t_scores", "No T-scores provided" if missing else "T-scores unreadable", result.reason or ""
+        )
+    rule, kinds, issues = params.t_scores, [], []
+    if not result.has_diversity:
+        kinds.append("no T-score is low")
+        issues.append(f"no T-score is below {rule.diverse_below:g}")
+    final = result.final_selection_t_score
+    if final is None:
+        kinds.append("the final selection has no T-score")
+        # SPEC, section 1: a missing score of the selection counts as 1.0.
+        issues.append(result.reason or "the final selection has no T-score, which counts as modal")
+    elif final > rule.modal_above:
+        # A kind without the score: with it every output would be one of its own, and nothing would add up.
+        kinds.append("the final selection is modal")
+        issues.append(f"the final selection is modal (T-score {_score_text(final)} above {rule.modal_above:g})")
+    return OutputFinding("t_scores", "T-scores: " + ", ".join(kinds), "T-scores: " + ", ".join(issues))
+
+
+def _score_text(score: float) -> str:
+    # A whole number may be beyond all floats, which no format takes.
+    return f"{score:g}" if abs(score) <= sys.float_info.max else shorten(str(score))
+
+
+def critique_finding(result: CritiqueResult) -> OutputFinding:
+    """Which parts of the self-critique are missing or too few."""
+    return _incomplete("self_critique", "Self-critique", result.reason, result.checks)
+
+
+def provenance_finding(result: ProvenanceResult) -> OutputFinding:
+    """Which parts of the provenance are missing."""
+    return _incomplete("provenance", "Provenance", result.reason, result.checks)
+
+
+def _incomplete(check: str, title: str, reason: str | None, checks: Mapping[str, bool]) -> OutputFinding:
+    if reason:
+        kind = reason if reason.startswith("No ") else f"{title} unreadable"
+        return OutputFinding(check, kind, reason)
+    text = f"{title} lacks " + ", ".join(_MISSING[name] for name, held in checks.items() if not held)
+    return OutputFinding(check, text, text)
+
+
+def expectation_finding(unmet: Unmet) -> OutputFinding:
+    """An expectation of the golden set that the output does not meet."""
+    return OutputFinding("expected", unmet.kind, unmet.issue)
+
 
 _MOST_REPEATS = 2**53
 _KEYS = ("case", "repeat", "output", "stop", "stop.rule", "stop.of")
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CasePlan(msgspec.Struct, frozen=True):
     """A case made ready: its level, the phases it requires, its checks, and whether the selection leaves it out."""
 
     case: Case
     level: Level
     phases: tuple[int, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[ExpectationCheck, ...]
     skipped: bool
 
 
@@ -74,7 +197,7 @@ class ExpectationResult(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(key, unmet is None, unmet)
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class OutputTest(msgspec.Struct, frozen=True):
     """One line tested. ``status`` is PASSED, FAILED, ERROR or SKIPPED; ``plan`` is None when its case is not known.
 
     ``scores`` and ``expected`` are there for PASSED and FAILED; ``option`` is what was recommended, None where nothing
@@ -82,9 +205,9 @@ class Judgement(msgspec.Struct, frozen=True):
     """
 
     status: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[OutputFinding, ...] = ()
     faults: tuple[ContractFault, ...] = ()
-    plan: Plan | None = None
+    plan: CasePlan | None = None
     repeat: int | None = None
     scores: Scores | None = None
     expected: tuple[ExpectationResult, ...] = ()
@@ -92,7 +215,7 @@ class Judgement(msgspec.Struct, frozen=True):
     planned: int = 0
 
 
-class Judge:
+class OutputJudge:
     """Tests lines by one set of params; made once by `judge_for`, and the same for any line in any order."""
 
     def __init__(self, params: VsParams) -> None:
@@ -102,11 +225,11 @@ class Judge:
         level_of = {agent.id: levels[agent.level] for agent in params.agents}
         self._plans = {case.id: self._plan(case, level_of[case.agent], case.id not in chosen) for case in params.cases}
 
-    def _plan(self, case: Case, level: Level, skipped: bool) -> Plan:
+    def _plan(self, case: Case, level: Level, skipped: bool) -> CasePlan:
         # SPEC, section 1: a list under `vs_phases` overrides its level's.
-        return Plan(case, level, case.phases or level.phases, checks_of(case, self._params), skipped)
+        return CasePlan(case, level, case.phases or level.phases, checks_of(case, self._params), skipped)
 
-    def test(self, data: bytes) -> Judgement:
+    def test(self, data: bytes) -> OutputTest:
         """The test of one line, whatever its bytes are."""
         try:
             record = decode(data)
@@ -118,7 +241,7 @@ class Judge:
         plan, repeat, problem = self._addressed(record)
         # Before any other fault: what the selection leaves out is not judged.
         if plan is not None and plan.skipped:
-            return Judgement("SKIPPED", plan=plan, repeat=repeat)
+            return OutputTest("SKIPPED", plan=plan, repeat=repeat)
         planned, misplanned = stop_of(record)
         # Decoders differ in which of two values they keep, so an address that is given twice is none.
         unclear = [path for path in repeated if path in _KEYS]
@@ -142,7 +265,7 @@ class Judge:
         plan = self._addressed(record)[0] if isinstance(record, dict) else None
         return plan.case.id if plan is not None and not plan.skipped else ""
 
-    def _addressed(self, record: dict[str, Any]) -> tuple[Plan | None, int | None, str]:
+    def _addressed(self, record: dict[str, Any]) -> tuple[CasePlan | None, int | None, str]:
         """Which case and repeat a line is of, and what is wrong with the address."""
         if "case" not in record and isinstance(record.get("named"), str):
             return self._named(record["named"])
@@ -158,7 +281,7 @@ class Judge:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
 
-    def _named(self, name: str) -> tuple[Plan | None, int | None, str]:
+    def _named(self, name: str) -> tuple[CasePlan | None, int | None, str]:
         """Of an output in a file: the case of that name, else the name's last number is the repeat."""
         meant = case_of_name(name, self._plans.__contains__)
         if meant is None:
@@ -166,7 +289,7 @@ class Judge:
             return None, None, f"named: no case of the golden set is {told}; call the file ID.json or ID.REPEAT.json"
         return self._plans[meant[0]], meant[1], ""
 
-    def _judged(self, output: dict[str, Any], plan: Plan, repeat: int | None, repeated: list[str]) -> Judgement:
+    def _judged(self, output: dict[str, Any], plan: CasePlan, repeat: int | None, repeated: list[str]) -> OutputTest:
         # A broken contract does not stop the validators: the specification's code has no contract, and reports its
         # numbers.
         faults = contract_faults(output)
@@ -175,7 +298,7 @@ class Judge:
         scores = self._scores(output, plan)
         expected = tuple(_held(output, plan))
         findings = tuple(self._findings(scores, faults, expected))
-        return Judgement(
+        return OutputTest(
             status="FAILED" if findings else "PASSED",
             findings=findings,
             faults=tuple(faults),
@@ -187,7 +310,7 @@ class Judge:
             option=_option(output),
         )
 
-    def _scores(self, output: dict[str, Any], plan: Plan) -> Scores:
+    def _scores(self, output: dict[str, Any], plan: CasePlan) -> Scores:
         params, level = self._params, plan.level
         return Scores(
             phases=check_phases(output, plan.phases),
@@ -198,7 +321,7 @@ class Judge:
 
     def _findings(
         self, scores: Scores, faults: list[ContractFault], expected: tuple[ExpectationResult, ...]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[OutputFinding]:
         yield from contract_findings(faults)
         if not scores.phases.passed:
             yield phase_finding(scores.phases, self._params)
@@ -214,14 +337,14 @@ class Judge:
 
 
 @lru_cache(maxsize=16)
-def judge_for(params: VsParams) -> Judge:
+def judge_for(params: VsParams) -> OutputJudge:
     """The judge of ``params``, kept for the next chunk."""
-    return Judge(params)
+    return OutputJudge(params)
 
 
-def _error(reason: str, plan: Plan | None = None, repeat: int | None = None, planned: int = 0) -> Judgement:
-    finding = Finding("output", "No readable output", reason)
-    return Judgement("ERROR", (finding,), plan=plan, repeat=repeat, planned=planned)
+def _error(reason: str, plan: CasePlan | None = None, repeat: int | None = None, planned: int = 0) -> OutputTest:
+    finding = OutputFinding("output", "No readable output", reason)
+    return OutputTest("ERROR", (finding,), plan=plan, repeat=repeat, planned=planned)
 
 
 def _no_output(record: dict[str, Any]) -> str:
@@ -231,7 +354,7 @@ def _no_output(record: dict[str, Any]) -> str:
     return f"output: {found(record, 'output')} where an object is wanted"
 
 
-def _misplaced(output: dict[str, Any], plan: Plan) -> Iterator[ContractFault]:
+def _misplaced(output: dict[str, Any], plan: CasePlan) -> Iterator[ContractFault]:
     """The agent or the level that an output gives and its case does not have; what is no text is a fault already."""
     for key, wanted in (("agent_id", plan.case.agent), ("vs_level", plan.level.name)):
         given = output.get(key)
@@ -239,7 +362,7 @@ def _misplaced(output: dict[str, Any], plan: Plan) -> Iterator[ContractFault]:
             yield ContractFault(key, f"is not {wanted}, its case's")
 
 
-def _held(output: dict[str, Any], plan: Plan) -> Iterator[ExpectationResult]:
+def _held(output: dict[str, Any], plan: CasePlan) -> Iterator[ExpectationResult]:
     """Each expectation of the case, in the golden set's order but for the range of T-scores, which comes first."""
     if plan.case.t_score_range is not None:
         yield ExpectationResult.of("t_score_range", t_score_range_check(plan.case, output))

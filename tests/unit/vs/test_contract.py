@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.vs import ContractFault, contract_faults
-from evalq.evalcore.evaluators.vs.contract import OUTPUT, _explain
+from evalq.evalcore.evaluators.vs.validators import OUTPUT, _explain
 from tests.unit.vs.helpers import good_output, with_value, without
 from tests.unit.vs.test_validators import json_values
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from evalq.evalcore.contract.evaluator import Batch, InputResult, dead_outcome
 from evalq.evalcore.errors import NothingEvaluated
 from evalq.evalcore.evaluators.vs import VsState, evaluator
+from evalq.evalcore.evaluators.vs.report import CaseTotals
 from evalq.evalcore.evaluators.vs.sample import sample_params
-from evalq.evalcore.evaluators.vs.state import CaseState
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.tally import Tally
@@ -181,7 +181,7 @@ def test_a_million_runs_fit_in_little_memory() -> None:
     for step in range(50):
         cases = {}
         for number in range(20):
-            case = CaseState(passed=64 * blocks, spreads=64 * blocks, spread=ExactSum.of([0.1 * step]))
+            case = CaseTotals(passed=64 * blocks, spreads=64 * blocks, spread=ExactSum.of([0.1 * step]))
             case.options = {f"option {(step * options + n) % 500} of case {number}": 10 for n in range(options)}
             case.seen = {step * blocks + block: 2**64 - 1 for block in range(blocks)}
             cases[f"C{number}"] = case

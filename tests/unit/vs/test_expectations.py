@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.vs import VsParams
-from evalq.evalcore.evaluators.vs.expectations import Unmet, checks_of, t_score_range_check, unmet
+from evalq.evalcore.evaluators.vs.golden import Unmet, checks_of, t_score_range_check, unmet
 from evalq.evalcore.evaluators.vs.params import Case, Expectation, Op
 from tests.unit.vs.helpers import FULL, good_output, with_value, without
 from tests.unit.vs.test_validators import json_values

@@ -12,9 +12,8 @@ import yaml
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS, validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.vs import load_golden
-from evalq.evalcore.evaluators.vs.agents import default_agents, load_agents
 from evalq.evalcore.evaluators.vs.golden import load_inputs
-from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
+from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams, default_agents, load_agents
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases
 from evalq.evalcore.naming import shorten
 from tests.unit.vs.helpers import ENHANCED, FULL, LIGHT

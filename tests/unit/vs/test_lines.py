@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.vs import evaluator
-from evalq.evalcore.evaluators.vs.findings import REMEDIES, phase_finding
 from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.score import REMEDIES, phase_finding
 from evalq.evalcore.evaluators.vs.validators import PhaseResult
 from tests.unit.vs.helpers import FULL, PARAMS, good_output, line, make_params, with_value, without
 from tests.unit.vs.test_validators import json_values

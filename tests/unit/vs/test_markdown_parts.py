@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalq.evalcore.evaluators.vs.markdown import _issues, _named
+from evalq.evalcore.evaluators.vs.views import _issues_text, _named
 
 
 def test_collapsed_cases_are_named_up_to_ten_and_counted_beyond() -> None:
@@ -16,6 +16,6 @@ def test_collapsed_cases_are_named_up_to_ten_and_counted_beyond() -> None:
 def test_issues_come_by_their_number_of_tests_and_the_rest_is_counted() -> None:
     """The ones that most tests have come first; report.json has them all."""
     issues = [{"agent": f"a{n}", "issue": "x", "tests": n} for n in range(13)]
-    lines = _issues({"test_run": {"summary": {"full_vs": {"issues": issues}}}}).splitlines()
+    lines = _issues_text({"test_run": {"summary": {"full_vs": {"issues": issues}}}}).splitlines()
     assert lines[2] == "- a12: x (tests: 12)"
     assert lines[-1] == "- and 3 more in report.json"

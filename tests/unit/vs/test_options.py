@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz.distance import Indel
 
-from evalq.evalcore.evaluators.vs.options import LONGEST, fuzzy_counts, identity, normalize, normalized_counts
+from evalq.evalcore.evaluators.vs.collapse import LONGEST, fuzzy_counts, identity, normalize, normalized_counts
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.vs import evaluator, results_document
-from evalq.evalcore.evaluators.vs.charts import CHARTS
-from evalq.evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES
+from evalq.evalcore.evaluators.vs.score import LOW_SPREAD, REMEDIES
+from evalq.evalcore.evaluators.vs.views import CHARTS
 from evalq.evalcore.views.metrics import samples
 from tests.unit.vs.helpers import (
     ENHANCED,

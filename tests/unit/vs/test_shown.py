@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from evalq.evalcore.evaluators.vs import evaluator
-from evalq.evalcore.evaluators.vs.charts import CHARTS, opening
-from evalq.evalcore.evaluators.vs.metrics import METRICS
-from evalq.evalcore.evaluators.vs.rows import ROWS
+from evalq.evalcore.evaluators.vs.dashboard import METRICS
+from evalq.evalcore.evaluators.vs.views import CHARTS, ROWS
+from evalq.evalcore.evaluators.vs.views import summary as opening
 from evalq.evalcore.fold.inline import Evaluation
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Tile

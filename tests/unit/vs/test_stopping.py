@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.vs.stopping import stopping_for
+from evalq.evalcore.evaluators.vs.inputs import stopping_for
 from tests.unit.vs.helpers import (
     PARAMS,
     entry,

@@ -14,8 +14,8 @@ from evalq.evalcore.evaluators.vs import (
     validate_t_score_distribution,
     validate_vs_phases,
 )
-from evalq.evalcore.evaluators.vs.findings import t_score_finding
 from evalq.evalcore.evaluators.vs.params import VsParams
+from evalq.evalcore.evaluators.vs.score import t_score_finding
 from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
 from tests.unit.vs.helpers import good_output, with_value, without
 

@@ -1,22 +1,176 @@
-"""The report of the vs evaluation: the specification's result format, the pass rate, and mode collapse by case."""
+"""What a chunk of recorded outputs adds up to: counts by case, mergeable to the last bit."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
-from evalq.evalcore.contract.evaluator import InputResult
+import msgspec
+
+from evalq.evalcore.contract.evaluator import InputResult, State
 from evalq.evalcore.contract.stopping import stopping_section
 from evalq.evalcore.evaluators.vs.collapse import robust_block, specified
-from evalq.evalcore.evaluators.vs.findings import LOW_SPREAD, REMEDIES, in_full
 from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
-from evalq.evalcore.evaluators.vs.state import CaseState, VsState
+from evalq.evalcore.evaluators.vs.score import LOW_SPREAD, REMEDIES, OutputTest, Scores, in_full
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
+from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from evalq.evalcore.statistics.exact import ExactSum, is_below
 
-__all__ = ["case_failed", "vs_section"]
+__all__ = ["CaseTotals", "VsState", "case_failed", "vs_section"]
+
+
+class CaseTotals(Merging):
+    """One case: tests by status, sums of its metrics, its options and issues as counted, and the repeats seen.
+
+    Hits are counts of checks that held; only spreads need a sum of floats. Dicts stay in the order of first sight.
+    ``planned`` is how many calls the case was to get if it could stop early, the most that any line says; else 0.
+    """
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    phases_passed: int = 0
+    phase_hits: int = 0
+    critique_hits: int = 0
+    provenance_hits: int = 0
+    # Counted by themselves: a test on Light has none, nor has one whose scores cannot be read.
+    spreads: int = 0
+    spread: ExactSum = msgspec.field(default_factory=ExactSum)
+    options: dict[str, int] = msgspec.field(default_factory=dict)
+    issues: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    seen: dict[int, int] = msgspec.field(default_factory=dict)
+    planned: int = 0
+
+    @property
+    def tests(self) -> int:
+        """Tests with a result."""
+        return self.passed + self.failed
+
+    @property
+    def runs(self) -> int:
+        """Runs of any kind, those without a result included."""
+        return self.passed + self.failed + self.errors
+
+    def merge(self, later: CaseTotals) -> None:
+        """Take in the tests of later lines."""
+        self.passed += later.passed
+        self.failed += later.failed
+        self.errors += later.errors
+        self.phases_passed += later.phases_passed
+        self.phase_hits += later.phase_hits
+        self.critique_hits += later.critique_hits
+        self.provenance_hits += later.provenance_hits
+        self.spreads += later.spreads
+        # Exact, unlike a sum of floats, which would go by where the input was cut.
+        self.spread.merge(later.spread)
+        self.planned = max(self.planned, later.planned)
+        _add_counts(self.options, later.options)
+        for check, kinds in later.issues.items():
+            _add_counts(self.issues.setdefault(check, {}), kinds)
+        merge_seen(self.seen, later.seen)
+
+    def add_scores(self, scores: Scores, required: int) -> None:
+        """Count one test's metrics; ``required`` is how many phases its case needs."""
+        self.phases_passed += scores.phases.passed
+        self.phase_hits += required - len(scores.phases.missing_phases)
+        self.provenance_hits += sum(scores.provenance.checks.values())
+        if scores.self_critique is not None:
+            self.critique_hits += sum(scores.self_critique.checks.values())
+
+
+class VsState(State):
+    """Cases by id, in the order of first sight. ``overlap``: some (case, repeat) came twice, and `settle` must look.
+
+    ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``dead`` those without a result.
+    """
+
+    cases: dict[str, CaseTotals] = msgspec.field(default_factory=dict)
+    overlap: bool = False
+    last: int = 0
+    repeated: Faults = msgspec.field(default_factory=Faults)
+    dead: list[int] = msgspec.field(default_factory=list)
+
+    def merge(self, later: Self) -> None:
+        """Take in the state of the lines that follow."""
+        self.overlap = self.overlap or later.overlap
+        self.last = max(self.last, later.last)
+        self.repeated.merge(later.repeated)
+        self.dead += later.dead
+        for name, case in later.cases.items():
+            mine = self.cases.setdefault(name, CaseTotals())
+            self.overlap = self.overlap or overlap(mine.seen, case.seen)
+            mine.merge(case)
+
+    def to_wire(self) -> bytes:
+        """JSON of the fields. Dicts keep the order of first sight, which breaks ties, and which no cut can change."""
+        return msgspec.json.encode(self)
+
+
+def _add_counts(into: dict[str, int], counts: dict[str, int]) -> None:
+    for key, count in counts.items():
+        into[key] = into.get(key, 0) + count
+
+
+class OutputGatherer:
+    """Adds tests up to a state. Spreads are summed once at the end: an exact sum is cheap only for many at a time."""
+
+    def __init__(self) -> None:
+        self.state = VsState()
+        self._spreads: dict[str, list[float]] = {}
+
+    def add(self, line: int, test: OutputTest) -> None:
+        """Count the test of ``line``; skipped ones and those of no known case leave no trace but the line."""
+        self.state.last = line
+        plan = test.plan
+        if plan is None or test.status == "SKIPPED":
+            return
+        case = self.state.cases.setdefault(plan.case.id, CaseTotals())
+        case.planned = max(case.planned, test.planned)
+        # SPEC, section 1: an error is outside the pass rate, and is counted.
+        if test.scores is None or test.repeat is None:
+            case.errors += 1
+            return
+        if test.status == "PASSED":
+            case.passed += 1
+        else:
+            case.failed += 1
+        # A kind counts once a test: an output that makes one mistake in ten places is one test with it.
+        for kind, check in {finding.kind: finding.check for finding in test.findings}.items():
+            kinds = case.issues.setdefault(check, {})
+            kinds[kind] = kinds.get(kind, 0) + 1
+        # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
+        if see(case.seen, test.repeat):
+            self.state.overlap = True
+        case.add_scores(test.scores, len(plan.phases))
+        if test.option is not None:
+            case.options[test.option] = case.options.get(test.option, 0) + 1
+        spread = test.scores.t_scores.t_score_spread if test.scores.t_scores else None
+        # A spread beyond 1 comes from scores outside [0, 1], which are contract faults, and must not raise the mean.
+        if spread is not None and 0 <= spread <= 1:
+            self._spreads.setdefault(plan.case.id, []).append(spread)
+
+    def has(self, test: OutputTest) -> bool:
+        """Whether the state already holds an output of this test's case and repeat."""
+        if test.plan is None or test.repeat is None or test.scores is None:
+            return False
+        case = self.state.cases.get(test.plan.case.id)
+        return case is not None and has_seen(case.seen, test.repeat)
+
+    def finish(self) -> VsState:
+        """The state, with the spreads in it."""
+        for name, spreads in self._spreads.items():
+            case = self.state.cases[name]
+            case.spreads = len(spreads)
+            case.spread = ExactSum.of(spreads)
+        return self.state
+
+
+# The report of the vs evaluation: the specification's result format, the pass rate, and mode collapse by case.
 
 _CRITIQUE_CHECKS, _PROVENANCE_CHECKS = 4, 3
 _NAMED_ISSUES = 3
@@ -25,7 +179,7 @@ _NAMED_ISSUES = 3
 def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
     """``results`` of report.json; several inputs count as one, a repeat in two of them as two runs."""
     state = _together([result.state for result in results])
-    cases = [(case, state.cases.get(case.id, CaseState())) for case in params.selected()]
+    cases = [(case, state.cases.get(case.id, CaseTotals())) for case in params.selected()]
     passed = sum(counted.passed for _, counted in cases)
     failed = sum(counted.failed for _, counted in cases)
     # SPEC, section 1: a case that nobody answered is a test with status ERROR, and never passes in silence.
@@ -77,7 +231,7 @@ def _ratio(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _mean_spread(cases: Sequence[CaseState]) -> float | None:
+def _mean_spread(cases: Sequence[CaseTotals]) -> float | None:
     total, count = ExactSum(), 0
     for case in cases:
         total.merge(case.spread)
@@ -85,7 +239,7 @@ def _mean_spread(cases: Sequence[CaseState]) -> float | None:
     return total.mean(count) if count else None
 
 
-def _summary(cases: Sequence[tuple[Case, CaseState]], params: VsParams) -> dict[str, Json]:
+def _summary(cases: Sequence[tuple[Case, CaseTotals]], params: VsParams) -> dict[str, Json]:
     level_of = {agent.id: agent.level for agent in params.agents}
     summary: dict[str, Json] = {}
     for level in params.levels:
@@ -94,7 +248,7 @@ def _summary(cases: Sequence[tuple[Case, CaseState]], params: VsParams) -> dict[
     return summary
 
 
-def _level(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsParams) -> dict[str, Json]:
+def _level(level: Level, cases: Sequence[tuple[Case, CaseTotals]], params: VsParams) -> dict[str, Json]:
     """A level's line of the summary; ``phase_completion`` is the share of tests whose phases were all executed."""
     counted = [state for _, state in cases]
     tests = sum(state.tests for state in counted)
@@ -109,9 +263,9 @@ def _level(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsPara
     }
 
 
-def _issues(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsParams) -> Iterator[Json]:
+def _issues(level: Level, cases: Sequence[tuple[Case, CaseTotals]], params: VsParams) -> Iterator[Json]:
     """What went wrong by agent, commonest first, with the number of tests it was found in."""
-    by_agent: dict[str, list[CaseState]] = {}
+    by_agent: dict[str, list[CaseTotals]] = {}
     for case, counted in cases:
         by_agent.setdefault(case.agent, []).append(counted)
     for agent, states in by_agent.items():
@@ -132,7 +286,7 @@ def _issues(level: Level, cases: Sequence[tuple[Case, CaseState]], params: VsPar
             yield {"agent": agent, "issue": kind, "tests": tests}
 
 
-def _detail(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]:
+def _detail(case: Case, counted: CaseTotals, params: VsParams) -> dict[str, Json]:
     """A case in the specification's detailed results; its metrics are means over its tests."""
     level_name = next(agent.level for agent in params.agents if agent.id == case.agent)
     level = next(level for level in params.levels if level.name == level_name)
@@ -158,13 +312,13 @@ def _detail(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]
     return detail
 
 
-def _status(counted: CaseState) -> str:
+def _status(counted: CaseTotals) -> str:
     if not counted.tests:
         return "ERROR"
     return "FAILED" if counted.failed else "PASSED"
 
 
-def _worst(counted: CaseState, params: VsParams) -> tuple[str, str]:
+def _worst(counted: CaseTotals, params: VsParams) -> tuple[str, str]:
     """The commonest issues of a case, and what to do about the first of them."""
     if not counted.tests:
         what = f"No readable output in {counted.errors} runs" if counted.errors else "No output was recorded"
@@ -180,7 +334,7 @@ def _worst(counted: CaseState, params: VsParams) -> tuple[str, str]:
     return "; ".join(named), REMEDIES[top[0][2]]
 
 
-def _collapse_entry(case: Case, counted: CaseState, params: VsParams) -> dict[str, Json]:
+def _collapse_entry(case: Case, counted: CaseTotals, params: VsParams) -> dict[str, Json]:
     """Both readings of one case; a single run repeats nothing, so neither says anything then."""
     report = specified(counted.options, params.collapse)
     block, alone = robust_block(counted.options, params.collapse, counted.planned), report.total_runs == 1

@@ -1,0 +1,496 @@
+"""What the page of a vs run begins with and draws."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.naming import shorten
+from evalq.evalcore.statistics.exact import wilson
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered
+from evalq.evalcore.views.markdown import escape, input_faults, table
+from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+
+__all__ = ["CHARTS", "ROWS", "markdown", "results_document", "summary"]
+
+_VERDICT_STATES: Mapping[str, State] = {"collapsed": "bad", "inconclusive": "doubtful", "diverse": "good"}
+_NOWHERE: Mapping[str, tuple[str, State]] = {
+    "holds": ("nowhere", "good"),
+    "fails": ("found", "bad"),
+    "inconclusive": ("undecided", "doubtful"),
+}
+_DRAWN_ISSUES = 15
+
+
+def summary(report: Mapping[str, Json]) -> Summary:
+    """How many tests passed, and what is known of mode collapse."""
+    results = report["results"]
+    run, nowhere, rate = results["test_run"], results["collapse_nowhere"], results["pass_rate"]
+    tests = run["passed"] + run["failed"]
+    found, state = _NOWHERE.get(nowhere["verdict"], ("not known", "none"))
+    collapsed = len(nowhere["collapsed"])
+    noted = f"{collapsed} of {nowhere['cases']} cases collapsed" if collapsed else f"{nowhere['cases']} cases"
+    if nowhere["verdict"] == "fails" and not collapsed:
+        noted += " together"
+    cases = results["cases"]
+    over = of_answered((tests, run["total_tests"], "tests with a readable output"), _cases_answered(results))
+    noted_rate = "; ".join(filter(None, (_interval(run["passed"], tests), over)))
+    # Of all tests: where three of four have no answer, one that passes is no whole.
+    return Summary(
+        f"{run['passed']:,} of {run['total_tests']:,} tests passed",
+        _sentence(run, found, noted),
+        tiles=(
+            Tile("Pass rate", number(rate, "share"), noted_rate, "doubtful" if over else "none"),
+            Tile("Failed", number(run["failed"], "count")),
+            Tile("No readable output", number(run["errors"], "count"), state="doubtful" if run["errors"] else "none"),
+            Tile(
+                "Cases answered",
+                f"{cases['answered']:,} of {cases['total']:,}",
+                state="doubtful" if cases["answered"] < cases["total"] else "none",
+            ),
+            Tile("Mode collapse", found, noted, state),
+            Tile("Diversity", number(results["diversity"], "points"), "mean over cases, 1 is even"),
+        ),
+    )
+
+
+def _cases_answered(results: Mapping[str, Any]) -> tuple[int, int, str]:
+    return results["cases"]["answered"], results["cases"]["total"], "cases answered"
+
+
+def _sentence(run: Mapping[str, Any], found: str, noted: str) -> str:
+    errors = f"{run['errors']:,} outputs could not be read. " if run["errors"] else ""
+    return f"{errors}Mode collapse: {found} ({noted})."
+
+
+def _interval(part: int, of: int) -> str:
+    if not of:
+        return ""
+    low, high = wilson(part, of)
+    return f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
+
+
+def _shares(counts: Mapping[str, tuple[int, int, int]]) -> Iterator[Mark]:
+    """The share of each, (passes, of, no readable output), with its interval; the lowest first.
+
+    A row without any is there all the same, and has no value.
+    """
+    for name, (_, of, errors) in sorted(counts.items()):
+        if not of:
+            yield Mark(
+                name, None, state="doubtful", note=f"{errors:,} without a readable output" if errors else "no output"
+            )
+    known = {
+        name: (
+            part / of,
+            wilson(part, of),
+            f"{part:,} of {of:,}" + (f", {errors:,} without a readable output" if errors else ""),
+        )
+        for name, (part, of, errors) in counts.items()
+        if of
+    }
+    for name, (value, (low, high), note) in sorted(known.items(), key=lambda item: (item[1][0], item[0])):
+        yield Mark(name, value, low, high, note=note)
+
+
+def _agents(report: Mapping[str, Json]) -> Iterable[Mark]:
+    counts: dict[str, tuple[int, int, int]] = {}
+    for case, errors in _details(report):
+        before = counts.get(case["agent"], (0, 0, 0))
+        counts[case["agent"]] = (before[0] + case["passes"], before[1] + case["of"], before[2] + errors)
+    return _shares(counts)
+
+
+def _cases(report: Mapping[str, Json]) -> Iterable[Mark]:
+    return _shares({case["test_id"]: (case["passes"], case["of"], errors) for case, errors in _details(report)})
+
+
+def _details(report: Mapping[str, Json]) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Each case with how many of its outputs nobody could read."""
+    runs = {entry["case"]: entry["runs"]["total"] for entry in report["results"]["mode_collapse"]}
+    for case in report["results"]["test_run"]["detailed_results"]:
+        yield case, runs.get(case["test_id"], case["of"]) - case["of"]
+
+
+def _mode_shares(report: Mapping[str, Json]) -> Iterator[Mark]:
+    """The cases nearest to collapse first; a single run has no share to speak of."""
+    known = [case for case in report["results"]["mode_collapse"] if case["runs"]["valid"] > 1]
+    for case in sorted(known, key=lambda case: (-case["mode_share"]["value"], case["case"])):
+        share, said = case["mode_share"], case["verdict"]
+        state = _VERDICT_STATES.get(said, "none")
+        yield Mark(case["case"], share["value"], share["low"], share["high"], state, note=said.replace("_", " "))
+
+
+def _line(report: Mapping[str, Json]) -> float:
+    return float(report["results"]["collapse_nowhere"]["collapse_share"])
+
+
+def _diversity(report: Mapping[str, Json]) -> Iterator[Mark]:
+    known = [case for case in report["results"]["mode_collapse"] if case["diversity_score"] is not None]
+    for case in sorted(known, key=lambda case: (case["diversity_score"], case["case"])):
+        modes = case["effective_modes"]["q1"]
+        note = f"{modes:.1f} effective modes" if modes is not None else ""
+        yield Mark(case["case"], case["diversity_score"], note=note)
+
+
+def _issue_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
+    counts: dict[str, int] = {}
+    for level in report["results"]["test_run"]["summary"].values():
+        for issue in level["issues"]:
+            counts[issue["issue"]] = counts.get(issue["issue"], 0) + issue["tests"]
+    for issue, tests in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_DRAWN_ISSUES]:
+        yield Mark(issue, tests)
+
+
+CHARTS = (
+    Chart(
+        "Pass rate by agent",
+        "Tests that passed, of those with a readable output, with 95 % intervals (Wilson). The lowest come first.",
+        "dots",
+        "share",
+        _agents,
+        "Agent",
+        (0.0, 1.0),
+    ),
+    Chart(
+        "Pass rate by case",
+        "The same for each case of the golden set. The lowest come first.",
+        "dots",
+        "share",
+        _cases,
+        "Case",
+        (0.0, 1.0),
+    ),
+    Chart(
+        "Share of the commonest option",
+        "How often a case was answered by its commonest option, with 95 % intervals. A case whose interval lies above "
+        "the line is collapsed, one below it diverse; across it, more runs are needed.",
+        "dots",
+        "share",
+        _mode_shares,
+        "Case",
+        (0.0, 1.0),
+        _line,
+    ),
+    Chart(
+        "Diversity by case",
+        "Evenness of the options chosen over repeated runs: 1 is all equally often, 0 only one.",
+        "bars",
+        "points",
+        _diversity,
+        "Case",
+        (0.0, 1.0),
+    ),
+    Chart("Commonest issues", "Tests in which each was found.", "bars", "count", _issue_marks, "Issue"),
+)
+
+
+# The vs dashboard as Markdown, from report.json's content alone.
+
+_BAR = 10
+_LISTED_ISSUES = 10
+_NAMED = 10
+_NONE = "N/A"
+_VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
+_FLAGS = {True: "detected", False: "not detected", None: _NONE}
+_COLUMNS = (
+    "Case",
+    "Agent",
+    "Passed",
+    "As specified",
+    "Verdict",
+    "Mode share (95 %)",
+    "Distinct",
+    "Modes",
+    "Diversity",
+    "Runs to decide",
+)
+_NOTES = (
+    "Distinct options are counted as written, normalised, and with near-duplicates as one; "
+    "modes are effective ones (Hill number of order 1). After so many further runs as a case is said to take, "
+    "about every second case like it is decided."
+)
+
+
+def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+    """Overall health, level tiles, issues, mode collapse by case, and faults of the input."""
+    results = report["results"]
+    parts = [
+        "# VS evaluation",
+        _health(results),
+        _tiles(report),
+        _issues_text(results),
+        _collapse(results),
+        _stopping(results),
+        table(_COLUMNS, [_case(entry) for entry in results["mode_collapse"]]),
+        _NOTES,
+        input_faults(report),
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def _health(results: Mapping[str, Json]) -> str:
+    run, rate = results["test_run"], results["pass_rate"]
+    # Of all tests, those without an answer among them; full for all of them alone, and empty for none alone.
+    filled = run["passed"] * _BAR // run["total_tests"] if run["total_tests"] else 0
+    filled = max(filled, bool(run["passed"]))
+    bar = "█" * filled + "░" * (_BAR - filled)
+    tests = f"{run['passed']} of {run['passed'] + run['failed']} tests passed"
+    errors = f", {run['errors']} without a readable output" if run["errors"] else ""
+    cases = f"{results['cases']['answered']} of {results['cases']['total']} cases answered"
+    told = f"{_percent(rate)} of what was answered" if run["errors"] and rate is not None else _percent(rate)
+    return f"Overall health: {bar} {told} ({tests}{errors}; {cases})"
+
+
+def _tiles(report: Mapping[str, Json]) -> str:
+    summary = report["results"]["test_run"]["summary"]
+    tiles = [(level["name"], summary[f"{level['name'].lower()}_vs"]) for level in report["params"]["levels"]]
+    rows: list[tuple[object, ...]] = [
+        ("Passed", *(_percent(tile["pass_rate"]) for _, tile in tiles)),
+        ("Phase", *(_percent(tile["phase_completion"]) for _, tile in tiles)),
+        ("T-Score", *(_number(tile["avg_t_score_diversity"]) for _, tile in tiles)),
+        ("Critique", *(_percent(tile["avg_self_critique_quality"]) for _, tile in tiles)),
+    ]
+    return table(("", *(f"{name} VS ({tile['agents_tested']})" for name, tile in tiles)), rows)
+
+
+def _issues_text(results: Mapping[str, Json]) -> str:
+    issues = [issue for level in results["test_run"]["summary"].values() for issue in level["issues"]]
+    if not issues:
+        return "Recent issues: none"
+    issues.sort(key=lambda issue: (-issue["tests"], issue["agent"], issue["issue"]))
+    lines = [f"- {escape(i['agent'])}: {_short(i['issue'])} (tests: {i['tests']})" for i in issues[:_LISTED_ISSUES]]
+    more = [f"- and {len(issues) - _LISTED_ISSUES} more in report.json"] if len(issues) > _LISTED_ISSUES else []
+    return "\n".join(["Recent issues:", "", *lines, *more])
+
+
+def _collapse(results: Mapping[str, Json]) -> str:
+    entries, nowhere = results["mode_collapse"], results["collapse_nowhere"]
+    verdicts = Counter(entry["verdict"] for entry in entries)
+    flag = results["collapse_specified"]
+    counted = ", ".join(f"{verdicts[name]} {name.replace('_', ' ')}" for name in _VERDICTS if verdicts[name])
+    named = _named([item["case"] for item in nowhere["collapsed"]])
+    error = f"family-wise error at most {nowhere['alpha']:.1%} ({nowhere['correction']})"
+    verdict = nowhere["verdict"].replace("_", " ")
+    if nowhere["verdict"] == "fails" and not named:
+        named = f"the cases together, p {nowhere['together']:.2g}; none of them can be named"
+    answer = f"{verdict} ({named})" if named else verdict
+    count = f"{len(flag['detected'])} of {flag['cases']} cases with repeats"
+    lines = [
+        f"Mode collapse status: {flag['status'].replace('_', ' ')} as specified ({count})",
+        f"Diversity of this run: {_number(results['diversity'])} (mean over cases of the specified score)",
+        f"Verdicts at a mode share of {nowhere['collapse_share']:g}: {counted or 'none'}",
+        f"Collapse nowhere: {answer}, over {nowhere['cases']} cases, {error}",
+    ]
+    return "\n\n".join(lines)
+
+
+def _named(cases: list[str]) -> str:
+    """Cases by name, some of many; the table has them all."""
+    more = f", and {len(cases) - _NAMED} more in the table" if len(cases) > _NAMED else ""
+    return ", ".join(map(_short, cases[:_NAMED])) + more
+
+
+def _stopping(results: Mapping[str, Json]) -> str:
+    """What stopping early saved; nothing where no case could."""
+    stopping = results.get("stopping")
+    if stopping is None:
+        return ""
+    calls = f"{stopping['calls_made']:,} of {stopping['calls_planned']:,} calls made, {stopping['calls_saved']:,} saved"
+    return (
+        f"Stopping {stopping['rule']}: {stopping['decided']} of {stopping['cases']} cases decided, "
+        f"{stopping['undecided']} undecided; {calls}. Verdicts of these cases spend "
+        f"their error, at most {stopping['alpha']:.1%} on either side, over the calls planned; shares are a confidence "
+        "sequence. Both hold however often they were looked at"
+    )
+
+
+def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:
+    distinct = [entry["distinct"][way] for way in ("exact", "normalized", "fuzzy")]
+    more = entry["runs_to_decide"]
+    return (
+        entry["case"],
+        entry["agent"],
+        f"{entry['passes']} of {entry['of']}",
+        "no repeats" if entry["verdict"] == "no_repeats" else _FLAGS[entry["mode_collapse_detected"]],
+        _verdict(entry),
+        _share(entry["mode_share"]),
+        " → ".join("?" if count is None else str(count) for count in distinct),
+        _number(entry["effective_modes"]["q1"]),
+        _number(entry["diversity_score"]),
+        _NONE if more is None else more,
+    )
+
+
+def _verdict(entry: Mapping[str, Json]) -> str:
+    """The verdict, and what it would be with near-duplicates as one where that is another."""
+    said, fuzzy = entry["verdict"].replace("_", " "), entry["fuzzy"]["verdict"]
+    return said if fuzzy in (None, entry["verdict"]) else f"{said} ({fuzzy} with near-duplicates as one)"
+
+
+def _share(share: Mapping[str, float | None]) -> str:
+    if share["value"] is None:
+        return _NONE
+    return f"{_number(share['value'])} ({_number(share['low'])} to {_number(share['high'])})"
+
+
+def _percent(value: float | None) -> str:
+    return _NONE if value is None else f"{100 * value:.1f} %"
+
+
+def _number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.2f}"
+
+
+def _short(text: str) -> str:
+    return escape(shorten(text, 200))
+
+
+# An output as a row of the page: its case and agent, and of a failed one each check beside what came.
+
+_STATES: Mapping[str, State] = {"PASSED": "good", "FAILED": "bad", "ERROR": "bad", "dead": "bad"}
+
+
+class _Unmet(msgspec.Struct):
+    kind: str = ""
+    issue: str = ""
+
+
+class _ExpectationPart(msgspec.Struct):
+    key: str
+    passed: bool
+    unmet: _Unmet | None = None
+
+
+class _Phases(msgspec.Struct):
+    passed: bool
+    reason: str | None = None
+    missing_phases: list[Any] = []
+
+
+class _Parts(msgspec.Struct):
+    passed: bool
+    reason: str | None = None
+    checks: dict[str, bool] = {}
+
+
+class _CheckParts(msgspec.Struct):
+    phases: _Phases | None = None
+    provenance: _Parts | None = None
+    t_scores: _Parts | None = None
+    self_critique: _Parts | None = None
+    expected: list[_ExpectationPart] = []
+
+
+class _OutputRow(msgspec.Struct):
+    record: str
+    id: str | None = None
+    status: str = ""
+    issue: str | None = None
+    reason: str | None = None
+    case: str | None = None
+    repeat: int | None = None
+    agent: str | None = None
+    option: str | None = None
+    faults: list[str] = []
+    checks: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_checks = msgspec.json.Decoder(_CheckParts | None).decode
+
+
+def _row_reader(report: Mapping[str, Json]) -> Callable[[_OutputRow], Row | None]:
+    wanted = {
+        (case["id"], expected["key"]): _in_words(expected)
+        for case in report["params"]["cases"]
+        for expected in case["expected"]
+    }
+
+    def see(line: _OutputRow) -> Row:
+        cells = (line.agent, line.case, line.repeat, line.option)
+        reason = line.issue or line.reason or ""
+        state = _STATES.get(line.status, "none")
+        status = line.status.lower()
+        return Row(line.record, line.id or "", status, state, reason, cells, lambda: tuple(_evidence(line, wanted)))
+
+    return see
+
+
+def _in_words(expected: Mapping[str, Any]) -> str:
+    want = msgspec.json.encode(expected["want"]).decode()
+    return want if expected["op"] == "==" else f"{expected['op']} {want}"
+
+
+def _evidence(line: _OutputRow, wanted: Mapping[tuple[str, str], str]) -> Iterator[Evidence]:
+    """What an output fell short of, then what it met."""
+    for fault in line.faults:
+        path, _, what = fault.partition(": ")
+        yield Evidence(f"contract: {path}", "as the contract has it", what)
+    checks = _checks(line.checks)
+    if checks is None:
+        if not line.faults:
+            yield Evidence("output", "one JSON object", line.issue or line.reason or "")
+        return
+    found = [*_validators(checks, line.issue or "")]
+    for held in checks.expected:
+        came = "as expected" if held.passed else held.unmet.issue if held.unmet else "something else"
+        want = wanted.get((line.case or "", held.key), "")
+        found.append(Evidence(f"expected: {held.key}", want, came.partition(", expected ")[0], held.passed))
+    yield from sorted(found, key=lambda piece: piece.fine)
+
+
+def _validators(checks: _CheckParts, issue: str) -> Iterator[Evidence]:
+    if phases := checks.phases:
+        missing = ", ".join(map(str, phases.missing_phases))
+        came = phases.reason or (f"missing: {missing}" if missing else "all executed")
+        yield Evidence("phases", "all phases of its level executed", came, phases.passed)
+    if scores := checks.t_scores:
+        said = next((part for part in issue.split("; ") if part.startswith("T-scores: ")), "")
+        came = "as expected" if scores.passed else scores.reason or said.removeprefix("T-scores: ") or "not as expected"
+        yield Evidence("T-scores", "an option of low typicality, and no modal selection", came, scores.passed)
+    for name, parts in (("self-critique", checks.self_critique), ("provenance", checks.provenance)):
+        if parts:
+            asked = ", ".join(key.removeprefix("has_") for key in parts.checks)
+            lacks = ", ".join(key.removeprefix("has_") for key, there in parts.checks.items() if not there)
+            came = parts.reason or (f"no {lacks}" if lacks else "all there")
+            yield Evidence(name, asked, came, parts.passed)
+
+
+ROWS = Rows((Column("Agent"), Column("Case"), Column("Repeat", "number"), Column("Option")), _OutputRow, _row_reader)
+
+
+# The specification's result document: `test_run` with its timestamp, in the order that it is specified in.
+
+_RUN = ("total_tests", "passed", "failed", "errors", "summary", "detailed_results")
+_LEVEL = ("agents_tested", "pass_rate", "avg_t_score_diversity", "phase_completion", "avg_self_critique_quality")
+_DETAIL = ("test_id", "agent", "status", "passes", "of", "metrics", "issue", "remediation")
+_DETAIL_METRICS = ("vs_phase_score", "t_score_diversity", "self_critique_quality", "provenance_completeness")
+
+
+def results_document(report: Mapping[str, Json], timestamp: str) -> dict[str, Json]:
+    """What results.yaml holds and `--format json` shows: ``test_run``; next to it the other results, and the run's
+    inputs, counts and faults.
+
+    ``timestamp`` is ISO 8601. Levels come in the order of the params, full before enhanced before light.
+    """
+    results = report["results"]
+    run = results["test_run"]
+    levels = [f"{level['name'].lower()}_vs" for level in report["params"]["levels"]]
+    summary = {key: _in_order(run["summary"][key], (*_LEVEL, "issues")) for key in levels}
+    details = [
+        _in_order({**detail, "metrics": _in_order(detail["metrics"], _DETAIL_METRICS)}, _DETAIL)
+        for detail in run["detailed_results"]
+    ]
+    ordered = _in_order({**run, "summary": summary, "detailed_results": details}, _RUN)
+    others = {key: value for key, value in results.items() if key != "test_run"}
+    of_run = {key: report[key] for key in ("inputs", "records", "faults")}
+    return {"test_run": {"timestamp": timestamp, **ordered}, **others, **of_run}
+
+
+def _in_order(mapping: Mapping[str, Json], keys: Sequence[str]) -> dict[str, Json]:
+    """Canonical JSON has sorted keys; people read a document in the order it was specified in."""
+    return {key: mapping[key] for key in keys if key in mapping}
