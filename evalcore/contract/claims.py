@@ -21,7 +21,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.left_out import LeftOut
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.merging import Merging, add_counts
 from evalq.evalcore.records.asking import REPLY, Task, written
 from evalq.evalcore.records.extract import NoJson
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes
@@ -267,9 +267,8 @@ class ClaimsTally(Merging):
 
     def merge(self, later: ClaimsTally) -> None:
         """Take in the verdicts of later records."""
-        for mine, theirs in ((self.findings, later.findings), (self.judges, later.judges)):
-            for name, count in theirs.items():
-                mine[name] = mine.get(name, 0) + count
+        add_counts(self.findings, later.findings)
+        add_counts(self.judges, later.judges)
         self.unread += later.unread
         self.unclaimed += later.unclaimed
 

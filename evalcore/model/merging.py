@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Self
 
 import msgspec
 
-__all__ = ["Merging"]
+__all__ = ["Merging", "add_counts"]
 
 
 class Merging(msgspec.Struct):
@@ -43,3 +44,9 @@ class Merging(msgspec.Struct):
     def from_wire(cls, data: bytes) -> Self:
         """What is in ``data``. Raises msgspec.ValidationError when it is none of this type."""
         return msgspec.json.decode(data, type=cls)
+
+
+def add_counts(into: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add ``more`` counts to those of the same names."""
+    for name, count in more.items():
+        into[name] = into.get(name, 0) + count

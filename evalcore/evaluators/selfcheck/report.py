@@ -14,6 +14,7 @@ from evalq.evalcore.evaluators.selfcheck.score import QuestionResult, SelfCheckR
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.left_out import LeftOut
+from evalq.evalcore.model.merging import add_counts
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.views.failures import failed_section
 
@@ -51,12 +52,12 @@ class SelfCheckState(State):
         suspected.
         """
         self.suspected += bool(reasons)
-        _add_counts(self.suspicions, dict.fromkeys(reasons, 1))
+        add_counts(self.suspicions, dict.fromkeys(reasons, 1))
         self.checked += 1
         self.passed += result.passed
         found = [signal.signal for signal in result.dangerSignals if signal.found]
-        _add_counts(self.questions, {question.id: 1 for question in result.questions if question.passed})
-        _add_counts(self.signals, dict.fromkeys(found, 1))
+        add_counts(self.questions, {question.id: 1 for question in result.questions if question.passed})
+        add_counts(self.signals, dict.fromkeys(found, 1))
         if result.goalVerification is not None:
             self.goals += 1
             self.goals_reached += result.goalVerification.reached
@@ -75,8 +76,8 @@ class SelfCheckState(State):
         """Take in the counts of later records."""
         self.checked += later.checked
         self.passed += later.passed
-        _add_counts(self.questions, later.questions)
-        _add_counts(self.signals, later.signals)
+        add_counts(self.questions, later.questions)
+        add_counts(self.signals, later.signals)
         self.goals += later.goals
         self.goals_reached += later.goals_reached
         self.by_verdict.merge(later.by_verdict)
@@ -85,14 +86,9 @@ class SelfCheckState(State):
         self.by_judge.merge(later.by_judge)
         self.judged.merge(later.judged)
         self.suspected += later.suspected
-        _add_counts(self.suspicions, later.suspicions)
+        add_counts(self.suspicions, later.suspicions)
         self.failed.merge(later.failed)
         self.unresolved += later.unresolved
-
-
-def _add_counts(counts: dict[str, int], more: dict[str, int]) -> None:
-    for name, times in more.items():
-        counts[name] = counts.get(name, 0) + times
 
 
 def failure_reasons(params: SelfCheckParams) -> Callable[[Sequence[QuestionResult], Sequence[SignalResult]], list[str]]:

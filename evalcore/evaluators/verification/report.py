@@ -12,7 +12,7 @@ from evalq.evalcore.contract.evaluator import InputResult, State
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.merging import Merging, add_counts
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.statistics.exact import ExactSum
 from evalq.evalcore.views.failures import failed_section
@@ -37,8 +37,7 @@ class PatternAgreement(Merging):
         """Count one record with its label and the verdict of each pattern set."""
         self.records += 1
         self.same += len(set(verdicts.values())) == 1
-        for name, verdict in verdicts.items():
-            self.right[name] = self.right.get(name, 0) + (verdict is label)
+        add_counts(self.right, {name: verdict is label for name, verdict in verdicts.items()})
 
     def add_calls(self, label: bool, passed: bool, verdict: ClaimsVerdict | None) -> None:
         """Count what a labelled record was called by its score, and by its judge where that has a verdict."""
@@ -52,8 +51,7 @@ class PatternAgreement(Merging):
         self.by_score.merge(later.by_score)
         self.by_judge.merge(later.by_judge)
         self.same += later.same
-        for name, times in later.right.items():
-            self.right[name] = self.right.get(name, 0) + times
+        add_counts(self.right, later.right)
 
 
 class VerificationState(State):

@@ -1,4 +1,4 @@
-"""Mode collapse over repeated runs: the specification's own numbers, and the robust block next to them.
+"""Mode collapse over repeated runs: the specification's own numbers, the robust block, and which options are the same.
 
 The specified number is Pielou's evenness: how evenly the answers fall on the modes that were seen. It cannot
 tell two even modes from ten, and sits near zero or jumps where one mode dominates; hence the block, which
@@ -40,109 +40,6 @@ __all__ = [
     "robust_block",
     "specified",
 ]
-
-# Options that are never near-duplicates, however alike in spelling: Phase II and III, supervised and unsupervised.
-
-_WORD = re.compile(r"\w+")
-_DIGIT = re.compile(r"\d")
-_ROMAN = re.compile(r"m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
-# Non-linear and nonlinear are one word: the hyphen goes, so that it alone never tells options apart.
-_HYPHEN = re.compile(rf"\b({'|'.join([*PREFIXES, *(prefix for pair in OPPOSING for prefix in pair)])})-(?=\w)")
-
-
-class _Facts(NamedTuple):
-    """An option's digits and Roman numerals in order, its negating words, all other words, and what opposes those."""
-
-    digits: list[str]
-    romans: list[str]
-    negations: Counter[str]
-    words: Counter[str]
-    opposites: frozenset[str]
-
-
-def opposed(one: str, other: str) -> bool:
-    """Whether two normalised options differ in a digit, a Roman numeral, a negation or a word's opposing prefix."""
-    mine, its = _facts(one), _facts(other)
-    if mine[:3] != its[:3]:
-        return True
-    # First, as it takes a tenth of the time: each option of a kind is held against all of it.
-    if mine.opposites.isdisjoint(its.words):
-        return False
-    words, others = mine.words - its.words, its.words - mine.words
-    return any(not others.keys().isdisjoint(opposites_of(word)) for word in words)
-
-
-@lru_cache(maxsize=4096)
-def _facts(option: str) -> _Facts:
-    words = _WORD.findall(_HYPHEN.sub(r"\1", option))
-    # A word such as mix is a numeral by this, too. It keeps options apart, which is the side on which to err.
-    romans = [word for word in words if _ROMAN.fullmatch(word)]
-    # Which ones, and how many with those that other scripts join to a word.
-    negations = Counter(word for word in words if word in NEGATIONS) + Counter({"": denials(option, words)})
-    others = Counter(word for word in words if word not in NEGATIONS)
-    opposites = frozenset(opposite for word in others for opposite in opposites_of(word))
-    return _Facts(_DIGIT.findall(option), romans, negations, others, opposites)
-
-
-# When two recommended options are the same: as written, normalised, or nearly so.
-
-LONGEST = 1000
-"""Characters of an option that are kept as they are; a longer one is known by its beginning and a digest."""
-
-
-def identity(option: str) -> str:
-    """What stands for ``option`` in counts: itself, or where it is very long its beginning, length and SHA-256."""
-    if len(option) <= LONGEST:
-        return option
-    # A digest: two long options that begin alike must not be counted as one.
-    mark = hashlib.sha256(option.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{option[: LONGEST // 2]}… ({len(option)} characters, sha256 {mark})"
-
-
-def normalize(option: str) -> str:
-    """NFKC, casefolded, white space collapsed; punctuation at the end dropped, but #, * and %, and unless it is all."""
-    text = folded(option)
-    end = len(text)
-    while end and (text[end - 1] == " " or _ends_sentences(text[end - 1])):
-        end -= 1
-    return text[:end] or text
-
-
-def _ends_sentences(character: str) -> bool:
-    """C# is not C, and 5 % is not 5."""
-    return character not in "#*%" and is_punctuation(character)
-
-
-def normalized_counts(exact: Mapping[str, int]) -> Counter[str]:
-    """The counts of ``exact``, added up by normalised option."""
-    counts: Counter[str] = Counter()
-    for option, count in exact.items():
-        counts[normalize(option)] += count
-    return counts
-
-
-def fuzzy_counts(normal: Mapping[str, int], similarity: float, most: int) -> Counter[str] | None:
-    """The counts of ``normal``, added up by kind, where near-duplicates are one; None for more than ``most`` options.
-
-    In sorted order each option joins the earlier kind that it is most like, if they are at least ``similarity`` alike
-    (1 minus the insertions and deletions between them over their joint length) and it is `opposed` to none of that
-    kind, or else stands for a new kind; so the order of the runs cannot matter.
-    """
-    # Each option is compared with every kind, which takes time with their square.
-    if len(normal) > most:
-        return None
-    kinds: Counter[str] = Counter()
-    members: dict[str, list[str]] = {}
-    for option in sorted(normal):
-        scorer = Indel.normalized_similarity
-        # All that are alike enough: the one most like it may be its opposite, and the next its kind.
-        alike = process.extract(option, list(kinds), scorer=scorer, score_cutoff=similarity, limit=None)
-        # And none of its kind: a misspelling is opposed to neither of two opposites, and would make one of both.
-        fitting = (kind for kind, _, _ in alike if not any(opposed(option, member) for member in members[kind]))
-        kind = next(fitting, option)
-        members.setdefault(kind, []).append(option)
-        kinds[kind] += normal[option]
-    return kinds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,3 +127,108 @@ def _fuzzy(near: Mapping[str, int] | None, rule: CollapseRule, planned: int) -> 
         return {"mode_share": share_of(FIXED_RUNS, 0, 0), "verdict": None if near is None else "no_data"}
     m, n, judged = max(near.values()), sum(near.values()), share_rule(planned)
     return {"mode_share": share_of(judged, m, n), "verdict": judged.verdict(m, n, rule.collapse_share)}
+
+
+# When two recommended options are the same: as written, normalised, or nearly so
+
+LONGEST = 1000
+"""Characters of an option that are kept as they are; a longer one is known by its beginning and a digest."""
+
+
+def identity(option: str) -> str:
+    """What stands for ``option`` in counts: itself, or where it is very long its beginning, length and SHA-256."""
+    if len(option) <= LONGEST:
+        return option
+    # A digest: two long options that begin alike must not be counted as one.
+    mark = hashlib.sha256(option.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{option[: LONGEST // 2]}… ({len(option)} characters, sha256 {mark})"
+
+
+def normalize(option: str) -> str:
+    """NFKC, casefolded, white space collapsed; punctuation at the end dropped, but #, * and %, and unless it is all."""
+    text = folded(option)
+    end = len(text)
+    while end and (text[end - 1] == " " or _ends_sentences(text[end - 1])):
+        end -= 1
+    return text[:end] or text
+
+
+def _ends_sentences(character: str) -> bool:
+    """C# is not C, and 5 % is not 5."""
+    return character not in "#*%" and is_punctuation(character)
+
+
+def normalized_counts(exact: Mapping[str, int]) -> Counter[str]:
+    """The counts of ``exact``, added up by normalised option."""
+    counts: Counter[str] = Counter()
+    for option, count in exact.items():
+        counts[normalize(option)] += count
+    return counts
+
+
+def fuzzy_counts(normal: Mapping[str, int], similarity: float, most: int) -> Counter[str] | None:
+    """The counts of ``normal``, added up by kind, where near-duplicates are one; None for more than ``most`` options.
+
+    In sorted order each option joins the earlier kind that it is most like, if they are at least ``similarity`` alike
+    (1 minus the insertions and deletions between them over their joint length) and it is `_opposed` to none of that
+    kind, or else stands for a new kind; so the order of the runs cannot matter.
+    """
+    # Each option is compared with every kind, which takes time with their square.
+    if len(normal) > most:
+        return None
+    kinds: Counter[str] = Counter()
+    members: dict[str, list[str]] = {}
+    for option in sorted(normal):
+        scorer = Indel.normalized_similarity
+        # All that are alike enough: the one most like it may be its opposite, and the next its kind.
+        alike = process.extract(option, list(kinds), scorer=scorer, score_cutoff=similarity, limit=None)
+        # And none of its kind: a misspelling is opposed to neither of two opposites, and would make one of both.
+        fitting = (kind for kind, _, _ in alike if not any(_opposed(option, member) for member in members[kind]))
+        kind = next(fitting, option)
+        members.setdefault(kind, []).append(option)
+        kinds[kind] += normal[option]
+    return kinds
+
+
+_WORD = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
+_ROMAN = re.compile(r"m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
+# Non-linear and nonlinear are one word: the hyphen goes, so that it alone never tells options apart.
+_HYPHEN = re.compile(rf"\b({'|'.join([*PREFIXES, *(prefix for pair in OPPOSING for prefix in pair)])})-(?=\w)")
+
+
+class _Facts(NamedTuple):
+    """An option's digits and Roman numerals in order, its negating words, all other words, and what opposes those."""
+
+    digits: list[str]
+    romans: list[str]
+    negations: Counter[str]
+    words: Counter[str]
+    opposites: frozenset[str]
+
+
+def _opposed(one: str, other: str) -> bool:
+    """Whether two normalised options differ in a digit, a Roman numeral, a negation or a word's opposing prefix.
+
+    Such options are no near-duplicates, however alike in spelling: Phase II and III, supervised and unsupervised.
+    """
+    mine, its = _facts(one), _facts(other)
+    if mine[:3] != its[:3]:
+        return True
+    # First, as it takes a tenth of the time: each option of a kind is held against all of it.
+    if mine.opposites.isdisjoint(its.words):
+        return False
+    words, others = mine.words - its.words, its.words - mine.words
+    return any(not others.keys().isdisjoint(opposites_of(word)) for word in words)
+
+
+@lru_cache(maxsize=4096)
+def _facts(option: str) -> _Facts:
+    words = _WORD.findall(_HYPHEN.sub(r"\1", option))
+    # A word such as mix is a numeral by this, too. It keeps options apart, which is the side on which to err.
+    romans = [word for word in words if _ROMAN.fullmatch(word)]
+    # Which ones, and how many with those that other scripts join to a word.
+    negations = Counter(word for word in words if word in NEGATIONS) + Counter({"": denials(option, words)})
+    others = Counter(word for word in words if word not in NEGATIONS)
+    opposites = frozenset(opposite for word in others for opposite in opposites_of(word))
+    return _Facts(_DIGIT.findall(option), romans, negations, others, opposites)

@@ -1,4 +1,4 @@
-"""What of the vs report is watched over time."""
+"""What of a vs report is watched over time: metrics, and the specification's dashboard with what is behind it."""
 
 from __future__ import annotations
 
@@ -116,8 +116,6 @@ METRICS = (
     Metric("evalq_vs_case_tests", "Tests of a case.", "count", _CASES + "of", ("agent", "case")),
 )
 
-
-# The specification's dashboard of the vs evaluation, and what stands behind each of its numbers.
 
 _BAD_BELOW_HALF = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(0.8, "good"))
 _SPREAD = (Threshold(None, "bad"), Threshold(0.3, "good"))

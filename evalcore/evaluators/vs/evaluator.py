@@ -1,4 +1,4 @@
-"""The vs evaluation as evalq runs it."""
+"""VS behaviour as an evaluator: the line of each output, what runs are compared by, and repeats that came twice."""
 
 from __future__ import annotations
 
@@ -21,29 +21,24 @@ from evalq.evalcore.contract.evaluator import (
     Outcome,
     Records,
     Sample,
-    Views,
     WholeInput,
     without_result,
 )
 from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
 from evalq.evalcore.evaluators.vs.collapse import normalize
-from evalq.evalcore.evaluators.vs.dashboard import METRICS, PANELS
 from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
-from evalq.evalcore.evaluators.vs.report import OutputGatherer, VsState, case_failed, vs_section
+from evalq.evalcore.evaluators.vs.report import OutputGatherer, VsState, section
 from evalq.evalcore.evaluators.vs.sample import write_sample
 from evalq.evalcore.evaluators.vs.score import REMEDIES, ExpectationResult, OutputTest, Scores, judge_for
 from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult, ProvenanceResult, TScoreResult
-from evalq.evalcore.evaluators.vs.views import CHARTS, ROWS, markdown, results_document
-from evalq.evalcore.evaluators.vs.views import summary as opening
+from evalq.evalcore.evaluators.vs.views import VIEWS
 from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.tally import LISTED, Faults, Tally
 from evalq.evalcore.naming import kind_of, shorten
 
 __all__ = ["VsEvaluator", "evaluator"]
-
-# One line of records.jsonl: what became of a test, with every check of it.
 
 _EXTRA = 20
 
@@ -71,6 +66,8 @@ class _LineChecks(msgspec.Struct, omit_defaults=True):
 
 
 class _OutputLine(msgspec.Struct):
+    """A line of records.jsonl: what became of a test, with every check of it."""
+
     record: str
     id: str | None
     status: str
@@ -85,7 +82,7 @@ class _OutputLine(msgspec.Struct):
     checks: _LineChecks | None
 
 
-def record_line(record: str, test: OutputTest) -> bytes:
+def _record_line(record: str, test: OutputTest) -> bytes:
     """The line of the output that is called ``record``."""
     case = test.plan.case if test.plan else None
     first = test.findings[0] if test.findings else None
@@ -132,9 +129,6 @@ def _plain(value: Any) -> Any:
 _encode = msgspec.json.Encoder().encode
 
 
-# What of a vs run two runs are compared by: whether a test of a case passes.
-
-
 def _observe(line: Mapping[str, Any]) -> Sighting | None:
     """An output that the golden set does not ask for is about no case."""
     status, option, repeat = line["status"], line.get("option"), line.get("repeat")
@@ -176,28 +170,6 @@ def _named(batch: Batch, params: VsParams) -> Iterator[str]:
 
 
 _LEVEL = "test_run.summary.*."
-_NUMBERS = (
-    Number("test_run.passed", "higher"),
-    Number("test_run.failed", "lower"),
-    Number("test_run.errors", "lower", holds_missing=True),
-    Number("test_run.total_tests"),
-    Number(_LEVEL + "agents_tested"),
-    Number(_LEVEL + "pass_rate", "higher", "estimate"),
-    Number(_LEVEL + "phase_completion", "higher", "estimate"),
-    Number(_LEVEL + "avg_t_score_diversity", "higher", "estimate"),
-    Number(_LEVEL + "avg_self_critique_quality", "higher", "estimate"),
-    Number("cases.answered", "higher"),
-    Number("cases.unrecorded", "lower", holds_missing=True),
-    Number("cases.*"),
-    Number("diversity", "higher", "estimate"),
-    Number("collapse_nowhere.p", kind="estimate"),
-    Number("collapse_nowhere.together", kind="estimate"),
-    Number("collapse_nowhere.*"),
-    Number("collapse_specified.*"),
-    Number("stopping.*"),
-)
-
-
 MEASURES = Measures(
     (Measure("pass_rate"),),
     _observe,
@@ -206,12 +178,31 @@ MEASURES = Measures(
     _named,
     collapse_p=_collapse_p,
     diverse=_diverse,
-    numbers=_NUMBERS,
+    numbers=(
+        Number("test_run.passed", "higher"),
+        Number("test_run.failed", "lower"),
+        Number("test_run.errors", "lower", holds_missing=True),
+        Number("test_run.total_tests"),
+        Number(_LEVEL + "agents_tested"),
+        Number(_LEVEL + "pass_rate", "higher", "estimate"),
+        Number(_LEVEL + "phase_completion", "higher", "estimate"),
+        Number(_LEVEL + "avg_t_score_diversity", "higher", "estimate"),
+        Number(_LEVEL + "avg_self_critique_quality", "higher", "estimate"),
+        Number("cases.answered", "higher"),
+        Number("cases.unrecorded", "lower", holds_missing=True),
+        Number("cases.*"),
+        Number("diversity", "higher", "estimate"),
+        Number("collapse_nowhere.p", kind="estimate"),
+        Number("collapse_nowhere.together", kind="estimate"),
+        Number("collapse_nowhere.*"),
+        Number("collapse_specified.*"),
+        Number("stopping.*"),
+    ),
     unrecorded=_unrecorded,
 )
 
 
-def settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
+def _settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
     """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
     if not state.overlap:
         return state
@@ -220,7 +211,7 @@ def settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scr
     return settled
 
 
-def dead_output(record: Batch, params: VsParams, reason: str) -> Outcome[VsState]:
+def _dead_output(record: Batch, params: VsParams, reason: str) -> Outcome[VsState]:
     """An output without a result, which repeats no other."""
     return without_result(VsState(dead=[record.first_line]), record, reason)
 
@@ -251,21 +242,11 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         ),
     )
     measures = MEASURES
-    views = Views(
-        METRICS,
-        PANELS,
-        markdown,
-        document=results_document,
-        summary=opening,
-        charts=CHARTS,
-        rows=ROWS,
-        at_times=("stopping",),
-        failed=case_failed,
-    )
+    views = VIEWS
     sample = Sample(write_sample, records=1_500)
     gathering = Gathering((".json",), output_line)
     calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)
-    whole = WholeInput(settle, leave_out_repeated, dead_output)
+    whole = WholeInput(_settle, leave_out_repeated, _dead_output)
 
     def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:
         """Test every line of a chunk."""
@@ -276,7 +257,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
             test = judge.test(data)
             gatherer.add(number, test)
             count_cuts(data, number, tally.left_out)
-            lines.append(record_line(batch.where(number), test))
+            lines.append(_record_line(batch.where(number), test))
             if test.status == "ERROR":
                 tally.errors += 1
                 faults.append((number, test.findings[0].issue))
@@ -289,7 +270,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
 
     def section(self, results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
         """The specification's result format, and mode collapse by case."""
-        return vs_section(results, params)
+        return section(results, params)
 
 
 evaluator = VsEvaluator()

@@ -1,4 +1,4 @@
-"""Reading a golden set: YAML or JSON of test cases by level, into plain params, every fault by file and key path."""
+"""The golden set: reading it into plain params, every fault by file and key path, and holding outputs against it."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-# What a golden set expects of an output beyond its level: looking a key up, and comparing what is found.
+# What a golden set expects of an output beyond its level: looking a key up, and comparing what is found
 
 _ABSENT = object()
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

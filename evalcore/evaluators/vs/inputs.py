@@ -1,4 +1,4 @@
-"""From what was asked for to what is evaluated: golden set and registry become params, recorded outputs the inputs."""
+"""From what was asked for to what is evaluated or called: golden set and registry become params, cases prompts."""
 
 from __future__ import annotations
 
@@ -23,47 +23,6 @@ from evalq.evalcore.records.decoding import Malformed, decode
 from evalq.evalcore.records.inputs import require_distinct
 
 __all__ = ["answered", "complete", "output_line", "prompts", "stopping", "stopping_for"]
-
-# Which cases of a sweep are decided, as its outputs arrive: what `--stop when-decided` asks before each further
-# call.
-# It judges lines as the report does, so what it says of the lines it was fed is the verdict of their report.
-
-
-class _CaseSoFar(CaseSoFar):
-    """How often each option came, and the largest of these."""
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self._share = share
-        self._options: Counter[str] = Counter()
-        self._runs = self._mode = 0
-
-    def count(self, test: OutputTest) -> None:
-        # A run without an option is in no share: it brings the verdict no nearer.
-        if test.option is None:
-            return
-        # Normalised, as the report's verdict has it: a rule of its own would stop on what the report calls undecided.
-        kind = normalize(test.option)
-        self._options[kind] += 1
-        self._runs += 1
-        self._mode = max(self._mode, self._options[kind])
-        self.decided = stopping_rule(self.planned).decided(self._mode, self._runs, self._share)
-
-
-def stopping_for(params: VsParams) -> StoppingByCase:
-    """Decides each case by the share of its most common recommendation.
-
-    The chance that a case is ever called decided with the wrong verdict is ALPHA at most, however often one asks.
-    """
-    judge = judge_for(params)
-
-    def judged(line: bytes) -> OutputTest | None:
-        test = judge.test(line)
-        # What the report counts as an error is no answer here either.
-        return None if test.plan is None or test.repeat is None or test.scores is None else test
-
-    return StoppingByCase(judged, lambda: _CaseSoFar(params.collapse.collapse_share))
-
 
 _USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 
@@ -149,3 +108,40 @@ def output_line(name: str, data: bytes) -> bytes:
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
         return compact
     return head[:-1] + b',"output":' + compact + b"}"
+
+
+def stopping_for(params: VsParams) -> StoppingByCase:
+    """Decides each case by the share of its most common recommendation, as its outputs arrive.
+
+    It judges lines as the report does, so what it says of the lines it was fed is the verdict of their report.
+    The chance that a case is ever called decided with the wrong verdict is ALPHA at most, however often one asks.
+    """
+    judge = judge_for(params)
+
+    def judged(line: bytes) -> OutputTest | None:
+        test = judge.test(line)
+        # What the report counts as an error is no answer here either.
+        return None if test.plan is None or test.repeat is None or test.scores is None else test
+
+    return StoppingByCase(judged, lambda: _CaseSoFar(params.collapse.collapse_share))
+
+
+class _CaseSoFar(CaseSoFar):
+    """How often each option came, and the largest of these."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self._share = share
+        self._options: Counter[str] = Counter()
+        self._runs = self._mode = 0
+
+    def count(self, test: OutputTest) -> None:
+        # A run without an option is in no share: it brings the verdict no nearer.
+        if test.option is None:
+            return
+        # Normalised, as the report's verdict has it: a rule of its own would stop on what the report calls undecided.
+        kind = normalize(test.option)
+        self._options[kind] += 1
+        self._runs += 1
+        self._mode = max(self._mode, self._options[kind])
+        self.decided = stopping_rule(self.planned).decided(self._mode, self._runs, self._share)

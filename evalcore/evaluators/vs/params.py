@@ -30,10 +30,35 @@ __all__ = [
     "load_agents",
 ]
 
-# The registry: which agents there are and the level each one is held to.
+Op = Literal[">=", ">", "<=", "<", "==", "!="]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Unit = Annotated[float, Field(ge=0, le=1)]
+AtLeastOne = Annotated[int, Field(ge=1)]
 
-_LEVELS = {name.lower(): name for name in ("Full", "Enhanced", "Light")}
-_DEFAULT = Path(__file__).with_name("agents.yaml")
+
+class Level(Params):
+    """A level of verbalized sampling: the phases it requires, and which validators apply to it."""
+
+    name: str
+    phases: tuple[int, ...] = Field(min_length=1)
+    t_scores: bool
+    self_critique: bool
+
+    @property
+    def key(self) -> str:
+        """The level's key in the summary, such as full_vs; its group in a golden set is that and ``_tests``."""
+        return f"{self.name.lower()}_vs"
+
+
+LEVELS = (
+    Level(name="Full", phases=(0, 1, 2, 3, 4, 5), t_scores=True, self_critique=True),
+    Level(name="Enhanced", phases=(0, 1, 2, 4), t_scores=True, self_critique=False),
+    # T-scores are N/A on Light, as the seed's dashboard shows them.
+    Level(name="Light", phases=(0, 1, 4), t_scores=False, self_critique=False),
+)
+
+_LEVEL_NAMES = {level.name.lower(): level.name for level in LEVELS}
 
 
 class Agent(Params):
@@ -46,7 +71,7 @@ class Agent(Params):
 @cache
 def default_agents() -> tuple[Agent, ...]:
     """The twenty agents of the registry that comes with evalq."""
-    return tuple(Agent(**entry) for entry in load_agents(_DEFAULT))
+    return tuple(Agent(**entry) for entry in load_agents(Path(__file__).with_name("agents.yaml")))
 
 
 def load_agents(path: str | Path) -> list[dict[str, str]]:
@@ -88,40 +113,11 @@ def _described(path: str | Path, agents: Mapping[Any, Mapping[str, Any]]) -> lis
             number = f"{legacy:02d}" if isinstance(legacy, int) else legacy
             names.append("-".join(filter(None, (number, agent.partition("-")[2]))))
         for name in names:
-            if found.setdefault(name, _LEVELS.get(level.lower(), level)) != _LEVELS.get(level.lower(), level):
+            if found.setdefault(name, _LEVEL_NAMES.get(level.lower(), level)) != _LEVEL_NAMES.get(level.lower(), level):
                 raise ConfigError(f"{path}: agents.{agent}: {name} is named twice, with different levels")
     if not found:
         raise ConfigError(f"{path}: agents: none of them has a vs_level")
     return [{"id": agent, "level": level} for agent, level in found.items()]
-
-
-Op = Literal[">=", ">", "<=", "<", "==", "!="]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Share = Annotated[float, Field(gt=0, lt=1)]
-Unit = Annotated[float, Field(ge=0, le=1)]
-AtLeastOne = Annotated[int, Field(ge=1)]
-
-
-class Level(Params):
-    """A level of verbalized sampling: the phases it requires, and which validators apply to it."""
-
-    name: str
-    phases: tuple[int, ...] = Field(min_length=1)
-    t_scores: bool
-    self_critique: bool
-
-    @property
-    def key(self) -> str:
-        """The level's key in the summary, such as full_vs; its group in a golden set is that and ``_tests``."""
-        return f"{self.name.lower()}_vs"
-
-
-LEVELS = (
-    Level(name="Full", phases=(0, 1, 2, 3, 4, 5), t_scores=True, self_critique=True),
-    Level(name="Enhanced", phases=(0, 1, 2, 4), t_scores=True, self_critique=False),
-    # T-scores are N/A on Light, as the seed's dashboard shows them.
-    Level(name="Light", phases=(0, 1, 4), t_scores=False, self_critique=False),
-)
 
 
 class Lookup(Params):

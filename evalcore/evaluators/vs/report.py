@@ -1,4 +1,4 @@
-"""What a chunk of recorded outputs adds up to: counts by case, mergeable to the last bit."""
+"""What recorded outputs add up to, chunk by chunk, and the report: the specification's results, and mode collapse."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalq.evalcore.evaluators.vs.score import LOW_SPREAD, REMEDIES, OutputTest, Scores, in_full
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.merging import Merging, add_counts
 from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
 from evalq.evalcore.model.tally import Faults
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from evalq.evalcore.statistics.exact import ExactSum, is_below
 
-__all__ = ["CaseTotals", "VsState", "case_failed", "vs_section"]
+__all__ = ["CaseTotals", "VsState", "section"]
 
 
 class CaseTotals(Merging):
@@ -69,9 +69,9 @@ class CaseTotals(Merging):
         # Exact, unlike a sum of floats, which would go by where the input was cut.
         self.spread.merge(later.spread)
         self.planned = max(self.planned, later.planned)
-        _add_counts(self.options, later.options)
+        add_counts(self.options, later.options)
         for check, kinds in later.issues.items():
-            _add_counts(self.issues.setdefault(check, {}), kinds)
+            add_counts(self.issues.setdefault(check, {}), kinds)
         merge_seen(self.seen, later.seen)
 
     def add_scores(self, scores: Scores, required: int) -> None:
@@ -109,11 +109,6 @@ class VsState(State):
     def to_wire(self) -> bytes:
         """JSON of the fields. Dicts keep the order of first sight, which breaks ties, and which no cut can change."""
         return msgspec.json.encode(self)
-
-
-def _add_counts(into: dict[str, int], counts: dict[str, int]) -> None:
-    for key, count in counts.items():
-        into[key] = into.get(key, 0) + count
 
 
 class OutputGatherer:
@@ -170,15 +165,15 @@ class OutputGatherer:
         return self.state
 
 
-# The report of the vs evaluation: the specification's result format, the pass rate, and mode collapse by case.
-
 _CRITIQUE_CHECKS, _PROVENANCE_CHECKS = 4, 3
 _NAMED_ISSUES = 3
 
 
-def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
+def section(results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
     """``results`` of report.json; several inputs count as one, a repeat in two of them as two runs."""
-    state = _together([result.state for result in results])
+    state = VsState.zero()
+    for result in results:
+        state.merge(result.state)
     cases = [(case, state.cases.get(case.id, CaseTotals())) for case in params.selected()]
     passed = sum(counted.passed for _, counted in cases)
     failed = sum(counted.failed for _, counted in cases)
@@ -209,22 +204,6 @@ def vs_section(results: Sequence[InputResult[VsState]], params: VsParams) -> dic
         "mode_collapse": collapse,
         **_stopping(collapse),
     }
-
-
-def case_failed(entry: Json) -> bool:
-    """Whether an entry of a list in the report is of a case that did not pass, or is collapsed."""
-    return isinstance(entry, dict) and (
-        entry.get("status", "PASSED") != "PASSED" or entry.get("mode_collapse_detected") is True
-    )
-
-
-def _together(states: Sequence[VsState]) -> VsState:
-    if len(states) == 1:
-        return states[0]
-    whole = VsState.zero()
-    for state in states:
-        whole.merge(VsState.from_wire(state.to_wire()))  # a copy: merging takes the parts of what it merges
-    return whole
 
 
 def _ratio(part: float, whole: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Testing one line of recorded outputs: decode it, hold it against contract, level and case, say what became of it."""
+"""The test of one line of recorded outputs: decode it, hold it against contract, level and case, say what is wrong."""
 
 from __future__ import annotations
 
@@ -42,8 +42,6 @@ __all__ = [
     "t_score_finding",
 ]
 
-# What was wrong with an output: one finding a failed check, in words, with what to do about it.
-
 REMEDIES: Mapping[str, str] = {
     "output": "Make the agent answer with one JSON object, and record it on one line with its case and repeat.",
     "contract": "Make the agent's output follow the contract at the paths named.",
@@ -78,89 +76,6 @@ class OutputFinding(msgspec.Struct, frozen=True):
     issue: str
 
 
-def contract_findings(faults: list[ContractFault]) -> Iterator[OutputFinding]:
-    """One finding a breach; positions in lists are left out of its kind."""
-    for fault in faults:
-        # Without positions: one mistake in twenty places is one kind of issue in the report.
-        kind = f"Contract: {_POSITION.sub('[]', fault.path)} {fault.reason}"
-        yield OutputFinding("contract", kind, f"Contract: {fault.path} {fault.reason}")
-
-
-def phase_finding(result: PhaseResult, params: VsParams) -> OutputFinding:
-    """Which phases are missing, with their names."""
-    phases = result.missing_phases
-    noun = "Phase" if len(phases) == 1 else "Phases"
-    kind = f"{noun} {', '.join(map(str, phases))} missing"
-    issue = in_full("phases", kind, params)
-    if result.reason:
-        issue += f": {result.reason}"
-    return OutputFinding("phases", kind, issue)
-
-
-def in_full(check: str, kind: str, params: VsParams) -> str:
-    """A kind of issue as a detailed result words it: missing phases by number and name, all else as it is."""
-    if check != "phases":
-        return kind
-
-    def named(match: re.Match[str]) -> str:
-        number = int(match[0])
-        # From 0 on: a golden set may require phase -1, which Python would take for the last name.
-        return f"{number} ({params.phase_names[number]})" if 0 <= number < len(params.phase_names) else match[0]
-
-    return f"{_PHASE.sub(named, kind.removesuffix(' missing'))} not executed"
-
-
-def t_score_finding(result: TScoreResult, params: VsParams) -> OutputFinding:
-    """Why the T-scores fail: none, unreadable, no option of low typicality, or a modal selection."""
-    if result.t_score_spread is None:
-        missing = result.reason == "No T-scores provided"
-        return OutputFinding(
-            "t_scores", "No T-scores provided" if missing else "T-scores unreadable", result.reason or ""
-        )
-    rule, kinds, issues = params.t_scores, [], []
-    if not result.has_diversity:
-        kinds.append("no T-score is low")
-        issues.append(f"no T-score is below {rule.diverse_below:g}")
-    final = result.final_selection_t_score
-    if final is None:
-        kinds.append("the final selection has no T-score")
-        # SPEC, section 1: a missing score of the selection counts as 1.0.
-        issues.append(result.reason or "the final selection has no T-score, which counts as modal")
-    elif final > rule.modal_above:
-        # A kind without the score: with it every output would be one of its own, and nothing would add up.
-        kinds.append("the final selection is modal")
-        issues.append(f"the final selection is modal (T-score {_score_text(final)} above {rule.modal_above:g})")
-    return OutputFinding("t_scores", "T-scores: " + ", ".join(kinds), "T-scores: " + ", ".join(issues))
-
-
-def _score_text(score: float) -> str:
-    # A whole number may be beyond all floats, which no format takes.
-    return f"{score:g}" if abs(score) <= sys.float_info.max else shorten(str(score))
-
-
-def critique_finding(result: CritiqueResult) -> OutputFinding:
-    """Which parts of the self-critique are missing or too few."""
-    return _incomplete("self_critique", "Self-critique", result.reason, result.checks)
-
-
-def provenance_finding(result: ProvenanceResult) -> OutputFinding:
-    """Which parts of the provenance are missing."""
-    return _incomplete("provenance", "Provenance", result.reason, result.checks)
-
-
-def _incomplete(check: str, title: str, reason: str | None, checks: Mapping[str, bool]) -> OutputFinding:
-    if reason:
-        kind = reason if reason.startswith("No ") else f"{title} unreadable"
-        return OutputFinding(check, kind, reason)
-    text = f"{title} lacks " + ", ".join(_MISSING[name] for name, held in checks.items() if not held)
-    return OutputFinding(check, text, text)
-
-
-def expectation_finding(unmet: Unmet) -> OutputFinding:
-    """An expectation of the golden set that the output does not meet."""
-    return OutputFinding("expected", unmet.kind, unmet.issue)
-
-
 _MOST_REPEATS = 2**53
 _KEYS = ("case", "repeat", "output", "stop", "stop.rule", "stop.of")
 
@@ -190,11 +105,6 @@ class ExpectationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str
     passed: bool
     unmet: Unmet | None = None
-
-    @classmethod
-    def of(cls, key: str, unmet: Unmet | None) -> ExpectationResult:
-        """What became of the expectation of ``key``."""
-        return cls(key, unmet is None, unmet)
 
 
 class OutputTest(msgspec.Struct, frozen=True):
@@ -322,18 +232,18 @@ class OutputJudge:
     def _findings(
         self, scores: Scores, faults: list[ContractFault], expected: tuple[ExpectationResult, ...]
     ) -> Iterator[OutputFinding]:
-        yield from contract_findings(faults)
+        yield from _contract_findings(faults)
         if not scores.phases.passed:
             yield phase_finding(scores.phases, self._params)
         if scores.t_scores is not None and not scores.t_scores.passed:
             yield t_score_finding(scores.t_scores, self._params)
         if scores.self_critique is not None and not scores.self_critique.passed:
-            yield critique_finding(scores.self_critique)
+            yield _incomplete("self_critique", "Self-critique", scores.self_critique)
         if not scores.provenance.passed:
-            yield provenance_finding(scores.provenance)
+            yield _incomplete("provenance", "Provenance", scores.provenance)
         for held in expected:
             if held.unmet is not None:
-                yield expectation_finding(held.unmet)
+                yield OutputFinding("expected", held.unmet.kind, held.unmet.issue)
 
 
 @lru_cache(maxsize=16)
@@ -365,9 +275,11 @@ def _misplaced(output: dict[str, Any], plan: CasePlan) -> Iterator[ContractFault
 def _held(output: dict[str, Any], plan: CasePlan) -> Iterator[ExpectationResult]:
     """Each expectation of the case, in the golden set's order but for the range of T-scores, which comes first."""
     if plan.case.t_score_range is not None:
-        yield ExpectationResult.of("t_score_range", t_score_range_check(plan.case, output))
+        found = t_score_range_check(plan.case, output)
+        yield ExpectationResult("t_score_range", found is None, found)
     for check in plan.checks:
-        yield ExpectationResult.of(check.expectation.key, unmet(check, output))
+        found = unmet(check, output)
+        yield ExpectationResult(check.expectation.key, found is None, found)
 
 
 def _option(output: dict[str, Any]) -> str | None:
@@ -376,3 +288,74 @@ def _option(output: dict[str, Any]) -> str | None:
     final = metadata.get("final_selection") if isinstance(metadata, dict) else None
     option = final.get("option") if isinstance(final, dict) else None
     return identity(option) if isinstance(option, str) else None
+
+
+# What is wrong with an output, in words
+
+
+def _contract_findings(faults: list[ContractFault]) -> Iterator[OutputFinding]:
+    """One finding a breach; positions in lists are left out of its kind."""
+    for fault in faults:
+        # Without positions: one mistake in twenty places is one kind of issue in the report.
+        kind = f"Contract: {_POSITION.sub('[]', fault.path)} {fault.reason}"
+        yield OutputFinding("contract", kind, f"Contract: {fault.path} {fault.reason}")
+
+
+def phase_finding(result: PhaseResult, params: VsParams) -> OutputFinding:
+    """Which phases are missing, with their names."""
+    phases = result.missing_phases
+    noun = "Phase" if len(phases) == 1 else "Phases"
+    kind = f"{noun} {', '.join(map(str, phases))} missing"
+    issue = in_full("phases", kind, params)
+    if result.reason:
+        issue += f": {result.reason}"
+    return OutputFinding("phases", kind, issue)
+
+
+def in_full(check: str, kind: str, params: VsParams) -> str:
+    """A kind of issue as a detailed result words it: missing phases by number and name, all else as it is."""
+    if check != "phases":
+        return kind
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[0])
+        # From 0 on: a golden set may require phase -1, which Python would take for the last name.
+        return f"{number} ({params.phase_names[number]})" if 0 <= number < len(params.phase_names) else match[0]
+
+    return f"{_PHASE.sub(named, kind.removesuffix(' missing'))} not executed"
+
+
+def t_score_finding(result: TScoreResult, params: VsParams) -> OutputFinding:
+    """Why the T-scores fail: none, unreadable, no option of low typicality, or a modal selection."""
+    if result.t_score_spread is None:
+        missing = result.reason == "No T-scores provided"
+        return OutputFinding(
+            "t_scores", "No T-scores provided" if missing else "T-scores unreadable", result.reason or ""
+        )
+    rule, kinds, issues = params.t_scores, [], []
+    if not result.has_diversity:
+        kinds.append("no T-score is low")
+        issues.append(f"no T-score is below {rule.diverse_below:g}")
+    final = result.final_selection_t_score
+    if final is None:
+        kinds.append("the final selection has no T-score")
+        # SPEC, section 1: a missing score of the selection counts as 1.0.
+        issues.append(result.reason or "the final selection has no T-score, which counts as modal")
+    elif final > rule.modal_above:
+        # A kind without the score: with it every output would be one of its own, and nothing would add up.
+        kinds.append("the final selection is modal")
+        issues.append(f"the final selection is modal (T-score {_score_text(final)} above {rule.modal_above:g})")
+    return OutputFinding("t_scores", "T-scores: " + ", ".join(kinds), "T-scores: " + ", ".join(issues))
+
+
+def _score_text(score: float) -> str:
+    # A whole number may be beyond all floats, which no format takes.
+    return f"{score:g}" if abs(score) <= sys.float_info.max else shorten(str(score))
+
+
+def _incomplete(check: str, title: str, result: CritiqueResult | ProvenanceResult) -> OutputFinding:
+    """Which parts of the self-critique or of the provenance are missing or too few."""
+    if reason := result.reason:
+        return OutputFinding(check, reason if reason.startswith("No ") else f"{title} unreadable", reason)
+    text = f"{title} lacks " + ", ".join(_MISSING[name] for name, held in result.checks.items() if not held)
+    return OutputFinding(check, text, text)

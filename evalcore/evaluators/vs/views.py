@@ -1,21 +1,25 @@
-"""What the page of a vs run begins with and draws."""
+"""How a vs report is looked at: its page, its Markdown, its rows, and the specification's result document."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from evalq.evalcore.contract.evaluator import Views
+from evalq.evalcore.evaluators.vs.dashboard import METRICS, PANELS
+from evalq.evalcore.evaluators.vs.score import ExpectationResult
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered
-from evalq.evalcore.views.markdown import escape, input_faults, table
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered, rate_interval
+from evalq.evalcore.views.markdown import escape, input_faults, percent, table
+from evalq.evalcore.views.rows import Column, Evidence, Row, Rows, state_of
 
-__all__ = ["CHARTS", "ROWS", "markdown", "results_document", "summary"]
+__all__ = ["VIEWS", "results_document", "summary"]
 
 _VERDICT_STATES: Mapping[str, State] = {"collapsed": "bad", "inconclusive": "doubtful", "diverse": "good"}
 _NOWHERE: Mapping[str, tuple[str, State]] = {
@@ -38,7 +42,7 @@ def summary(report: Mapping[str, Json]) -> Summary:
         noted += " together"
     cases = results["cases"]
     over = of_answered((tests, run["total_tests"], "tests with a readable output"), _cases_answered(results))
-    noted_rate = "; ".join(filter(None, (_interval(run["passed"], tests), over)))
+    noted_rate = "; ".join(filter(None, (rate_interval(run["passed"], tests), over)))
     # Of all tests: where three of four have no answer, one that passes is no whole.
     return Summary(
         f"{run['passed']:,} of {run['total_tests']:,} tests passed",
@@ -65,13 +69,6 @@ def _cases_answered(results: Mapping[str, Any]) -> tuple[int, int, str]:
 def _sentence(run: Mapping[str, Any], found: str, noted: str) -> str:
     errors = f"{run['errors']:,} outputs could not be read. " if run["errors"] else ""
     return f"{errors}Mode collapse: {found} ({noted})."
-
-
-def _interval(part: int, of: int) -> str:
-    if not of:
-        return ""
-    low, high = wilson(part, of)
-    return f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
 
 
 def _shares(counts: Mapping[str, tuple[int, int, int]]) -> Iterator[Mark]:
@@ -146,7 +143,7 @@ def _issue_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
         yield Mark(issue, tests)
 
 
-CHARTS = (
+_CHARTS = (
     Chart(
         "Pass rate by agent",
         "Tests that passed, of those with a readable output, with 95 % intervals (Wilson). The lowest come first.",
@@ -189,7 +186,7 @@ CHARTS = (
 )
 
 
-# The vs dashboard as Markdown, from report.json's content alone.
+# The Markdown
 
 _BAR = 10
 _LISTED_ISSUES = 10
@@ -216,7 +213,7 @@ _NOTES = (
 )
 
 
-def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """Overall health, level tiles, issues, mode collapse by case, and faults of the input."""
     results = report["results"]
     parts = [
@@ -338,8 +335,7 @@ def _share(share: Mapping[str, float | None]) -> str:
     return f"{_number(share['value'])} ({_number(share['low'])} to {_number(share['high'])})"
 
 
-def _percent(value: float | None) -> str:
-    return _NONE if value is None else f"{100 * value:.1f} %"
+_percent = partial(percent, missing=_NONE)
 
 
 def _number(value: float | None) -> str:
@@ -350,20 +346,7 @@ def _short(text: str) -> str:
     return escape(shorten(text, 200))
 
 
-# An output as a row of the page: its case and agent, and of a failed one each check beside what came.
-
-_STATES: Mapping[str, State] = {"PASSED": "good", "FAILED": "bad", "ERROR": "bad", "dead": "bad"}
-
-
-class _Unmet(msgspec.Struct):
-    kind: str = ""
-    issue: str = ""
-
-
-class _ExpectationPart(msgspec.Struct):
-    key: str
-    passed: bool
-    unmet: _Unmet | None = None
+# The rows
 
 
 class _Phases(msgspec.Struct):
@@ -383,10 +366,12 @@ class _CheckParts(msgspec.Struct):
     provenance: _Parts | None = None
     t_scores: _Parts | None = None
     self_critique: _Parts | None = None
-    expected: list[_ExpectationPart] = []
+    expected: list[ExpectationResult] = []
 
 
 class _OutputRow(msgspec.Struct):
+    """What a row shows of a line of records.jsonl."""
+
     record: str
     id: str | None = None
     status: str = ""
@@ -410,14 +395,14 @@ def _row_reader(report: Mapping[str, Json]) -> Callable[[_OutputRow], Row | None
         for expected in case["expected"]
     }
 
-    def see(line: _OutputRow) -> Row:
+    def row(line: _OutputRow) -> Row:
         cells = (line.agent, line.case, line.repeat, line.option)
         reason = line.issue or line.reason or ""
-        state = _STATES.get(line.status, "none")
+        state = state_of(line.status)
         status = line.status.lower()
         return Row(line.record, line.id or "", status, state, reason, cells, lambda: tuple(_evidence(line, wanted)))
 
-    return see
+    return row
 
 
 def _in_words(expected: Mapping[str, Any]) -> str:
@@ -460,10 +445,7 @@ def _validators(checks: _CheckParts, issue: str) -> Iterator[Evidence]:
             yield Evidence(name, asked, came, parts.passed)
 
 
-ROWS = Rows((Column("Agent"), Column("Case"), Column("Repeat", "number"), Column("Option")), _OutputRow, _row_reader)
-
-
-# The specification's result document: `test_run` with its timestamp, in the order that it is specified in.
+# The specification's result document
 
 _RUN = ("total_tests", "passed", "failed", "errors", "summary", "detailed_results")
 _LEVEL = ("agents_tested", "pass_rate", "avg_t_score_diversity", "phase_completion", "avg_self_critique_quality")
@@ -494,3 +476,23 @@ def results_document(report: Mapping[str, Json], timestamp: str) -> dict[str, Js
 def _in_order(mapping: Mapping[str, Json], keys: Sequence[str]) -> dict[str, Json]:
     """Canonical JSON has sorted keys; people read a document in the order it was specified in."""
     return {key: mapping[key] for key in keys if key in mapping}
+
+
+def _case_failed(entry: Json) -> bool:
+    """Whether an entry of a list in the report is of a case that did not pass, or is collapsed."""
+    return isinstance(entry, dict) and (
+        entry.get("status", "PASSED") != "PASSED" or entry.get("mode_collapse_detected") is True
+    )
+
+
+VIEWS = Views(
+    METRICS,
+    PANELS,
+    _markdown,
+    document=results_document,
+    summary=summary,
+    charts=_CHARTS,
+    rows=Rows((Column("Agent"), Column("Case"), Column("Repeat", "number"), Column("Option")), _OutputRow, _row_reader),
+    at_times=("stopping",),
+    failed=_case_failed,
+)

@@ -9,7 +9,6 @@ import pytest
 
 from evalq.evalcore.evaluators.vs import evaluator, results_document
 from evalq.evalcore.evaluators.vs.score import LOW_SPREAD, REMEDIES
-from evalq.evalcore.evaluators.vs.views import CHARTS
 from evalq.evalcore.views.metrics import samples
 from tests.unit.vs.helpers import (
     ENHANCED,
@@ -332,5 +331,7 @@ def test_a_single_run_has_no_share_to_draw(tmp_path: Path) -> None:
     """Beside a case with two, which has one, and says in words what it was decided to be."""
     lines = [line("F", 0, good_output()), line("F", 1, good_output()), line("E", 0, good_output())]
     report = evaluated(tmp_path, lines, PARAMS).report
-    (drawn,) = (chart for chart in CHARTS if any(mark.note == "inconclusive" for mark in chart.marks(report)))
+    (drawn,) = (
+        chart for chart in evaluator.views.charts if any(mark.note == "inconclusive" for mark in chart.marks(report))
+    )
     assert [mark.label for mark in drawn.marks(report)] == ["F"]

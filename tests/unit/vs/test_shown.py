@@ -8,9 +8,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.evaluators.vs import evaluator
-from evalq.evalcore.evaluators.vs.dashboard import METRICS
-from evalq.evalcore.evaluators.vs.views import CHARTS, ROWS
-from evalq.evalcore.evaluators.vs.views import summary as opening
+from evalq.evalcore.evaluators.vs.views import summary
 from evalq.evalcore.fold.inline import Evaluation
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Tile
@@ -20,13 +18,15 @@ from tests.unit.vs.helpers import evaluated, good_output, line, runs_of, with_va
 
 def tiles_of(found: Evaluation) -> dict[str, Tile]:
     """The numbers above the charts, by what stands over them."""
-    return {tile.label: tile for tile in opening(found.report).tiles}
+    return {tile.label: tile for tile in summary(found.report).tiles}
 
 
 def failed(found: Evaluation) -> dict[str, Evidence]:
     """What the only output's row tells of each check."""
     (record,) = found.records()
-    row = ROWS.reader(found.report)(msgspec.json.decode(msgspec.json.encode(record), type=ROWS.line))
+    row = evaluator.views.rows.reader(found.report)(
+        msgspec.json.decode(msgspec.json.encode(record), type=evaluator.views.rows.line)
+    )
     assert row is not None
     assert row.state == "bad"
     return {piece.what: piece for piece in row.evidence()}
@@ -50,15 +50,15 @@ def test_the_page_begins_with_how_many_cases_collapsed(tmp_path: Path) -> None:
 def test_one_answer_of_many_is_no_whole(more: list[bytes], tests: int, cases: int, tmp_path: Path) -> None:
     """Whether nothing was recorded, or nobody could read it: not in the headline, nor in a tile, a bar or a chart."""
     found = evaluated(tmp_path, [line("F", 0, good_output()), *more])
-    summary, tiles = opening(found.report), tiles_of(found)
-    assert summary.headline == f"1 of {tests} tests passed"
+    top, tiles = summary(found.report), tiles_of(found)
+    assert top.headline == f"1 of {tests} tests passed"
     assert (tiles["Pass rate"].value, tiles["Pass rate"].state) == ("100.0 %", "doubtful")
     assert f"of the 1 of {tests} tests with a readable output" in tiles["Pass rate"].note
     assert (tiles["Cases answered"].value, tiles["Cases answered"].state) == (f"{cases} of 3", "doubtful")
     page = evaluator.views.markdown(found.report, {})
     bar = "█" * (10 // tests) + "░" * (10 - 10 // tests)
     assert f"Overall health: {bar} 100.0 % of what was answered (1 of 1 tests passed" in page
-    charts = {chart.title: list(chart.marks(found.report)) for chart in CHARTS}
+    charts = {chart.title: list(chart.marks(found.report)) for chart in evaluator.views.charts}
     notes = {mark.label: (mark.value, mark.note) for mark in charts["Pass rate by case"]}
     unread = {"E": 1, "L": 1} if len(more) == 2 else {"F": 3} if more else {}
     for case in "FEL":
@@ -92,7 +92,7 @@ def test_cases_that_are_collapsed_together_are_shown_red_everywhere(tmp_path: Pa
     page = evaluator.views.markdown(found.report, {})
     together = f"the cases together, p {nowhere['together']:.2g}; none of them can be named"
     assert f"Collapse nowhere: fails ({together})" in page
-    (metric,) = (each for each in METRICS if each.name == "evalq_vs_collapse")
+    (metric,) = (each for each in evaluator.views.metrics if each.name == "evalq_vs_collapse")
     assert [sample.value for sample in metric.samples(found.report)] == [1.0]
     for few in ([*runs_of("F", ["a"]), *runs_of("E", ["a"])], runs_of("F", ["a", "a"])):
         assert evaluated(tmp_path, few).report["results"]["collapse_nowhere"]["verdict"] != "fails"
