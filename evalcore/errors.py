@@ -52,6 +52,7 @@ __all__ = [
     "UsageError",
     "WireError",
     "WorkersLost",
+    "resource_shortage",
 ]
 
 # SPEC, section 2: the first 20 faulty lines, and their count.
@@ -209,3 +210,13 @@ class Interrupted(EvalqError):
     def __init__(self, how: str) -> None:
         super().__init__(f"interrupted; resume with: {how}")
         self.how = how
+
+
+def resource_shortage(error: BaseException) -> str:
+    """What this machine has too little of, and what to do about it, where an error says only that; else empty."""
+    if isinstance(error, MemoryError):
+        return "there is no memory left; raise its limit (ulimit -v, or the container's)"
+    # Python has no class for it.
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return "no thread can be started; raise the limits on processes and memory (ulimit, or the container's)"
+    return ""

@@ -16,9 +16,8 @@ from typing import Any
 
 import click
 
-from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError
+from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError, resource_shortage
 from evalq.evalcore.naming import is_text
-from evalq.evalcore.shortage import lacking
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
 from evalq.producer.driving.interrupts import undropped
@@ -246,7 +245,7 @@ def _failed(error: BaseException) -> int:
         _tell(str(told))
     elif isinstance(error, OSError):
         _tell(f"{error.filename or 'a file, or standard output'}: {error.strerror or error}")
-    elif lack := lacking(error):
+    elif lack := resource_shortage(error):
         _tell(lack)
     else:
         traceback.print_exception(error)

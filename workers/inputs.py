@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.manifest import Chunk, PlannedInput
-from evalq.evalcore.model.packing import unpack
-from evalq.evalcore.model.span import read_span
+from evalq.evalcore.model.canonical import unpack
+from evalq.evalcore.model.manifest import Chunk, PlannedInput, read_span
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.trust import Thing, Writer, allows
 

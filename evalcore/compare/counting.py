@@ -16,8 +16,8 @@ from evalq.evalcore.contract.evaluator import Evaluator, Measures
 from evalq.evalcore.contract.measures import Measure, Sighting
 from evalq.evalcore.errors import InfrastructureError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
-from evalq.evalcore.model.left_out import omissions_in
-from evalq.evalcore.model.span import input_of
+from evalq.evalcore.model.manifest import input_of
+from evalq.evalcore.model.state import omissions_in
 
 __all__ = ["CaseCounter"]
 

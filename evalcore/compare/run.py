@@ -7,9 +7,9 @@ import msgspec
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.compare.took import Took
 from evalq.evalcore.contract.measures import Number
+from evalq.evalcore.model.calls import Lineage
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.left_out import Omission
-from evalq.evalcore.model.lineage import Lineage
+from evalq.evalcore.model.state import Omission
 
 __all__ = ["SCHEMA", "RunCases", "Usage"]
 

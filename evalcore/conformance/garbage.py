@@ -11,7 +11,7 @@ from typing import Any
 
 from evalq.evalcore.conformance.subject import Example
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.model.span import Format
+from evalq.evalcore.model.manifest import Format
 from evalq.evalcore.records.scanning import QuoteFault, record_ends
 
 __all__ = ["garbled"]

@@ -7,8 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
-from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.model.state import Merging, Tally
 
 __all__ = ["InputResult", "Outcome", "P", "Params", "S", "State"]
 

@@ -15,7 +15,7 @@ import msgspec
 from evalq.evalcore.contract.answers import InputResult, Outcome, P, S
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.span import Format
+from evalq.evalcore.model.manifest import Format
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.views.charts import Chart, Summary
 from evalq.evalcore.views.markdown import generic

@@ -20,8 +20,7 @@ from evalq.evalcore.contract.measures import Number
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.left_out import LeftOut
-from evalq.evalcore.model.merging import Merging, add_counts
+from evalq.evalcore.model.state import LeftOut, Merging, add_counts
 from evalq.evalcore.records.asking import REPLY, Task, written
 from evalq.evalcore.records.extract import NoJson
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from evalq.evalcore.contract.answers import InputResult
-from evalq.evalcore.model.span import BOM
-from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.model.manifest import BOM
+from evalq.evalcore.model.state import LISTED, Faults
 from evalq.evalcore.naming import shorten
 
 __all__ = ["Gatherer", "count_first", "leave_out_repeated"]

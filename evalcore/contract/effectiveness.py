@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evalq.evalcore.contract.answers import Params
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.markdown import percent, table
 

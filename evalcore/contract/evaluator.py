@@ -32,7 +32,7 @@ from evalq.evalcore.contract.capabilities import (
 from evalq.evalcore.contract.measures import Measure, Measures, Sighting
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json
-from evalq.evalcore.model.tally import Faults, Tally
+from evalq.evalcore.model.state import Faults, Tally
 from evalq.evalcore.records.batch import Batch
 
 __all__ = [

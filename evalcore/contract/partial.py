@@ -8,10 +8,9 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Outcome, State
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.canonical import digest
+from evalq.evalcore.model.canonical import digest, pack, unpack
 from evalq.evalcore.model.manifest import Chunk, to_wire
-from evalq.evalcore.model.packing import pack, unpack
-from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.model.state import Tally
 from evalq.evalcore.records.digests import leaf_digest
 
 __all__ = ["Answer", "Partial", "decode", "encode", "opened"]

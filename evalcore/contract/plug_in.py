@@ -11,8 +11,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.errors import ConfigError, EvalqError, InfrastructureError
-from evalq.evalcore.shortage import lacking
+from evalq.evalcore.errors import ConfigError, EvalqError, InfrastructureError, resource_shortage
 
 __all__ = ["brief", "load", "located", "unprinted"]
 
@@ -28,7 +27,7 @@ def load(point: EntryPoint, kind: str) -> Any:
             return point.load()
     except Exception as error:  # whatever a package's import raises
         failed = f"the {kind} {point.name!r} ({point.value}) cannot be loaded"
-        if lack := lacking(error):  # nothing is wrong with the package, nor with what was asked
+        if lack := resource_shortage(error):  # nothing is wrong with the package, nor with what was asked
             raise InfrastructureError(f"{failed}: {lack}") from error
         raise ConfigError(f"{failed}: {_why(error)}") from error
 

@@ -13,9 +13,8 @@ from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Outcome, P
 from evalq.evalcore.contract.partial import Answer
 from evalq.evalcore.errors import InputError, NothingEvaluated
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.left_out import omissions
-from evalq.evalcore.model.span import place
-from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.model.manifest import location
+from evalq.evalcore.model.state import Tally, omissions
 
 __all__ = ["REPORT_SCHEMA", "Fold", "InputSummary"]
 
@@ -32,7 +31,7 @@ class InputSummary(msgspec.Struct, frozen=True):
 
     def where(self, line: int) -> str:
         """What a record on ``line`` is called; 0 is the input itself."""
-        return place(self.name, line, self.members) if line else self.name
+        return location(self.name, line, self.members) if line else self.name
 
 
 class Fold:

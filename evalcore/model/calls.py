@@ -1,4 +1,4 @@
-"""Live calls on paper: what is asked of a target, and what was recorded of each answer.
+"""Calls of a live sweep: prompts, recorded outputs and their cost, whose outputs a run has, and vectors of texts.
 
 A sweep asks every prompt a number of times. Each (case, repeat) is recorded once, as it came; `Output.line` is its line
 of outputs.jsonl, from which everything after it is evaluated, now or in a replay.
@@ -8,14 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from typing import Annotated, Any
+import math
+import struct
+import sys
+from collections.abc import Sequence
+from operator import mul
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.left_out import LeftOut
+from evalq.evalcore.model.state import LeftOut
 
-__all__ = ["WHEN_DECIDED", "Attempt", "Output", "Prompt", "StopNote", "count_cuts"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "MOST_DIMENSIONS",
+    "WHEN_DECIDED",
+    "Attempt",
+    "Lineage",
+    "Output",
+    "Prompt",
+    "Spending",
+    "StopNote",
+    "cosine",
+    "count_cuts",
+    "join_vectors",
+    "pack_vector",
+]
 
 WHEN_DECIDED = "when-decided"
 """The rule by which a case may end before all of its calls are made: as soon as its evaluator's `stopping` says so."""
@@ -126,10 +147,10 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def of_line(cls, data: bytes) -> Output:
         """The output that a line of outputs.jsonl was written of, as call 0. Raises WireError."""
         try:
-            line = msgspec.json.decode(data, type=_Line)
+            line = msgspec.json.decode(data, type=_OutputLine)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a recorded output is not what evalq writes: {error}") from error
-        told = {name: getattr(line, name) for name in _Line.__struct_fields__ if name != "stop"}
+        told = {name: getattr(line, name) for name in _OutputLine.__struct_fields__ if name != "stop"}
         # A line does not have the number of its call: it is of one sweep only, and any run may take the line over.
         return cls(call=0, **told)
 
@@ -166,7 +187,7 @@ def count_cuts(line: bytes, number: int, left_out: LeftOut) -> None:
         left_out.add("secret in an answer", why, number, found.case, count=count, instead="***")
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class _OutputLine(msgspec.Struct, forbid_unknown_fields=True):
     """A line of outputs.jsonl."""
 
     case: str
@@ -180,3 +201,110 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     error: str = ""
     text: str | None = None
     stop: StopNote | None = None
+
+
+class Lineage(msgspec.Struct, frozen=True):
+    """Whose answers a run has besides its own. ``reused`` is {run: outputs taken from it}.
+
+    ``akin`` names all runs that gave any of them, those that gave them to these, too. ``number`` counts the runs before
+    it in the longest such line, and ``first`` is the digest of the report that this line began with.
+    """
+
+    reused: dict[str, int] = {}
+    akin: tuple[str, ...] = ()
+    number: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)] = 1
+    first: str = ""
+
+    def told(self) -> str:
+        """Whose outputs a run has, in words for whoever reads its numbers."""
+        given = " and ".join(f"{count:,} outputs of {run}" for run, count in sorted(self.reused.items()))
+        return f"it has {given}: no fresh evidence for a gate"
+
+
+class Spending:
+    """A sum of costs. An answer of unknown cost counts at the mean of those that are known: left out, a budget of ten
+    calls would pay for a hundred where one answer in ten tells its tokens.
+    """
+
+    def __init__(self) -> None:
+        self._known, self._priced = 0.0, 0
+        self.told = self.untold = 0
+        """Answers whose cost is known, nothing too, and those whose cost is not."""
+
+    def add(self, cost: float, *, told: bool = False, untold: bool = False) -> None:
+        """The known ``cost`` of a call, and whether that of its answer is known, or is not."""
+        self._known += cost
+        self.told += told
+        if untold:
+            self.untold += 1
+        elif cost:
+            self._priced += 1
+
+    @property
+    def total(self) -> float:
+        """Of all of them; nothing where no cost is known."""
+        return self._known + self.untold * self._known / self._priced if self._priced else self._known
+
+
+# Vectors of texts are kept as whole numbers: the same bytes on any machine, compared without rounding.
+
+MOST_DIMENSIONS = 16_384
+_COMPONENT = 127
+_LARGEST_FLOAT = sys.float_info.max
+"""Compared with it: a whole number that is larger, as JSON may have, cannot be asked whether it is finite."""
+_FEW_VECTORS = 64
+_ROUNDING = 1e-12
+"""More than root and quotient may be off, so that a vector is always as alike to itself as can be."""
+
+
+def pack_vector(values: Sequence[float]) -> bytes:
+    """A vector as a signed byte for each component, in proportion to the largest: cosines change by some 0.002.
+
+    Raises ValueError for one that is empty, too long, zero, or has what is no finite number.
+    """
+    if not 0 < len(values) <= MOST_DIMENSIONS:
+        raise ValueError(f"{len(values)} numbers where 1 to {MOST_DIMENSIONS} are wanted")
+    if not all(type(value) in (int, float) and -_LARGEST_FLOAT <= value <= _LARGEST_FLOAT for value in values):
+        raise ValueError("something in it is no finite number")
+    largest = max(map(abs, values))
+    if not largest:
+        raise ValueError("all of its numbers are 0")
+    # Divided first: a product of large numbers would be infinite.
+    return struct.pack(f"{len(values)}b", *(round(value / largest * _COMPONENT) for value in values))
+
+
+def cosine(one: bytes, other: bytes) -> float:
+    """Of the angle between two packed vectors of one length; 0 of different lengths."""
+    if len(one) != len(other):
+        return 0.0
+    mine, its = (struct.unpack(f"{len(each)}b", each) for each in (one, other))
+    dot, square, its_square = (sum(map(mul, a, b)) for a, b in ((mine, its), (mine, mine), (its, its)))
+    return float(dot / math.sqrt(square * its_square))
+
+
+def join_vectors(vectors: Sequence[bytes], alike: float) -> list[int]:
+    """For each packed vector the first of those that it is joined to by steps between vectors with a cosine of
+    ``alike`` at least; all have one length.
+
+    Products of signed bytes add up to whole numbers that a double holds exactly, in whatever order a machine adds them;
+    root and quotient are then rounded as IEEE 754 says. So no library decides.
+    """
+    import numpy as np
+
+    many = len(vectors)
+    if not many:
+        return []
+    # Whole numbers take no threads of a library, which cost more than a few products; of many, they are too slow.
+    kind = np.int32 if many <= _FEW_VECTORS else np.float64
+    whole: NDArray[Any] = np.frombuffer(b"".join(vectors), np.int8).reshape(many, -1).astype(kind)
+    products = (whole @ whole.T).astype(np.float64)
+    lengths = np.sqrt(products.diagonal())
+    near = products / (lengths[:, None] * lengths) >= alike - _ROUNDING
+    first = np.full(many, -1)
+    for start in range(many):
+        waiting = [start] if first[start] < 0 else []
+        while waiting:
+            first[waiting] = start
+            waiting = np.flatnonzero(near[waiting].any(axis=0) & (first < 0)).tolist()
+    found: list[int] = first.tolist()
+    return found

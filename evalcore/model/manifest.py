@@ -1,27 +1,88 @@
-"""A run on paper: its header, its chunks and its seal, as they stand in the manifest and in the ledger."""
+"""Manifests: how a run's inputs are cut into chunks, and the parts of a plan that are kept."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.span import MAX_RECORD_BYTES, Span
+from evalq.evalcore.files import open_input
 
 __all__ = [
+    "BLOCK_BYTES",
+    "BOM",
+    "MAX_CHUNK_BYTES",
+    "MAX_RECORD_BYTES",
     "QUEUE_CLASSES",
     "Chunk",
+    "Format",
     "Header",
     "PlannedInput",
     "Seal",
+    "Span",
     "differences",
     "from_wire",
+    "input_of",
+    "location",
     "queue_name",
+    "read_span",
     "same_run",
     "to_wire",
 ]
+
+Format = Literal["csv", "jsonl"]
+
+BLOCK_BYTES = 4 << 20
+"""How much is read at once, and the size of a chunk where no record count is asked for."""
+MAX_CHUNK_BYTES = 16 << 20
+"""Where a chunk of a given number of records ends early."""
+MAX_RECORD_BYTES = 64 << 20
+"""A record longer than this is refused: it is nearly always a quote that was never closed."""
+BOM = b"\xef\xbb\xbf"
+
+
+class Span(msgspec.Struct, frozen=True):
+    """One chunk: bytes ``start`` to ``end`` of an input, which begin on line ``first_line`` (1-based).
+
+    ``records`` counts lines (JSONL) or rows (CSV), blank ones included; ``digest`` is that of the bytes, as
+    `evalq.evalcore.records.digests.chunk_digest` takes it; empty where they are planned for no run.
+    """
+
+    start: int
+    end: int
+    first_line: int
+    records: int
+    digest: str
+
+    def of(self, members: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``members`` (a file for each line of the input) that its lines stand for."""
+        return tuple(members[self.first_line - 1 : self.first_line - 1 + self.records])
+
+
+def location(name: str, line: int, members: Sequence[str] = (), first_line: int = 1) -> str:
+    """What the record on ``line`` of input ``name`` is called: "<name>:<line>".
+
+    Where the lines from ``first_line`` on were gathered from files, it is "<name>/<file>"; ``members`` are the files.
+    """
+    return f"{name}/{members[line - first_line]}" if members else f"{name}:{line}"
+
+
+def input_of(record: str) -> str:
+    """The name of the input that has the record called ``record``."""
+    # A base name, so that the first slash is the one behind it; a colon may be in it.
+    name, gathered, _ = record.partition("/")
+    return name if gathered else record.rpartition(":")[0]
+
+
+def read_span(path: str | os.PathLike[str], span: Span) -> bytes:
+    """The bytes of ``span``; fewer if the file has become shorter."""
+    with open_input(path) as stream:
+        stream.seek(span.start)
+        return stream.read(span.end - span.start)
+
 
 MANIFEST_SCHEMA = "evalq.manifest/1"
 QUEUE_CLASSES = ("interactive", "bulk")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from evalq.evalcore.model.span import MAX_RECORD_BYTES, Format, place
+from evalq.evalcore.model.manifest import MAX_RECORD_BYTES, Format, location
 
 __all__ = ["Batch"]
 
@@ -37,7 +37,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     def where(self, line: int) -> str:
         """What a record on ``line`` is called: "<source>:<line>", or "<source>/<file>" where it was gathered."""
-        return place(self.source, line, self.members, self.first_line)
+        return location(self.source, line, self.members, self.first_line)
 
     def rows(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
         """(line, fields) of each CSV row, as many fields as columns; blank rows, and rows of empty cells, are skipped.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
-from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
+from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.inputs import read_columns
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from evalq.evalcore.errors import InputError, UsageError
-from evalq.evalcore.model.span import Format
+from evalq.evalcore.model.manifest import Format
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.batch import Batch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from evalq.evalcore.model.span import BOM
+from evalq.evalcore.model.manifest import BOM
 
 __all__ = ["HEAD_BYTES", "encoding_of", "kind_of"]
 

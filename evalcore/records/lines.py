@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.model.state import Tally
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.objects import RecordFault, read_object
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.span import Format, read_span
+from evalq.evalcore.model.manifest import Format, read_span
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.inputs import Source

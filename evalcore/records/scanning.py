@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import NoReturn, TypeAlias
 
-from evalq.evalcore.model.span import Format
+from evalq.evalcore.model.manifest import Format
 from evalq.evalcore.native import compiled
 
 __all__ = ["Positions", "QuoteFault", "newlines_counter", "python_scan", "raise_open", "record_ends", "scan"]

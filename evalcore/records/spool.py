@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.files import open_input, replacing
-from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
 from evalq.evalcore.records.inputs import PACKED, Source, unpacked_name
 
 __all__ = ["MAX_UNPACKED_BYTES", "needs_spool", "spool"]

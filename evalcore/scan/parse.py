@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from re import _constants, _parser  # type: ignore[attr-defined]  # the parser that defines what a pattern means
 from typing import Any
 
-from evalq.evalcore.patterns import unwarned
 from evalq.evalcore.scan.charset import EVERY, NEWLINE, CharSet, Folding, category, complement, folded, union
 from evalq.evalcore.scan.nodes import Anchor, Chars, Choice, Node, PatternRefused, Place, Repeat, Sequence, width
+from evalq.evalcore.words import ignore_pattern_warnings
 
 __all__ = ["parse"]
 
@@ -36,7 +36,7 @@ def parse(source: str, flags: int = 0, folding: Folding = "unicode") -> Node:
     Raises PatternRefused for what is no pattern, and for look-around, references and the like.
     """
     try:
-        with unwarned():
+        with ignore_pattern_warnings():
             tree = _parser.parse(source, flags)
         return _Reader(folding).sequence(tree, int(tree.state.flags))
     except re.error as error:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 
 __all__ = ["ExactSum", "gini", "is_below", "shannon_bits", "wilson"]
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["RELATIVE_ERROR", "Quantiles"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.span import place
-from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.model.manifest import location
+from evalq.evalcore.model.state import Faults
 from evalq.evalcore.views.markdown import table
 
 __all__ = ["failed_section", "failed_table"]
@@ -21,7 +21,9 @@ def failed_section(inputs: Iterable[tuple[str, Faults]]) -> dict[str, Json]:
     return {
         "total": sum(failed.total for _, failed in given),
         "listed": [
-            {"record": place(name, line), "reason": reason} for name, failed in given for line, reason in failed.first
+            {"record": location(name, line), "reason": reason}
+            for name, failed in given
+            for line, reason in failed.first
         ],
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from evalq.evalcore.errors import SHOWN_FAULTS
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.left_out import omissions_in
+from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.naming import shorten
 
 __all__ = [

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
-from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.left_out import omissions_in
+from evalq.evalcore.model.canonical import Json, uncollected
+from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, Output, Where

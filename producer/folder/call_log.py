@@ -12,8 +12,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, read_plain, write_atomic
-from evalq.evalcore.model.calls import Output
-from evalq.evalcore.model.spending import Spending
+from evalq.evalcore.model.calls import Output, Spending
 from evalq.producer.folder.files import DRIVER, RESERVE, AppendedFile, Reserve, whole_lines
 
 __all__ = ["LastDriver", "RecordedOutputs"]

@@ -16,16 +16,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Params, Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import ConfigError, EvalqError, InputChanged, InputError, StorageError, UsageError, WireError
 from evalq.evalcore.files import open_input, open_unlinked, write_atomic
-from evalq.evalcore.model.canonical import canonical_json, digest
-from evalq.evalcore.model.manifest import Header, PlannedInput
-from evalq.evalcore.model.span import Span, read_span
+from evalq.evalcore.model.canonical import canonical_json, digest, uncollected
+from evalq.evalcore.model.manifest import Header, PlannedInput, Span, read_span
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.digests import checked_key, new_key
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes

@@ -16,7 +16,7 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params, State
 from evalq.evalcore.contract.partial import decode, encode
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import InputChanged, InputError
-from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
 from evalq.producer.follow import copies, refusals, rotation
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.digest import RunningSha256

@@ -16,7 +16,7 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, as_written, canonical_json, digest
-from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.model.state import Tally
 from evalq.evalcore.records.inputs import PACKED
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.documents import request_fact

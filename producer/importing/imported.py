@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.params import weightless
-from evalq.evalcore.model.left_out import Example, Omission, grouped
+from evalq.evalcore.model.state import Example, Omission, grouped
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.patterns import NoCounterpart
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.files import replacing, write_atomic
-from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.evalcore.model.canonical import Json, canonical_line, uncollected
 from evalq.evalcore.naming import is_text
 from evalq.producer.folder.files import JOURNAL, KEPT, KEY, MANIFEST
 from evalq.producer.folder.job import Job

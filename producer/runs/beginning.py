@@ -19,8 +19,7 @@ import msgspec
 
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import InfrastructureError
-from evalq.evalcore.model.manifest import Chunk
-from evalq.evalcore.model.span import BLOCK_BYTES
+from evalq.evalcore.model.manifest import BLOCK_BYTES, Chunk
 from evalq.producer.folder.job import Job, total_bytes
 from evalq.producer.local.embedded import workers_wait
 from evalq.producer.local.forks import ForkLost, Forks, forked

@@ -8,13 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract.partial import Partial, opened
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_new
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.canonical import Json, canonical_line, read_again
+from evalq.evalcore.model.canonical import Json, canonical_line, read_again, uncollected
 from evalq.evalcore.model.manifest import Chunk, Seal
 from evalq.producer.folder.files import RECORDS
 from evalq.producer.folder.job import Job, open_source

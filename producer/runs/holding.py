@@ -13,9 +13,9 @@ from evalq.evalcore.errors import (
     Interrupted,
     StorageError,
     UsageError,
+    resource_shortage,
 )
 from evalq.evalcore.model.life import RunState, may_follow
-from evalq.evalcore.shortage import lacking
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.own_runs import refuse_paths
 from evalq.producer.folder.run_folder import RunFolder
@@ -41,7 +41,7 @@ def driving(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
     except OSError as error:
         raise unwritten(error, folder, f"resume with: {backend.resume(folder)}") from error
     except (MemoryError, RuntimeError) as error:
-        if lack := lacking(error):
+        if lack := resource_shortage(error):
             raise InfrastructureError(f"{lack}, then resume with: {backend.resume(folder)}") from error
         raise
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from itertools import chain
 
-from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import Partial, encode
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import InputChanged
-from evalq.evalcore.model.manifest import Chunk
-from evalq.evalcore.model.span import place
+from evalq.evalcore.model.canonical import uncollected
+from evalq.evalcore.model.manifest import Chunk, location
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.producer.folder.job import Job, read_source
 from evalq.producer.monitor.progress import RunStatus, Watcher
@@ -41,7 +40,7 @@ def read(job: Job, chunk: Chunk) -> bytes:
     data = read_source(job.sources[chunk.input], chunk.span)
     # Compared also here, where the file was just read: it may have changed since it was planned.
     if chunk_digest(data, job.key) != chunk.digest:
-        where = place(job.sources[chunk.input].name, chunk.first_line, chunk.members, chunk.first_line)
+        where = location(job.sources[chunk.input].name, chunk.first_line, chunk.members, chunk.first_line)
         reason = "not the bytes that were planned"
         raise InputChanged("an input changed while the run was reading it", [(where, reason)])
     return data

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import redis
 
-from evalq.evalcore.model.packing import pack
+from evalq.evalcore.model.canonical import pack
 from evalq.producer.driving.waiting import Patience
 from evalq.producer.folder.job import Job
 from evalq.producer.runs.collector import Collector

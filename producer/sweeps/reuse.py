@@ -11,8 +11,7 @@ import msgspec
 
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain
-from evalq.evalcore.model.calls import Output, Prompt
-from evalq.evalcore.model.lineage import Lineage
+from evalq.evalcore.model.calls import Lineage, Output, Prompt
 from evalq.producer.folder.call_log import UNANSWERED
 from evalq.producer.folder.files import OUTPUTS
 from evalq.producer.folder.run_folder import RunFolder

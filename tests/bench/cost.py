@@ -18,7 +18,7 @@ from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import encode, opened
 from evalq.evalcore.evaluators.planagent import PlanParams, evaluator
 from evalq.evalcore.fold.fold import Fold, InputSummary
-from evalq.evalcore.model.span import read_span
+from evalq.evalcore.model.manifest import read_span
 from evalq.evalcore.native import way
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import chunk_digest, new_key

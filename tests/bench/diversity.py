@@ -26,8 +26,8 @@ from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text
 from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.modes.block import share_rule
 from evalq.evalcore.modes.intervals import collision_interval, collision_probability, mean_interval
-from evalq.evalcore.opposites import EMPTY_WORDS, NEGATIONS, against
 from evalq.evalcore.views.markdown import table
+from evalq.evalcore.words import EMPTY_WORDS, NEGATIONS, against
 
 __all__ = ["AGENTS", "LEAST", "accuracy", "agreement_coverage", "edited", "near_rates", "text_of"]
 

@@ -23,7 +23,7 @@ from evalq.evalcore.evaluators.planagent import PlanParams
 from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.evaluators.planagent.score import score_rows
-from evalq.evalcore.model.span import BLOCK_BYTES, MAX_RECORD_BYTES
+from evalq.evalcore.model.manifest import BLOCK_BYTES, MAX_RECORD_BYTES
 from evalq.evalcore.native import way
 from evalq.evalcore.records.cut import Cutter
 

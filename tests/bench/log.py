@@ -29,7 +29,7 @@ import pytest
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.cooperation import columns, evaluator
 from evalq.evalcore.evaluators.cooperation.sample import write_events
-from evalq.evalcore.model.span import read_span
+from evalq.evalcore.model.manifest import read_span
 from evalq.evalcore.records.cut import Cutter
 from tests.bench.memory import EVENT_BYTES
 from tests.bench.whole import Whole, adopting, memory_of, taken

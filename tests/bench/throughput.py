@@ -18,7 +18,7 @@ from pathlib import Path
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.model.span import Span, read_span
+from evalq.evalcore.model.manifest import Span, read_span
 from evalq.evalcore.records.cut import Cutter
 from tests.integration.harness import clean_environment, evalq, running_server
 

@@ -12,8 +12,7 @@ import pytest
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, State, Tally
-from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.model.state import Faults, Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
 FOLDER = Path(__file__).parents[2] / "evalcore" / "evaluators"

@@ -33,8 +33,7 @@ from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import LEVELS, default_agents
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.model.manifest import Chunk, Header, Seal, from_wire, to_wire
-from evalq.evalcore.model.span import BOM, Format
+from evalq.evalcore.model.manifest import BOM, Chunk, Format, Header, Seal, from_wire, to_wire
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import chunk_digest, leaf_digest
 from evalq.evalcore.records.inputs import Source, read_columns

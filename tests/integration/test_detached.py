@@ -13,7 +13,7 @@ import pytest
 
 from evalq.evalcore.compare.drift_record import DriftRecord, counted
 from evalq.evalcore.errors import Divergent, InfrastructureError
-from evalq.evalcore.model.packing import unpack
+from evalq.evalcore.model.canonical import unpack
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of, decoded
 from evalq.workers.ledger.detached import Reports

@@ -16,9 +16,8 @@ import msgspec
 import redis
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.calls import Output, Prompt
-from evalq.evalcore.model.packing import unpack
-from evalq.evalcore.model.spending import Spending
+from evalq.evalcore.model.calls import Output, Prompt, Spending
+from evalq.evalcore.model.canonical import unpack
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import SHARED, SweepKeys, as_written, texts
 from evalq.workers.ledger.scripts import SWEEPS, Scripts

@@ -11,8 +11,8 @@ from evalq.evalcore.compare.missing import Causes
 from evalq.evalcore.compare.run import Usage
 from evalq.evalcore.compare.took import Took
 from evalq.evalcore.errors import Divergent, WireError
+from evalq.evalcore.model.canonical import pack, unpack
 from evalq.evalcore.model.manifest import Chunk, Seal, from_wire
-from evalq.evalcore.model.packing import pack, unpack
 from evalq.workers.ledger.keys import RunKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings

@@ -20,8 +20,7 @@ from evalq.evalcore.compare.looks import Look
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import InfrastructureError, WireError
-from evalq.evalcore.model.canonical import Json, canonical_json, digest
-from evalq.evalcore.model.packing import pack, unpack
+from evalq.evalcore.model.canonical import Json, canonical_json, digest, pack, unpack
 from evalq.evalcore.views.metrics import samples
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys
 from evalq.workers.ledger.scripts import HISTORY, LOOKS, script_text

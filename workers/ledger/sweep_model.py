@@ -11,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Output
-from evalq.evalcore.model.packing import pack
+from evalq.evalcore.model.canonical import pack
 from evalq.workers.ledger.progress import state_of
 
 __all__ = [

@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Output, Prompt
-from evalq.evalcore.model.packing import pack
+from evalq.evalcore.model.canonical import pack
 from evalq.workers.ledger.calls import MAX_WIRE_BYTES, CallLedger, unpacked
 from evalq.workers.ledger.keys import SHARED, SweepKeys, as_written
 from evalq.workers.ledger.scripts import STEP

@@ -16,13 +16,13 @@ import msgspec
 import redis
 from billiard.common import terminate_handler_fired
 
-from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import Partial, encode
 from evalq.evalcore.contract.plug_in import brief
 from evalq.evalcore.errors import UnknownEvaluator, WireError
+from evalq.evalcore.model.canonical import uncollected
 from evalq.evalcore.model.manifest import Chunk, Header
 from evalq.evalcore.version import code_version
 from evalq.workers import inputs as reading

@@ -20,10 +20,9 @@ from evalq.evalcore.compare.missing import causes_in
 from evalq.evalcore.compare.usage import read_usage
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import Driven, Incomplete, WireError
+from evalq.evalcore.model.canonical import pack
 from evalq.evalcore.model.life import CALLS_OVER
-from evalq.evalcore.model.manifest import Chunk, Header, Seal
-from evalq.evalcore.model.packing import pack
-from evalq.evalcore.model.span import read_span
+from evalq.evalcore.model.manifest import Chunk, Header, Seal, read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import new_key
 from evalq.evalcore.version import code_version

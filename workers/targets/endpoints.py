@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.model.vectors import packed
+from evalq.evalcore.model.calls import pack_vector
 from evalq.evalcore.records.json_path import NothingThere, find, parse_path
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
@@ -171,7 +171,7 @@ class EmbeddingsEndpoint:
         if isinstance(reply, Failure):
             return reply
         try:
-            vector = packed(_floats(find(reply.value, ("data", 0, "embedding"))))
+            vector = pack_vector(_floats(find(reply.value, ("data", 0, "embedding"))))
         except (NothingThere, ValueError) as error:
             return _bad(reply, f"not an embedding: {error}", reply.text[:_SHOWN])
         return Answer(

@@ -41,7 +41,7 @@ from evalq.evalcore.evaluators.checks.section import case_failed, checks_section
 from evalq.evalcore.evaluators.checks.state import ChecksState, Gatherer
 from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.tally import LISTED, Faults, Tally
+from evalq.evalcore.model.state import LISTED, Faults, Tally
 
 __all__ = ["ChecksEvaluator", "evaluator"]
 

@@ -14,7 +14,7 @@ from evalq.evalcore.contract.params import as_json, load_mapping
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.files import open_given, read_up_to
-from evalq.evalcore.model.span import BOM
+from evalq.evalcore.model.manifest import BOM
 from evalq.evalcore.naming import kind_of as json_kind
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.batch import Batch

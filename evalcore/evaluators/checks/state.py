@@ -12,9 +12,7 @@ from evalq.evalcore.evaluators.checks.judging.tally import JudgeTally, count_vot
 from evalq.evalcore.evaluators.checks.judging.vote import Vote
 from evalq.evalcore.evaluators.checks.score import Judgement
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion
-from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
-from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.model.state import LISTED, Faults, Merging, has_seen, mark_seen, merge_seen, overlap
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.quantiles import Quantiles
 
@@ -176,7 +174,7 @@ class Gatherer:
             case.errors += 1
             return
         # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
-        if see(case.seen, test.repeat):
+        if mark_seen(case.seen, test.repeat):
             self.state.overlap = True
         if test.status == "passed":
             case.passed += 1

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import sub
 
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["BETRAYAL", "COOPERATIVE", "NEITHER", "AgentState", "exact"]

@@ -34,7 +34,7 @@ from evalq.evalcore.evaluators.cooperation.state import CooperationState
 from evalq.evalcore.evaluators.cooperation.summary import COMMAND
 from evalq.evalcore.evaluators.cooperation.whole import dead_line, finish_log, settle
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.model.state import LISTED, Faults
 
 __all__ = ["Cooperation", "evaluator"]
 

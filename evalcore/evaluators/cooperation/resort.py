@@ -22,7 +22,7 @@ from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.evaluators.cooperation.columns import read_columns
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.state import Columns, CooperationState
-from evalq.evalcore.model.span import BOM
+from evalq.evalcore.model.manifest import BOM
 
 __all__ = ["Limits", "resorted"]
 

@@ -10,7 +10,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.cooperation.agents import COOPERATIVE, AgentState
 from evalq.evalcore.evaluators.cooperation.turns import TurnSet
-from evalq.evalcore.model.tables import Table
+from evalq.evalcore.model.state import Table
 
 __all__ = ["Columns", "CooperationState"]
 

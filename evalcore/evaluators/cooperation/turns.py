@@ -7,7 +7,7 @@ from typing import Self
 
 import msgspec
 
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 
 __all__ = ["TurnSet"]
 

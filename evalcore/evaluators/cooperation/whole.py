@@ -13,7 +13,7 @@ from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.resort import Limits, resorted
 from evalq.evalcore.evaluators.cooperation.section import measure, rules_occur
 from evalq.evalcore.evaluators.cooperation.state import CooperationState
-from evalq.evalcore.model.left_out import EXAMPLES
+from evalq.evalcore.model.state import EXAMPLES
 
 __all__ = ["dead_line", "finish_log", "settle"]
 

@@ -12,7 +12,7 @@ import msgspec
 from evalq.evalcore.evaluators.planagent.answer import shortened
 from evalq.evalcore.evaluators.planagent.params import Kind, PlanParams, RatioBand
 from evalq.evalcore.evaluators.planagent.spelling import KEY
-from evalq.evalcore.patterns import compiled
+from evalq.evalcore.words import compiled
 
 __all__ = ["Check", "Checklist", "Reader", "checklist_reader", "points_by_passes", "without_space"]
 

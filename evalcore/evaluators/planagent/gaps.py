@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.planagent.checks import Checklist
 from evalq.evalcore.evaluators.planagent.state import PlanState
-from evalq.evalcore.model.left_out import EXAMPLES, LeftOut
+from evalq.evalcore.model.state import EXAMPLES, LeftOut
 
 __all__ = ["CELL", "CONDITION", "LLM_SCORE", "NO_CHECK", "NO_ROUNDS", "QUERY", "ROW", "TIME", "Gaps"]
 

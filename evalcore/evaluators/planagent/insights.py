@@ -10,8 +10,7 @@ from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE
 from evalq.evalcore.evaluators.planagent.state import GroupCount, PlanState
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.tables import Table
-from evalq.evalcore.model.tally import LISTED
+from evalq.evalcore.model.state import LISTED, Table
 
 __all__ = ["insights", "listed"]
 

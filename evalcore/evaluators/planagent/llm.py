@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.planagent.params import TOP_SCORE, Rules
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["Agreement", "LlmScore", "llm_accuracy", "read_llm_score", "weighted_kappa"]

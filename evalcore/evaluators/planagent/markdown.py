@@ -9,7 +9,7 @@ from evalq.evalcore.evaluators.planagent.notes import escaped, notes
 from evalq.evalcore.evaluators.planagent.section import round_order
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES, TEXTS, Texts
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.left_out import omissions_in
+from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.naming import shorten
 
 __all__ = ["LANGUAGES", "markdown"]

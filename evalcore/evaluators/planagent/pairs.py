@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, rests, unpack_rest
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 
 __all__ = ["BLOCK", "Pairs", "QueryReview"]
 

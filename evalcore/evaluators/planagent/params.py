@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.evaluators.planagent.spelling import CONNECTOR, FORMS, NUMBERING, PARTS, Kind, joined
-from evalq.evalcore.patterns import compiled
+from evalq.evalcore.words import compiled
 
 __all__ = [
     "KINDS",

@@ -10,8 +10,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.planagent.packed_rows import no_round_twice, split, unpack_rows
 from evalq.evalcore.evaluators.planagent.pairs import Pairs, QueryReview
-from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.model.tally import LISTED
+from evalq.evalcore.model.state import LISTED, Merging
 
 __all__ = ["HELD_BYTES", "MAX_BYTES", "Queries", "Repeat"]
 

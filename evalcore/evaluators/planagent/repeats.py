@@ -18,9 +18,8 @@ from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.queries import Queries, Repeat
 from evalq.evalcore.evaluators.planagent.record import READ
 from evalq.evalcore.evaluators.planagent.state import PlanState
-from evalq.evalcore.model.left_out import EXAMPLES
-from evalq.evalcore.model.span import MAX_RECORD_BYTES
-from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.model.manifest import MAX_RECORD_BYTES
+from evalq.evalcore.model.state import EXAMPLES, LISTED, Faults
 
 __all__ = ["dead_row", "list_repeats", "settle_repeats"]
 

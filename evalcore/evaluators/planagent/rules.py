@@ -8,8 +8,8 @@ from typing import Any
 
 from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
 from evalq.evalcore.evaluators.planagent.params import Mask, PlanParams, SpeedBand
-from evalq.evalcore.patterns import compiled
 from evalq.evalcore.statistics.exact import is_below
+from evalq.evalcore.words import compiled
 
 __all__ = ["EMPTY", "ERROR", "UNPARSABLE", "ErrorTexts", "SpeedScale", "is_error"]
 

@@ -13,7 +13,7 @@ from evalq.evalcore.evaluators.planagent.params import KINDS, TOP_SCORE, PlanPar
 from evalq.evalcore.evaluators.planagent.rules import SpeedScale
 from evalq.evalcore.evaluators.planagent.state import PlanState, RoundStats
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.tables import Table
+from evalq.evalcore.model.state import Table
 from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["file_section", "round_order"]

@@ -10,8 +10,7 @@ from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.planagent.llm import Agreement
 from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
 from evalq.evalcore.evaluators.planagent.queries import Queries
-from evalq.evalcore.model.merging import Merging
-from evalq.evalcore.model.tables import Table
+from evalq.evalcore.model.state import Merging, Table
 from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["GroupCount", "PlanState", "RoundStats"]

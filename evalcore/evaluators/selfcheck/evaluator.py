@@ -31,7 +31,7 @@ from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
 from evalq.evalcore.evaluators.selfcheck.suspicion import suspicions
 from evalq.evalcore.evaluators.selfcheck.views import VIEWS
 from evalq.evalcore.model.canonical import Json, canonical_json
-from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.model.state import LISTED, Faults
 from evalq.evalcore.records.asking import Task
 from evalq.evalcore.records.lines import Line, line_ids, read_lines
 from evalq.evalcore.records.objects import RecordFault

@@ -17,7 +17,7 @@ from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, GoalPath
 from evalq.evalcore.evaluators.selfcheck.questions import search_pattern
 from evalq.evalcore.files import open_given
-from evalq.evalcore.model.span import BOM
+from evalq.evalcore.model.manifest import BOM
 from evalq.evalcore.records.objects import RecordFault, read_object, typed
 from evalq.evalcore.scan import PatternRefused, Scanner
 from evalq.evalcore.trust import Thing, Writer, allows

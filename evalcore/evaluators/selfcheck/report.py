@@ -13,9 +13,7 @@ from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.score import QuestionResult, SelfCheckResult, SignalResult
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.left_out import LeftOut
-from evalq.evalcore.model.merging import add_counts
-from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.model.state import Faults, LeftOut, add_counts
 from evalq.evalcore.views.failures import failed_section
 
 __all__ = ["SelfCheckState", "failure_reasons", "section"]

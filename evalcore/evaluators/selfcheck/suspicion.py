@@ -15,8 +15,8 @@ from pydantic import Field, field_validator
 
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.evaluators.selfcheck.evidence import Evidence, scanned_text
-from evalq.evalcore.patterns import compiled
 from evalq.evalcore.scan import AnyOf, PatternRefused, anywhere
+from evalq.evalcore.words import compiled
 
 __all__ = ["REASONS", "SuspicionRules", "suspicions"]
 

@@ -26,7 +26,7 @@ from evalq.evalcore.evaluators.verification.sample import write_sample
 from evalq.evalcore.evaluators.verification.score import VerificationScore, scorer
 from evalq.evalcore.evaluators.verification.views import VIEWS
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.tally import LISTED, Faults
+from evalq.evalcore.model.state import LISTED, Faults
 from evalq.evalcore.records.asking import Task
 from evalq.evalcore.records.lines import Line, line_ids, read_lines
 from evalq.evalcore.records.objects import typed

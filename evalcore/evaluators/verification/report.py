@@ -12,8 +12,7 @@ from evalq.evalcore.contract.evaluator import InputResult, State
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.merging import Merging, add_counts
-from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.model.state import Faults, Merging, add_counts
 from evalq.evalcore.statistics.exact import ExactSum
 from evalq.evalcore.views.failures import failed_section
 

@@ -35,7 +35,7 @@ from evalq.evalcore.evaluators.vs.validators import CritiqueResult, PhaseResult,
 from evalq.evalcore.evaluators.vs.views import VIEWS
 from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.tally import LISTED, Faults, Tally
+from evalq.evalcore.model.state import LISTED, Faults, Tally
 from evalq.evalcore.naming import kind_of, shorten
 
 __all__ = ["VsEvaluator", "evaluator"]

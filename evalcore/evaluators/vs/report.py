@@ -15,9 +15,7 @@ from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalq.evalcore.evaluators.vs.score import LOW_SPREAD, REMEDIES, OutputTest, Scores, in_full
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.merging import Merging, add_counts
-from evalq.evalcore.model.seen import has_seen, merge_seen, overlap, see
-from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.model.state import Faults, Merging, add_counts, has_seen, mark_seen, merge_seen, overlap
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from evalq.evalcore.statistics.exact import ExactSum, is_below
 
@@ -139,7 +137,7 @@ class OutputGatherer:
             kinds = case.issues.setdefault(check, {})
             kinds[kind] = kinds.get(kind, 0) + 1
         # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
-        if see(case.seen, test.repeat):
+        if mark_seen(case.seen, test.repeat):
             self.state.overlap = True
         case.add_scores(test.scores, len(plan.phases))
         if test.option is not None:

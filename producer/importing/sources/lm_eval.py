@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.patterns import compiled
+from evalq.evalcore.words import compiled
 from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.imported import Imported, ImportRequest, verdict_of
 from evalq.producer.importing.patterns import NoCounterpart, to_re2

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evalq.evalcore.files import replacing
-from evalq.evalcore.model.span import BOM
+from evalq.evalcore.model.manifest import BOM
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.rows import columns, flat_rows
 

@@ -15,7 +15,7 @@ from celery import Celery
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.model.span import Span, read_span
+from evalq.evalcore.model.manifest import Span, read_span
 
 __all__ = ["DONE", "ROWS", "app", "deliver", "score"]
 

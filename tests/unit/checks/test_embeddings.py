@@ -18,8 +18,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.checks.diversity.stage import LONGEST, EmbedStage
 from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.score import Judge
-from evalq.evalcore.model.calls import Output
-from evalq.evalcore.model.vectors import cosine, joined, packed
+from evalq.evalcore.model.calls import Output, cosine, join_vectors, pack_vector
 from tests.agents.server import letters
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of
 
@@ -33,7 +32,7 @@ vectors = st.lists(st.integers(-127, 127), min_size=3, max_size=3).filter(any)
 def embedded(text: str, target: str = "e", config: str = "c", **more: Any) -> dict[str, Any]:
     """What a line has of a text."""
     whole = normal(text)
-    vector = base64.b64encode(packed(letters(whole))).decode()
+    vector = base64.b64encode(pack_vector(letters(whole))).decode()
     return {"text": kind_of_text(whole).hex(), "target": target, "config": config, "vector": vector} | more
 
 
@@ -50,11 +49,11 @@ def test_a_packed_vector_points_where_it_did(values: list[float]) -> None:
     largest = max(map(abs, values))
     if not largest:
         with pytest.raises(ValueError, match="0"):
-            packed(values)
+            pack_vector(values)
         return
     with pytest.raises(ValueError, match="no finite number"):
-        packed([*values, 10**400])
-    data = packed(values)
+        pack_vector([*values, 10**400])
+    data = pack_vector(values)
     assert len(data) == len(values)
     for byte, value in zip(memoryview(data).cast("b"), values, strict=True):
         assert abs(byte / 127 - value / largest) <= 0.5 / 127 + 1e-12
@@ -68,7 +67,9 @@ def test_cosines_of_packed_vectors_are_near_the_true_ones() -> None:
         one = [source.gauss(0, 1) for _ in range(1536)]
         other = [0.7 * value + 0.7 * source.gauss(0, 1) for value in one]
         dot, squares = sum(map(lambda a, b: a * b, one, other)), [sum(v * v for v in each) for each in (one, other)]
-        assert cosine(packed(one), packed(other)) == pytest.approx(dot / math.sqrt(squares[0] * squares[1]), abs=0.004)
+        assert cosine(pack_vector(one), pack_vector(other)) == pytest.approx(
+            dot / math.sqrt(squares[0] * squares[1]), abs=0.004
+        )
 
 
 @given(
@@ -79,7 +80,7 @@ def test_vectors_are_joined_by_steps_in_any_order(given_: list[list[int]], alike
     data = [bytes(value % 256 for value in vector) for vector in given_]
 
     def groups(packed_: list[bytes]) -> set[frozenset[bytes]]:
-        first = joined(packed_, alike)
+        first = join_vectors(packed_, alike)
         return {frozenset(packed_[at] for at, root in enumerate(first) if root == kind) for kind in set(first)}
 
     found = groups(data)
@@ -134,7 +135,7 @@ def test_vectors_of_two_embedders_are_not_judged(tmp_path: Path) -> None:
     assert (entry["verdict"], entry["runs_to_decide"]) == ("inconclusive", None)
     assert [each["answers"] for each in entry["embedders"]] == [20, 20]
     (tmp_path / "lengths").mkdir()
-    short = base64.b64encode(packed([1, 2])).decode()
+    short = base64.b64encode(pack_vector([1, 2])).decode()
     lines = [line("a", r, WORDS[0], embedding=embedded(WORDS[0])) for r in range(4)]
     lines += [line("a", r, WORDS[2], embedding=embedded(WORDS[2], vector=short)) for r in range(4, 60)]
     assert told(tmp_path / "lengths", lines)["verdict"] == "inconclusive"
@@ -188,7 +189,7 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
     stage = EmbedStage(params_of([CASE]), "")
     plain = b'{"case":"a","repeat":0,"output":{"n":1.50}}'
     (asked,) = stage.questions(plain)
-    vector = json.dumps({"vector": base64.b64encode(packed([1, 2])).decode()}).encode()
+    vector = json.dumps({"vector": base64.b64encode(pack_vector([1, 2])).decode()}).encode()
     nothing = Output(0, asked.prompt.case, "", 0, "p", "e", "c")
     good = msgspec.structs.replace(nothing, output=msgspec.Raw(vector))
     found = stage.joined(plain, lambda _: [good])

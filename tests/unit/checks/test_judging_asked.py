@@ -18,8 +18,7 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.further import asking, to_ask
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
 from evalq.evalcore.evaluators.checks.judging.against import other_answers
-from evalq.evalcore.model.calls import Output
-from evalq.evalcore.model.vectors import packed
+from evalq.evalcore.model.calls import Output, pack_vector
 from evalq.producer.cli import cli
 from evalq.producer.suites.suite_file import load_suite
 
@@ -225,7 +224,7 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
     data = b'{"case": "a", "repeat": 0, "output": "Hello"}'
     asked = stage.questions(data)
     assert [each.target for each in asked] == ["grader", "vectors"]
-    vector = base64.b64encode(packed([1, 2])).decode()
+    vector = base64.b64encode(pack_vector([1, 2])).decode()
     said = {"grader": b'{"pass": true}', "vectors": json.dumps({"vector": vector}).encode()}
 
     def recorded(question: Question) -> list[Output]:

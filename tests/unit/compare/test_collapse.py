@@ -17,7 +17,7 @@ from evalq.evalcore.compare.looks import SINGLE, Errors, Look
 from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.model.lineage import Lineage
+from evalq.evalcore.model.calls import Lineage
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere, collapsed_somewhere
 from tests.unit.compare.made import answered, passes, run_of
 

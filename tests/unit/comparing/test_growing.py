@@ -15,7 +15,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases, Usage
 from evalq.evalcore.compare.shared_answers import shared, shares
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.model.lineage import Lineage
+from evalq.evalcore.model.calls import Lineage
 from evalq.producer.comparing.comparing import compare_runs
 from evalq.producer.folder.run_folder import RunFolder
 from tests.unit.compare.made import passes, run_of

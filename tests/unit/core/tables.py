@@ -12,7 +12,7 @@ from unittest import mock
 import msgspec
 from hypothesis import strategies as st
 
-from evalq.evalcore.model.span import BOM, Format, Span
+from evalq.evalcore.model.manifest import BOM, Format, Span
 from evalq.evalcore.records import cut
 from evalq.evalcore.records.cut import Cutter
 from tests.samples import KEY

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.model.span import Span
+from evalq.evalcore.model.manifest import Span
 from evalq.evalcore.records import batch as batch_module
 from evalq.evalcore.records.batch import Batch
 from tests.unit.core.tables import cut_up

@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.selfcheck.evaluator import JUDGE as OF_REPORTS
 from evalq.evalcore.evaluators.verification.evaluator import JUDGE as OF_TRANSCRIPTS
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.calls import Output
-from evalq.evalcore.model.left_out import LeftOut
+from evalq.evalcore.model.state import LeftOut
 from tests.agents.server import marker_in
 
 TRANSCRIPT: dict[str, Any] = {

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from evalq.evalcore.collecting import uncollected
+from evalq.evalcore.model.canonical import uncollected
 
 
 def test_it_is_on_again_however_a_block_ends() -> None:

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputChanged
-from evalq.evalcore.model.span import BOM, Format, Span, read_span
+from evalq.evalcore.model.manifest import BOM, Format, Span, read_span
 from evalq.evalcore.records import cut
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.cut import Cutter

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
-from evalq.evalcore.model.span import Format
+from evalq.evalcore.model.manifest import Format
 from evalq.evalcore.native import compiled
 from evalq.evalcore.records import cut
 from evalq.evalcore.records.cut import Cutter

@@ -15,7 +15,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Outcome, T
 from evalq.evalcore.errors import InputError, NothingEvaluated
 from evalq.evalcore.fold.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.model.state import Faults
 from evalq.evalcore.statistics.exact import ExactSum
 from tests.contract.specimens import Summing, SumParams, SumState
 

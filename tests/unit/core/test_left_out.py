@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.model.left_out import EXAMPLES, Example, LeftOut, grouped, omissions
+from evalq.evalcore.model.state import EXAMPLES, Example, LeftOut, grouped, omissions
 
 ITEMS = st.lists(
     st.tuples(st.integers(0, 60), st.sampled_from(["condition", "row"]), st.integers(0, 40).map(str)), max_size=80

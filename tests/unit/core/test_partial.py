@@ -15,7 +15,7 @@ from evalq.evalcore.contract import partial as partial_module
 from evalq.evalcore.contract.evaluator import Outcome, Tally
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.tally import Faults
+from evalq.evalcore.model.state import Faults
 from evalq.evalcore.records.digests import leaf_digest
 from evalq.evalcore.statistics.exact import ExactSum
 from tests.contract.specimens import Summing, SumState

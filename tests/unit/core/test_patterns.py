@@ -11,8 +11,8 @@ import pytest
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.rules import ErrorTexts
 from evalq.evalcore.evaluators.selfcheck.suspicion import SuspicionRules
-from evalq.evalcore.patterns import compiled
 from evalq.evalcore.scan.scanner import Pattern, Scanner
+from evalq.evalcore.words import compiled
 
 
 def _masks(pattern: str) -> object:

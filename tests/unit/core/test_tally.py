@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.model import tally as tally_module
-from evalq.evalcore.model.tally import LISTED, Faults, Tally
+from evalq.evalcore.model import state as tally_module
+from evalq.evalcore.model.state import LISTED, Faults, Tally
 
 PAIRS = st.tuples(st.integers(1, 40), st.sampled_from(["not JSON", "no id", ""]))
 TALLIES = st.builds(

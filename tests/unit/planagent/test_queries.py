@@ -24,7 +24,7 @@ from evalq.evalcore.evaluators.planagent.queries import Queries
 from evalq.evalcore.evaluators.planagent.repeats import list_repeats, settle_repeats
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.model.tally import LISTED, Tally
+from evalq.evalcore.model.state import LISTED, Tally
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
 from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_row, unpack_rows
 from evalq.evalcore.evaluators.planagent.queries import Queries, Repeat
-from evalq.evalcore.model import tables as counting
-from evalq.evalcore.model.tables import Table
+from evalq.evalcore.model import state as counting
+from evalq.evalcore.model.state import Table
 from tests.unit.planagent.helpers import batch_of, evaluate, row
 
 entries = st.tuples(st.text(max_size=12), st.integers(0, 5) | st.just(UNSCORED), st.integers(1, (1 << 40) - 1))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.model.vectors import packed
+from evalq.evalcore.model.calls import pack_vector
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents.server import Agent, letters, running_agent
 
@@ -42,7 +42,7 @@ def test_a_vector_is_asked_for_and_packed(service: tuple[Agent, str], tmp_path: 
     agent, url = service
     found = ask(tmp_path, {"base_url": url, "api_key_env": "KEY", "options": {"dimensions": 26}}, "hello world")
     assert isinstance(found, Answer)
-    assert found.output == {"vector": base64.b64encode(packed(letters("hello world"))).decode()}
+    assert found.output == {"vector": base64.b64encode(pack_vector(letters("hello world"))).decode()}
     assert (found.prompt_tokens, found.completion_tokens) == (11, None)
     request = agent.requests[-1]
     assert request["path"].endswith("/embeddings")
@@ -56,7 +56,7 @@ def test_base64_of_floats_is_the_same_vector(service: tuple[Agent, str], tmp_pat
     order = json.dumps({"do": "raw", "body": json.dumps(body)})
     found = ask(tmp_path, {"base_url": service[1]}, order)
     assert isinstance(found, Answer)
-    assert base64.b64decode(found.output["vector"]) == packed([0.5, -1.0, 0.25])
+    assert base64.b64decode(found.output["vector"]) == pack_vector([0.5, -1.0, 0.25])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from evalq.evalcore.evaluators.vs.report import CaseTotals
 from evalq.evalcore.evaluators.vs.sample import sample_params
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.model.state import Tally
 from evalq.evalcore.statistics.exact import ExactSum
 from tests.unit.vs.hard import hard_files
 from tests.unit.vs.helpers import PARAMS, detail, entry, evaluated, good_output, line, make_params, runs_of, without

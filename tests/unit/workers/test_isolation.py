@@ -21,7 +21,7 @@ from evalq.evalcore.errors import InfrastructureError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.model.span import read_span
+from evalq.evalcore.model.manifest import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.workers.pool import isolation
 from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits

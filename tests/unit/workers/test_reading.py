@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evalq.evalcore.model.canonical import pack
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
-from evalq.evalcore.model.packing import pack
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.workers.inputs import CHANGED, UNREADABLE, read, unpacked
 from tests.samples import KEY

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from evalq.evalcore.evaluators.checks.taken import Misplaced
-from evalq.evalcore.model.calls import Attempt
-from evalq.evalcore.model.vectors import MOST_DIMENSIONS, cosine, joined
+from evalq.evalcore.model.calls import MOST_DIMENSIONS, Attempt, cosine, join_vectors
 from evalq.evalcore.naming import kind_of, shorten
 
 __all__ = ["Embedding", "VectorKinds", "embedding_of", "vector_of"]
@@ -83,7 +82,7 @@ class VectorKinds:
             else:
                 self._kind[text] = text
         for texts in groups.values():
-            first = joined([vectors[text][_MARK:] for text in texts], alike)
+            first = join_vectors([vectors[text][_MARK:] for text in texts], alike)
             self._kind |= {text: texts[at] for text, at in zip(texts, first, strict=True)}
         self._size: dict[bytes, int] = {}
         for text, kind in self._kind.items():

@@ -13,7 +13,7 @@ from evalq.evalcore.evaluators.checks.diversity.near import Kinds
 from evalq.evalcore.evaluators.checks.diversity.pairs import PairHalf
 from evalq.evalcore.evaluators.checks.diversity.texts import WIDTH
 from evalq.evalcore.evaluators.checks.params import Diversity
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 
 __all__ = ["MOST_REPEATS", "KindCounts"]
 

@@ -8,8 +8,7 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from evalq.evalcore.folding import words_of
-from evalq.evalcore.opposites import EMPTY_WORDS, against, denials, sides
+from evalq.evalcore.words import EMPTY_WORDS, against, denials, sides, words_of
 
 if TYPE_CHECKING:
     from numpy import uint32, uint64

@@ -9,8 +9,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from evalq.evalcore.folding import folded, is_punctuation
 from evalq.evalcore.records.extract import NoJson, extract
+from evalq.evalcore.words import folded, is_punctuation
 
 __all__ = ["WIDTH", "kind_of_text", "normal"]
 

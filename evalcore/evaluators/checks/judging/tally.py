@@ -8,7 +8,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.checks.judging.vote import Unreadable, Vote
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion
-from evalq.evalcore.model.merging import Merging
+from evalq.evalcore.model.state import Merging
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.quantiles import Quantiles
 

@@ -11,8 +11,7 @@ from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.score import judge_for
 from evalq.evalcore.evaluators.checks.state import CaseState, ChecksState
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.seen import has_seen
-from evalq.evalcore.model.tally import LISTED
+from evalq.evalcore.model.state import LISTED, has_seen
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.agreement import Estimate, Table
 from evalq.evalcore.statistics.corrected_rate import Labelled, corrected

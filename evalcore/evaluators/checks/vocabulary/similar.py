@@ -14,7 +14,7 @@ from rapidfuzz.distance import LCSseq, Levenshtein
 from evalq.evalcore.evaluators.checks.answer import Answer, Unfit, plain
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
 from evalq.evalcore.evaluators.checks.vocabulary.text import CaseOptions, Normal, Text, quoted
-from evalq.evalcore.folding import UNSPACED, is_punctuation, marks, words_of
+from evalq.evalcore.words import UNSPACED, is_punctuation, marks, words_of
 
 __all__ = ["KINDS", "rouge_l", "token_f1"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.model.span import read_span
+from evalq.evalcore.model.manifest import read_span
 from evalq.evalcore.records.cut import Cutter
 
 __all__ = ["PROCESSES", "URL", "Job", "client", "score"]

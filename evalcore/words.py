@@ -1,15 +1,87 @@
-"""Words that turn a text round: negations, words that exclude one another, and words that say nothing by themselves.
-
-Of English, Korean, German, French and Spanish, and in part of Japanese and Chinese. All words are casefolded.
-"""
+"""Words: text made equal where only its writing differs, words that exclude one another, and patterns."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from threading import Lock
 
-__all__ = ["EMPTY_WORDS", "NEGATIONS", "OPPOSING", "PREFIXES", "against", "denials", "opposites", "sides"]
+__all__ = [
+    "EMPTY_WORDS",
+    "NEGATIONS",
+    "OPPOSING",
+    "PREFIXES",
+    "UNSPACED",
+    "against",
+    "compiled",
+    "denials",
+    "folded",
+    "ignore_pattern_warnings",
+    "is_punctuation",
+    "marks",
+    "opposites",
+    "sides",
+    "words_of",
+]
+
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Scripts that write no space between words, as a class of a pattern: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+_ASCII_WORD = re.compile(r"[^\W_]+", re.ASCII)
+_JOINERS = "\u200c\u200d"
+
+
+def folded(text: str) -> str:
+    """NFKC, casefolded, runs of white space as one space, none at either end."""
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    # Casefolding can produce what NFKC would change again, so the text is normalised before and after it.
+    text = text.casefold()
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    return " ".join(text.split())
+
+
+def is_punctuation(character: str) -> bool:
+    """Whether Unicode takes it for punctuation; signs of currency and of arithmetic are none."""
+    return unicodedata.category(character).startswith("P")
+
+
+def words_of(text: str) -> list[str]:
+    """Runs of letters and digits of any script, with the marks that belong to them (UAX 29): \u0915\u0940 is no \u0915.
+
+    Where a script has no spaces between words, each character is one (`UNSPACED`).
+    """
+    return (_ASCII_WORD if text.isascii() else _words()).findall(text)
+
+
+@lru_cache(maxsize=1)
+def _words() -> re.Pattern[str]:
+    return re.compile(
+        rf"(?=[^\W_])[{UNSPACED}][{marks()}{_JOINERS}]*|(?:(?![{UNSPACED}])[^\W_][{marks()}{_JOINERS}]*)+"
+    )
+
+
+@lru_cache(maxsize=1)
+def marks() -> str:
+    """All combining marks of Unicode, as a class of a pattern."""
+    runs: list[list[int]] = []
+    for code in (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0)):
+        if unicodedata.category(chr(code)).startswith("M"):
+            if runs and runs[-1][1] == code - 1:
+                runs[-1][1] = code
+            else:
+                runs.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in runs)
+
+
+# Negations, words that exclude one another, and words that say nothing by themselves: of English, Korean, German,
+# French and Spanish, in part of Japanese and Chinese; all casefolded.
 
 _NEGATIONS = (
     "no non not never without neither nor none nothing nobody nowhere cannot "
@@ -132,3 +204,24 @@ def _opposites(word: str) -> Iterator[str]:
             yield other + word.removeprefix(one)
         if word.startswith(other):
             yield one + word.removeprefix(other)
+
+
+# Patterns are compiled without Python's warning that a later version may read some of them otherwise: it names a line
+# of evalq, and neither the pattern nor the file that has it.
+
+_LOCK = Lock()
+"""What is shown as a warning is said for all threads at once: blocks that overlap would restore each other's."""
+
+
+@contextmanager
+def ignore_pattern_warnings() -> Iterator[None]:
+    """A block that reads patterns."""
+    with _LOCK, warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
+def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """The pattern, with flags of `re`. Raises `re.error`, and what else `re.compile` raises."""
+    with ignore_pattern_warnings():
+        return re.compile(pattern, flags)
