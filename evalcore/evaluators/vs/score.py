@@ -42,6 +42,9 @@ __all__ = [
     "t_score_finding",
 ]
 
+_MOST_REPEATS = 2**53
+_KEYS = ("case", "repeat", "output", "stop", "stop.rule", "stop.of")
+
 REMEDIES: Mapping[str, str] = {
     "output": "Make the agent answer with one JSON object, and record it on one line with its case and repeat.",
     "contract": "Make the agent's output follow the contract at the paths named.",
@@ -55,18 +58,6 @@ REMEDIES: Mapping[str, str] = {
 
 LOW_SPREAD = "T-Score diversity below threshold"
 
-_PHASE = re.compile(r"-?\d+")
-_POSITION = re.compile(r"\[\d+\]")
-_MISSING = {
-    "has_strengths": "strengths",
-    "has_weaknesses": "weaknesses",
-    "has_improvements": "improvement suggestions",
-    "has_alternatives": "alternatives",
-    "has_sources": "sources",
-    "has_reasoning": "reasoning trace",
-    "has_assumptions": "assumptions",
-}
-
 
 class OutputFinding(msgspec.Struct, frozen=True):
     """``check`` is a key of REMEDIES, ``kind`` one of few texts, counted over outputs, ``issue`` is of one output."""
@@ -74,10 +65,6 @@ class OutputFinding(msgspec.Struct, frozen=True):
     check: str
     kind: str
     issue: str
-
-
-_MOST_REPEATS = 2**53
-_KEYS = ("case", "repeat", "output", "stop", "stop.rule", "stop.of")
 
 
 class CasePlan(msgspec.Struct, frozen=True):
@@ -291,6 +278,18 @@ def _option(output: dict[str, Any]) -> str | None:
 
 
 # What is wrong with an output, in words
+
+_PHASE = re.compile(r"-?\d+")
+_POSITION = re.compile(r"\[\d+\]")
+_MISSING = {
+    "has_strengths": "strengths",
+    "has_weaknesses": "weaknesses",
+    "has_improvements": "improvement suggestions",
+    "has_alternatives": "alternatives",
+    "has_sources": "sources",
+    "has_reasoning": "reasoning trace",
+    "has_assumptions": "assumptions",
+}
 
 
 def _contract_findings(faults: list[ContractFault]) -> Iterator[OutputFinding]:

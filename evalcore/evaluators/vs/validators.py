@@ -1,8 +1,12 @@
-"""The four validators of the vs specification, on plain dicts.
+"""The contract of an agent's output, and the four validators of the vs specification, on plain dicts.
 
-They compute what the specification's own code computes, also where the contract would object (a score of
-1.5, a phase "0"). Where that code would raise, because a value is of a kind it cannot work with, the result
-is not passed, its ``reason`` says which value, and numbers that cannot be computed are 0 or None.
+The contract is one table of shapes, checked fast by a typed conversion, and walked only to explain. What a validator
+tests itself (its absence is that validator's failure) it does not demand, so that one absence is never two faults;
+wrong types are the contract's all the same.
+
+The validators compute what the specification's own code computes, also where the contract would object (a score of
+1.5, a phase "0"). Where that code would raise, because a value is of a kind it cannot work with, the result is not
+passed, its ``reason`` says which value, and numbers that cannot be computed are 0 or None.
 """
 
 from __future__ import annotations
@@ -36,10 +40,6 @@ __all__ = [
     "validate_t_score_distribution",
     "validate_vs_phases",
 ]
-
-# The output contract: one table of shapes, checked fast by a typed conversion, and walked only to explain.
-# What a validator tests itself (its absence is that validator's failure) is not wanted here, so that one absence is
-# never two faults; wrong types are the contract's all the same.
 
 
 class ContractFault(msgspec.Struct, frozen=True):
@@ -180,6 +180,9 @@ def _explain_member(holder: dict[str, Any], member: Member, path: str) -> Iterat
             yield ContractFault(path, "missing")
     elif holder[member.key] is not None or not member.nullable:
         yield from _explain(holder[member.key], member.shape, path)
+
+
+# The validators
 
 
 @dataclass(kw_only=True, slots=True)
