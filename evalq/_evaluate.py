@@ -16,8 +16,8 @@ from evalq.evalcore.errors import UsageError
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.sweeps.options import SweepOptions
-    from evalq.producer.sweeps.sweep import Sweep
+    from evalq.producer.sweep.options import SweepOptions
+    from evalq.producer.sweep.sweep import Sweep
     from evalq.workers.settings import Settings
 
 __all__ = ["evaluate", "resume", "sweep"]
@@ -123,7 +123,7 @@ def sweep(
     Calls without an answer raise nothing: `evalq retry RUN --errors` makes them again. Raises what `evaluate` raises,
     and UsageError for an evaluator that calls nobody. After Ctrl-C `resume` pays for nothing again that is recorded.
     """
-    from evalq.producer.sweeps.sweep import Sweep
+    from evalq.producer.sweep.sweep import Sweep
 
     (repeat, max_calls), max_cost = whole(repeat=repeat, max_calls=max_calls), amount(max_cost=max_cost)
     suite, once = texts(suite, once)
@@ -160,10 +160,9 @@ def resume(
     Raises UsageError for a run that is done (unless its budget ended it, and a larger one is given), Cancelled for one
     that was cancelled, Driven where another process drives it, and what `evaluate` raises.
     """
-    from evalq.producer.runs.backend import Backend
-    from evalq.producer.runs.holding import refuse_over
-    from evalq.producer.sweeps.joining import begin_larger, resume_any
-    from evalq.producer.sweeps.sweep_folder import holds_sweep
+    from evalq.producer.lifecycle.join import begin_larger, resume_any
+    from evalq.producer.run.backend import Backend, refuse_over
+    from evalq.producer.sweep.files import holds_sweep
 
     at_least_one(workers=workers)
     (max_calls,), max_cost = whole(max_calls=max_calls), amount(max_cost=max_cost)
@@ -189,7 +188,7 @@ class _Ready:
         inline: bool = False,
         workers: int | None = None,
     ) -> None:
-        from evalq.producer.runs.backend import Backend
+        from evalq.producer.run.backend import Backend
 
         at_least_one(workers=workers)
         self.evaluator = _chosen(evaluator)
@@ -205,7 +204,7 @@ class _Ready:
 
     def see_through(self, begin: Callable[[], Job | Sweep], progress: bool) -> Run:
         """A run that has its report: a new one, or the one that its key has already."""
-        from evalq.producer.attending.start import begin_or_join
+        from evalq.producer.lifecycle.start import begin_or_join
 
         reporter = _reporter(self.evaluator, progress)
         folder = begin_or_join(begin, self._backend, reporter, detach=False, command=False)
@@ -226,10 +225,10 @@ def _live(
     cache: str | Path | None,
     reuse: Sequence[str | Path],
 ) -> SweepOptions:
-    from evalq.producer.sweeps.options import SweepOptions
+    from evalq.producer.sweep.options import SweepOptions
 
     if cache:
-        from evalq.producer.sweeps.cache import Cache
+        from evalq.producer.sweep.reuse import Cache
 
         Cache(str(cache)).close()  # one that cannot be used is told before anything starts
     taken = tuple(str(run_folder(run).path.absolute()) for run in reuse)

@@ -46,11 +46,11 @@ def extend(
 
     Raises UsageError for a run that cannot be extended so, and what `sweep` raises.
     """
-    from evalq.producer.attending.start import begin_or_join
     from evalq.producer.folder.job import RunOptions
-    from evalq.producer.runs.backend import Backend
-    from evalq.producer.sweeps.execute import with_targets
-    from evalq.producer.sweeps.extending import Extension
+    from evalq.producer.lifecycle.start import begin_or_join
+    from evalq.producer.run.backend import Backend
+    from evalq.producer.sweep.execute import with_targets
+    from evalq.producer.sweep.extension import Extension
 
     at_least_one(workers=workers)
     (repeat, max_calls), max_cost = whole(repeat=repeat, max_calls=max_calls), amount(max_cost=max_cost)

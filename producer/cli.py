@@ -20,7 +20,7 @@ from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError,
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
-from evalq.producer.driving.interrupts import undropped
+from evalq.producer.driving.interrupts import keep_interrupts
 from evalq.producer.monitor.began import beginning
 from evalq.producer.monitor.standard_error import unfailing
 from evalq.workers.names import PREFIX
@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
     set_aside_celery()
     _have_streams()
     try:
-        with unfailing(), undropped():
+        with unfailing(), keep_interrupts():
             return _run(argv)
     finally:
         _flush_errors()

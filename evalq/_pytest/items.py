@@ -16,7 +16,7 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.attending.suites import Against, check_gate
+from evalq.producer.lifecycle.gate import GateOptions, check_gate
 from evalq.producer.suites.listing import listed_cases
 from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
 from evalq.workers.settings import load_settings
@@ -38,7 +38,7 @@ class SuiteFile(pytest.File):
             self.suite = load_suite(self.path, load_settings(os.environ.get("EVALQ_SETTINGS") or None).roots)
             self.runs = SuiteRuns(self.config, self.path, self.suite, worker.get("testrunuid", ""))
             if self.suite.policy is not None:
-                check_gate(self.suite, Against(self.runs.baseline), detach=False)
+                check_gate(self.suite, GateOptions(self.runs.baseline), detach=False)
             listed = [listed_cases(run) for run in self.suite.runs]
         except (EvalqError, OSError) as error:
             raise self.CollectError(visible(f"evalq: {error}")) from error

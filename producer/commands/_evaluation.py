@@ -19,8 +19,8 @@ from evalq.producer.invocation.invocation import Invocation
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job, RunOptions
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.runs.backend import Backend
-    from evalq.producer.sweeps.sweep import Sweep
+    from evalq.producer.run.backend import Backend
+    from evalq.producer.sweep.sweep import Sweep
 
 __all__ = ["extra_command", "start_command"]
 
@@ -56,7 +56,7 @@ def extra_command(extra: Command) -> click.Command:
 
 
 def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: Invocation) -> None:
-    from evalq.producer.attending.finish import errors_told
+    from evalq.producer.lifecycle.finish import errors_told
     from evalq.producer.outputs import check_output, read_files
 
     reporter = invocation.output.reporter(evaluator.records.unit)
@@ -69,7 +69,7 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
         if native.compiled() is None and not invocation.output.quiet:
             reporter.warn(native.SLOW)
         if invocation.following.follow:
-            from evalq.producer.attending.follow import follow_log
+            from evalq.producer.lifecycle.follow import follow_log
 
             follow_log(evaluator, request, invocation, reporter)
             return
@@ -90,16 +90,15 @@ def _evaluate(
     live = invocation.live.target or asks_recorded(evaluator, request)
     begin = _sweep(evaluator, request, asked, invocation) if live else _job(evaluator, request, asked)
     if invocation.start.dry_run and live:
-        from evalq.producer.sweeps.estimate import estimate
+        from evalq.producer.sweep.estimate import estimate
 
         for line in estimate(evaluator, request, invocation.live.options(), backend.settings):
             click.echo(line)
     elif invocation.start.dry_run:
         _plan_only(begin, reporter)
     else:
-        from evalq.producer.attending.driven import driven_at
-        from evalq.producer.attending.finish import conclude
-        from evalq.producer.attending.start import begin_or_join
+        from evalq.producer.lifecycle.finish import conclude
+        from evalq.producer.lifecycle.start import begin_or_join, driven_at
 
         with driven_at(backend):
             folder = begin_or_join(begin, backend, reporter, detach=invocation.start.detach)
@@ -122,9 +121,9 @@ def _job(evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) ->
 def _sweep(
     evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions, invocation: Invocation
 ) -> Callable[[], Job | Sweep]:
-    from evalq.producer.sweeps.cache import Cache
-    from evalq.producer.sweeps.execute import refuse_detached
-    from evalq.producer.sweeps.sweep import Sweep
+    from evalq.producer.sweep.execute import refuse_detached
+    from evalq.producer.sweep.reuse import Cache
+    from evalq.producer.sweep.sweep import Sweep
 
     live = invocation.live.options()
 
@@ -142,7 +141,7 @@ def _plan_only(begin: Callable[[], Any], reporter: Reporter) -> None:
     """What a run would be: how many records, in how many chunks."""
     from evalq.producer.folder.job import RunExistsError
     from evalq.producer.folder.run_folder import RunFolder
-    from evalq.producer.runs.planner import Planner
+    from evalq.producer.run.chunks import Planner
 
     try:
         job = begin()

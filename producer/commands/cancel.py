@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.errors import UsageError
-from evalq.producer.attending.closing import await_driver, close, closed_elsewhere, end_here, note, refuse_unnamed
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import server_options
+from evalq.producer.lifecycle.cancel import await_driver, close, closed_elsewhere, end_here, note, refuse_unnamed
 
 __all__ = ["COMMAND"]
 

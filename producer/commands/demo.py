@@ -80,8 +80,8 @@ def _evaluate(
     samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Reporter
 ) -> list[Path]:
     from evalq.producer.folder.job import Job, RunOptions
-    from evalq.producer.runs.backend import Backend, shared_backend
-    from evalq.producer.runs.execute import carry_out
+    from evalq.producer.run.backend import Backend, shared_backend
+    from evalq.producer.run.execute import carry_out
     from evalq.workers.processes.system import usable_cpus
     from evalq.workers.settings import load_settings
 

@@ -44,7 +44,7 @@ def _here() -> Iterator[Finding]:
 
 
 def _embedded() -> Iterator[Finding]:
-    from evalq.producer.local.embedded import embedded_server
+    from evalq.producer.local.processes import embedded_server
 
     try:
         with embedded_server():

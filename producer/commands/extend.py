@@ -11,22 +11,21 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.contract import registry
-from evalq.producer.attending.driven import driven_at
-from evalq.producer.attending.finish import conclude, errors_told
-from evalq.producer.attending.start import begin_or_join
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import calling_options, output_options, place_options, run_options
+from evalq.producer.lifecycle.finish import conclude, errors_told
+from evalq.producer.lifecycle.start import begin_or_join, driven_at
 
 __all__ = ["COMMAND"]
 
 
 def _extend(invocation: Invocation, run: str, more: int | None, other: str, cases: tuple[str, ...]) -> None:
     from evalq.producer.outputs import check_output, check_outputs
-    from evalq.producer.sweeps.estimate import estimate
-    from evalq.producer.sweeps.execute import with_targets
-    from evalq.producer.sweeps.extending import Extension, extension_of
+    from evalq.producer.sweep.estimate import estimate
+    from evalq.producer.sweep.execute import with_targets
+    from evalq.producer.sweep.extension import Extension, extension_of
 
     folder = find(run)
     check_outputs(invocation.output.outputs, folder)

@@ -9,7 +9,6 @@ import msgspec
 
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError
-from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.ending import end
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of
@@ -30,6 +29,7 @@ from evalq.producer.invocation.options import (
     recorded_options,
 )
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
+from evalq.producer.lifecycle.gate import ConfirmOptions, confirm_runs
 
 __all__ = ["COMMAND"]
 
@@ -67,7 +67,7 @@ def _gate(
             raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
         wanted, runs = load_policy(policy), candidates_of(candidates, servers)
         if confirm:
-            asking = Asking(
+            asking = ConfirmOptions(
                 folders_of(candidates), invocation.backend(), invocation.output.reporter("calls"), base_target
             )
             decision = confirm_runs(wanted, runs, baseline, servers, asking, candidate)

@@ -39,7 +39,7 @@ def _prune(
 
 
 def _forgotten(servers: Servers, suites: tuple[str, ...], *, dry_run: bool) -> Iterator[str]:
-    from evalq.producer.runs.prune import forget_suites
+    from evalq.producer.lifecycle.prune import forget_suites
 
     if not servers.named:
         raise UsageError("--suite is about a ledger's history: give --broker URL too")
@@ -49,7 +49,7 @@ def _forgotten(servers: Servers, suites: tuple[str, ...], *, dry_run: bool) -> I
 def _removed(
     servers: Servers, names: tuple[str, ...], older_than: float, *, everyone: bool, dry_run: bool
 ) -> Iterator[str]:
-    from evalq.producer.runs.prune import prune, prune_named
+    from evalq.producer.lifecycle.prune import prune, prune_named
 
     ledger, calls = (servers.runs, servers.sweeps) if servers.named else (None, None)
     if names:

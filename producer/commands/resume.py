@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from evalq.evalcore.contract import registry
-from evalq.producer.attending.driven import driven_at
-from evalq.producer.attending.finish import conclude, errors_told
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
+from evalq.producer.lifecycle.finish import conclude, errors_told
+from evalq.producer.lifecycle.start import driven_at
 
 __all__ = ["COMMAND"]
 
 
 def _resume(invocation: Invocation, run: str | None) -> None:
+    from evalq.producer.lifecycle.join import begin_larger, resume_or_take
     from evalq.producer.outputs import check_outputs
-    from evalq.producer.runs.holding import refuse_over
-    from evalq.producer.sweeps.joining import begin_larger, resume_or_take
+    from evalq.producer.run.backend import refuse_over
 
     folder = find(run)
     check_outputs(invocation.output.outputs, folder)

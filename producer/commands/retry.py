@@ -5,21 +5,20 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.contract import registry
-from evalq.producer.attending.driven import driven_at
-from evalq.producer.attending.finish import conclude, errors_told
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
+from evalq.producer.lifecycle.finish import conclude, errors_told
+from evalq.producer.lifecycle.start import driven_at
 
 __all__ = ["COMMAND"]
 
 
 def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
+    from evalq.producer.lifecycle.join import begin_retry, refuse_uncallable, resume_any
     from evalq.producer.outputs import check_outputs
-    from evalq.producer.runs.holding import driving
-    from evalq.producer.sweeps.joining import resume_any
-    from evalq.producer.sweeps.retry import begin_retry, refuse_uncallable
+    from evalq.producer.run.backend import driving
 
     del errors  # what is tried again without it, too
     folder, backend = find(run), invocation.backend()

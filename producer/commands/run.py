@@ -16,9 +16,6 @@ import msgspec
 from evalq.evalcore.errors import EvalqError, Interrupted
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.attending.finish import conclude_shown, tell
-from evalq.producer.attending.start import begin_or_join
-from evalq.producer.attending.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.comparing.ending import exit_code
 from evalq.producer.comparing.outputs import Deciding, errors_written, withdrawn
 from evalq.producer.invocation.declare import command
@@ -35,6 +32,9 @@ from evalq.producer.invocation.options import (
     place_options,
     run_options,
 )
+from evalq.producer.lifecycle.finish import conclude_shown, tell
+from evalq.producer.lifecycle.gate import GateOptions, check_confirm, check_gate, gate_suite, write_undecided
+from evalq.producer.lifecycle.start import begin_or_join
 from evalq.producer.outputs import check_output, read_files, refuse_read, render, write_output
 from evalq.producer.suites.listing import planned_calls, planned_text
 from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from evalq.producer.folder.job import Job
     from evalq.producer.folder.run_folder import RunFolder
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.runs.backend import Backend
+    from evalq.producer.run.backend import Backend
     from evalq.producer.suites.summary import Matrices
-    from evalq.producer.sweeps.sweep import Sweep
+    from evalq.producer.sweep.sweep import Sweep
 
 __all__ = ["COMMAND"]
 
@@ -71,7 +71,7 @@ def _run(
         return _listed(suite, invocation.output.fmt)
     if suite.policy is None and from_environment("baseline"):
         baseline = ""  # set for the suites that have a policy
-    against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
+    against = GateOptions(baseline, candidate or invocation.start.once or "", confirm, base_target)
     with withdrawn("gate", suite.outputs):
         check_gate(suite, against, detach=invocation.start.detach)
     reporter = invocation.output.reporter("records")
@@ -95,10 +95,10 @@ def _run(
 
 
 def _all_ended(
-    suite: Suite, config: str, against: Against, invocation: Invocation, reporter: Reporter
+    suite: Suite, config: str, against: GateOptions, invocation: Invocation, reporter: Reporter
 ) -> tuple[list[_Ended], Matrices]:
     """Each run of the suite, seen through and shown, and what its matrices came to."""
-    from evalq.producer.runs.backend import shared_backend
+    from evalq.producer.run.backend import shared_backend
 
     if against.confirm:
         with invocation.servers() as servers:
@@ -118,7 +118,7 @@ def _refuse_uncallable(suite: Suite, backend: Backend) -> None:
     if not any(run.live for run in suite.runs):
         return
     from evalq.producer.suites.callable import refuse_uncallable
-    from evalq.producer.sweeps.callers import Callers
+    from evalq.producer.sweep.callers import Callers
 
     refuse_uncallable(suite, Callers(backend, backend))
 
@@ -162,7 +162,7 @@ def _ended(run: PlannedRun, suite: Suite, backend: Backend, reporter: Reporter, 
 
     Raises Interrupted and Unwatched: who ends the command means all of them.
     """
-    from evalq.producer.sweeps.watching import Unwatched
+    from evalq.producer.lifecycle.watch import Unwatched
 
     folder = None
     try:
@@ -191,7 +191,7 @@ def _one(run: PlannedRun, suite: str, backend: Backend, reporter: Reporter, invo
 
 def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: int) -> Callable[[], Job | Sweep]:
     from evalq.producer.folder.job import Job
-    from evalq.producer.sweeps.sweep import Sweep
+    from evalq.producer.sweep.sweep import Sweep
 
     asked = msgspec.structs.replace(
         invocation.start.options(unpack_bytes),
@@ -206,7 +206,7 @@ def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: in
     if live is None:
         return lambda: Job.start(run.evaluator, run.request, asked)
     if invocation.start.detach:
-        from evalq.producer.sweeps.execute import refuse_detached
+        from evalq.producer.sweep.execute import refuse_detached
 
         refuse_detached(live, run.evaluator, run.request)
     return lambda: Sweep.start(run.evaluator, run.request, live, asked)

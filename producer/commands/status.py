@@ -96,7 +96,7 @@ def _facts(info: dict[str, Json], servers: Servers, *, away: bool) -> dict[str, 
 def _found(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
     """The ``result`` of a run that has a report, and under ``further`` the calls of its judges so far."""
     from evalq.producer.page import summary_of
-    from evalq.producer.sweeps.further import further_sweeps
+    from evalq.producer.sweep.judge_stage import judge_sweeps
 
     found: dict[str, Json] = {}
     if folder.reported and "result" not in facts:  # what it came to is noted, by evalq of today
@@ -105,7 +105,7 @@ def _found(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
             found["result"] = summary_of(registry.get(report["evaluator"]), report).headline
     asked: dict[str, Json] = dict(facts.get("further") or {})
     with contextlib.suppress(EvalqError, OSError):
-        for each in further_sweeps(folder):
+        for each in judge_sweeps(folder):
             asked.setdefault(
                 each.files.name,
                 {

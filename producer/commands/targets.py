@@ -64,7 +64,7 @@ def _targets(
 def _kept(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
     """Keep what the calls took; returns where, "" where they told no tokens or nothing can be written here."""
     from evalq.evalcore.model.calls import Attempt
-    from evalq.producer.sweeps.earlier_calls import keep_trial
+    from evalq.producer.sweep.estimate import keep_trial
     from evalq.workers.targets.digests import config_digest
 
     calls = [
@@ -90,7 +90,7 @@ def _server(settings: Settings) -> Iterator[Address]:
     if settings.broker or settings.ledger:
         yield settings.ledger_address
         return
-    from evalq.producer.local.embedded import embedded_server
+    from evalq.producer.local.processes import embedded_server
     from evalq.workers.address import read_address
 
     with embedded_server() as url:

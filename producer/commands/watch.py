@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 
 from evalq.evalcore.errors import EvalqError
-from evalq.producer.attending.fetch import run_with_report
-from evalq.producer.attending.finish import conclude, errors_told
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import elsewhere, find
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import output_options, run_argument, server_options
+from evalq.producer.lifecycle.fetch import run_with_report
+from evalq.producer.lifecycle.finish import conclude, errors_told
 from evalq.producer.monitor import fleet
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
@@ -21,8 +21,8 @@ __all__ = ["COMMAND"]
 
 def _watch(invocation: Invocation, run: str | None) -> None:
     """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""
+    from evalq.producer.lifecycle.watch import attend_fleet
     from evalq.producer.outputs import check_outputs
-    from evalq.producer.sweeps.watching import attend_fleet
 
     reporter = invocation.output.reporter("records")
     with invocation.servers() as servers, errors_told(reporter):
@@ -38,9 +38,9 @@ def _watch(invocation: Invocation, run: str | None) -> None:
 
 def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
     """Until the run in ``folder`` has its report."""
-    from evalq.producer.runs.backend import Backend
-    from evalq.producer.sweeps.joining import ended, resume_any, see_elsewhere
-    from evalq.producer.sweeps.watching import attend_fleet, watch_driver
+    from evalq.producer.lifecycle.join import ended, resume_any, see_elsewhere
+    from evalq.producer.lifecycle.watch import attend_fleet, watch_driver
+    from evalq.producer.run.backend import Backend
 
     watch_driver(folder, reporter, lambda: _fleet(servers))
     see_elsewhere(folder, servers, reporter)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-__all__ = ["Interrupts", "run_interruptible", "undropped"]
+__all__ = ["Interrupts", "keep_interrupts", "run_interruptible"]
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Interrupts:
         for number in before:
             signal.signal(number, self._note)
         try:
-            with undropped():
+            with keep_interrupts():
                 yield
         finally:
             for number, handler in before.items():
@@ -98,7 +98,7 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
 
 
 @contextlib.contextmanager
-def undropped() -> Iterator[None]:
+def keep_interrupts() -> Iterator[None]:
     """A block in which no interrupt is lost because it came while a finaliser ran.
 
     What is raised in a `__del__`, as of the connections of each look at a server, Python prints and drops: a command

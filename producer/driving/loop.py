@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from evalq.evalcore.errors import Driven
-from evalq.producer.driving.waiting import Patience
+from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import RunStatus, Watcher
 
 __all__ = ["Driver", "drive"]
@@ -49,7 +49,7 @@ class Driver(Protocol):
         """Close it in the ledger, once it is finished."""
 
 
-def drive(driver: Driver, patiently: Patience, look_seconds: float, watch: Watcher) -> None:
+def drive(driver: Driver, patiently: ServerRetry, look_seconds: float, watch: Watcher) -> None:
     """Drive until it is finished and concluded, with a look every ``look_seconds``, after which ``watch`` is told.
 
     A lost server is waited for by ``patiently``; what cannot be waited for is raised, as the driver's steps raise it.

@@ -13,9 +13,9 @@ from evalq.evalcore.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from evalq.producer.folder.job import RunOptions
     from evalq.producer.monitor.reporter import Reporter
-    from evalq.producer.runs.backend import Backend
+    from evalq.producer.run.backend import Backend
     from evalq.producer.servers import Servers
-    from evalq.producer.sweeps.options import SweepOptions
+    from evalq.producer.sweep.options import SweepOptions
     from evalq.workers.settings import Settings
 
 __all__ = ["Following", "Invocation", "Live", "Output", "Start", "Where"]
@@ -117,7 +117,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     def options(self) -> SweepOptions:
         """The same for a sweep. Raises UsageError for a run that is not here."""
         from evalq.producer.invocation.finding import find
-        from evalq.producer.sweeps.options import SweepOptions
+        from evalq.producer.sweep.options import SweepOptions
 
         return SweepOptions(
             target=self.target or "",
@@ -179,7 +179,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
     def backend(self) -> Backend:
         """Where runs are computed. Raises ConfigError, and UsageError for a run that could be left to nobody."""
-        from evalq.producer.runs.backend import Backend
+        from evalq.producer.run.backend import Backend
 
         settings = self.where.load()
         if self.start.detach and not settings.broker:

@@ -9,7 +9,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.errors import UsageError
 from evalq.producer.suites.suite_file import PlannedRun, Suite
-from evalq.producer.sweeps.callers import Callers
+from evalq.producer.sweep.callers import Callers
 from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["refuse_uncallable"]

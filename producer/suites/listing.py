@@ -11,8 +11,8 @@ from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.fold.case_names import case_names
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.suites.suite_file import PlannedRun, Suite
-from evalq.producer.sweeps.estimate import asks_of
-from evalq.producer.sweeps.wording import prompts_of
+from evalq.producer.sweep.estimate import asks_of
+from evalq.producer.sweep.options import prompts_of
 
 __all__ = ["PlannedCalls", "listed_cases", "planned_calls", "planned_text"]
 

@@ -13,8 +13,7 @@ from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.suites.faults import At, beside
 from evalq.producer.suites.run_model import FileKey, PromptKeys, live_keys
-from evalq.producer.sweeps.options import SweepOptions, Wording
-from evalq.producer.sweeps.wording import PLACE
+from evalq.producer.sweep.options import PLACE, SweepOptions, Wording
 
 __all__ = ["live_options"]
 

@@ -54,7 +54,7 @@ from evalq.producer.suites.live import live_options
 from evalq.producer.suites.matrix import Fault, combinations
 from evalq.producer.suites.policy_paths import why_no_passes, why_off_scale, why_unknown
 from evalq.producer.suites.run_model import AnyRun, SuiteKeys, run_model
-from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweep.options import SweepOptions
 
 __all__ = ["PlannedRun", "Suite", "load_suite"]
 

@@ -17,7 +17,7 @@ from evalq.evalcore.model.life import DRIVEN, MEANING, next_step
 from evalq.producer.folder.files import CALLS, FURTHER, HEAD, JOURNAL, MANIFEST, RECORDS
 from evalq.producer.folder.journal import count_answers
 from evalq.producer.invocation.finding import left_behind
-from evalq.producer.sweeps.head import read_head
+from evalq.producer.sweep.head import read_head
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.ledger import Ledger
 

@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.batch import Batch
-from evalq.producer.local.embedded import embedded_server
+from evalq.producer.local.processes import embedded_server
 
 ROWS, TIMES = 2_000, 20
 

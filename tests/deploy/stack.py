@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from evalq.producer.local.embedded import server_program
+from evalq.producer.local.processes import server_program
 from tests.deploy.composed import composed, seconds
 from tests.deploy.image import DOCKERFILE, stages
 from tests.deploy.programs import TOP, program, run

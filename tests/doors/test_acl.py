@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from evalq.producer.local.embedded import server_program
+from evalq.producer.local.processes import server_program
 from evalq.workers.ledger.keys import HistoryKeys, RunKeys, SweepKeys
 from evalq.workers.names import TRANSPORT
 from evalq.workers.ratelimit.limiter import RateLimiter

@@ -16,8 +16,8 @@ from evalq.evalcore.contract import registry
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.integration.harness import evalq
 from tests.samples import sampled

@@ -17,7 +17,7 @@ from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.files import open_appending, open_input, open_new, replacing, write_atomic
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.prune import prune
+from evalq.producer.lifecycle.prune import prune
 from tests.folders import facts
 from tests.integration.harness import evalq
 

@@ -97,7 +97,7 @@ def _become(order: Order, streams: Sequence[int]) -> None:
 
 
 def _guard(folder: str) -> None:
-    """What the guard of `evalq.producer.local.children` does, of a process that goes on from here."""
+    """What the guard of `evalq.producer.local.processes` does, of a process that goes on from here."""
     pid = os.fork()
     if not pid:
         nothing = os.open(os.devnull, os.O_RDWR)

@@ -17,7 +17,7 @@ from typing import Any
 
 import redis
 
-from evalq.producer.local.embedded import server_program
+from evalq.producer.local.processes import server_program
 from tests.integration import preloaded
 from tests.integration.forked import SPARE
 from tests.integration.ports import free_port

@@ -8,7 +8,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from evalq.producer.local.embedded import server_program
+from evalq.producer.local.processes import server_program
 from tests.integration.harness import EVALQ, wait_until
 
 HEALTH = Path(__file__).parents[2] / "deploy" / "health.sh"

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
-from evalq.producer.local.embedded import server_program
+from evalq.producer.local.processes import server_program
 from tests.chaos.network import HUB, Network, network, unavailable
 from tests.integration.harness import EVALQ, clean_environment, wait_until
 from tests.integration.ports import free_port

@@ -20,9 +20,9 @@ from evalq.producer.cli import main
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.own_runs import note_targets
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweeps.execute import _question
-from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweep.execute import _question
+from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.sweep.sweep import Sweep
 from tests.agents.server import running_agent, write_golden
 
 HINT = re.compile(r"evalq [a-z]+ [^;,()\n]+")

@@ -12,7 +12,7 @@ import pytest
 
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.planner import ToldPlan
+from evalq.producer.run.chunks import PublishedPlan
 from tests.integration.harness import (
     HAZARDS,
     PATIENCE,
@@ -187,14 +187,14 @@ def test_an_interrupted_detach_says_how_to_resume(
     server: Server, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C while the plan is made: 130 and a command, and it is halted in the ledger and in the folder."""
-    extend, steps = ToldPlan.extend, iter(range(1000))
+    extend, steps = PublishedPlan.extend, iter(range(1000))
 
-    def interrupted(plan: ToldPlan, ahead: int) -> bool:
+    def interrupted(plan: PublishedPlan, ahead: int) -> bool:
         if next(steps) == 5:  # another process could be done with all of it before it is told to stop
             signal.raise_signal(signal.SIGINT)
         return extend(plan, ahead)
 
-    monkeypatch.setattr(ToldPlan, "extend", interrupted)
+    monkeypatch.setattr(PublishedPlan, "extend", interrupted)
     monkeypatch.chdir(data)
     code = main(["planagent", "rows.csv", "--broker", server.url, "--chunk-size", "4", "--detach", "--out",
                  str(tmp_path / "run")])  # fmt: skip

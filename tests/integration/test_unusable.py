@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.local.embedded import server_program
+from evalq.producer.local.processes import server_program
 from tests.integration.harness import Server, evalq, running_server, wait_until
 from tests.integration.ports import free_port
 

@@ -23,8 +23,8 @@ from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.page import ProseSection, build_page, packing, write_page
 from evalq.producer.page.render import before_blocks
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.page.reading import evidence_of, read_page, rows_of
 from tests.samples import sampled

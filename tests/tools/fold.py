@@ -210,10 +210,12 @@ class Fold:
         touched = {self.target_path}
         for path in self.paths:
             if path != self.target_path:
-                subprocess.run(["git", "rm", "-q", "--cached", str(path)], cwd=TOP, check=True)
+                subprocess.run(["git", "rm", "-q", "-f", "--cached", str(path)], cwd=TOP, check=True)
                 path.unlink()
         self.target_path.parent.mkdir(exist_ok=True)
         self.target_path.write_text(text, encoding="utf-8")
+        # At once: a later fold of the same plan rewrites the files that git lists.
+        subprocess.run(["git", "add", str(self.target_path)], cwd=TOP, check=True)
         touched |= self._rewrite_others()
         self.target_path.write_text(self._mentions(self.target_path.read_text(encoding="utf-8")), encoding="utf-8")
         self._narrow_all()

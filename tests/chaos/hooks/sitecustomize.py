@@ -38,7 +38,7 @@ POINTS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("RunLedger.trim", "synced", "trimmed"),
         ("RunLedger.close", "collected", "closed"),
     ),
-    "evalq.producer.runs.collector": (("Collector.finish", "folding", "folded"),),
+    "evalq.producer.run.chunks": (("Collector.finish", "folding", "folded"),),
     "evalq.producer.folder.run_folder": (("RunFolder.write", "writing-{1}", "written-{1}"),),
     "evalq.producer.outputs": (("write_final", "", "finished"),),
     "tests.chaos.naive.tasks": (("deliver", "computed", "committed"),),

@@ -10,9 +10,9 @@ import pytest
 
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
-from evalq.producer.attending import confirming
-from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.gating import MatchedRuns
+from evalq.producer.lifecycle import gate as gating
+from evalq.producer.lifecycle.gate import ConfirmOptions, confirm_runs
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
 from tests.unit.compare.made import answered
@@ -35,11 +35,11 @@ def test_a_collapse_that_stopped_a_candidate_stands(here: Path, monkeypatch: pyt
     def found(policy: Policy, candidates: list[RunCases], baseline: str, servers: Servers) -> MatchedRuns:
         return MatchedRuns(policy, candidates, {"vs": BASE}, baseline, approved=True)
 
-    monkeypatch.setattr(confirming, "matched", found)
-    monkeypatch.setattr(confirming, "_sides", lambda *_: None)  # nothing here is asked afresh
+    monkeypatch.setattr(gating, "matched", found)
+    monkeypatch.setattr(gating, "_sides", lambda *_: None)  # nothing here is asked afresh
 
     nobody: Any = None
-    asking = Asking({}, nobody, nobody)
+    asking = ConfirmOptions({}, nobody, nobody)
 
     def gate(run: RunCases, candidate: str) -> tuple[str, str]:
         decision = confirm_runs(POLICY, [run], "main", Servers(Settings()), asking, candidate)

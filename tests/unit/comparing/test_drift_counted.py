@@ -14,7 +14,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure, Measures
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, fresh_cases
-from evalq.producer.runs.record_drift import count_drift
+from evalq.producer.run.publication import count_drift
 from evalq.producer.servers import Servers
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.history import Drift, Entry, History, HistoryKey

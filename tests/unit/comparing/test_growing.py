@@ -115,10 +115,10 @@ def test_extending_until_it_passes_is_counted(made: Made, here: Path, command: C
 
 def _extend(run: Path, origin: Path) -> None:
     """Say of ``run`` that it extends ``origin``, as a sweep does."""
-    from evalq.producer.sweeps.reuse import Giver, lineage_of
+    from evalq.producer.sweep.reuse import SourceRun, lineage_of
 
     (origin / "outputs.jsonl").touch()
-    giver = Giver(str(origin))
+    giver = SourceRun(str(origin))
     from collections import Counter
 
     lineage = lineage_of({giver.run: giver}, Counter({giver.run: 80}))

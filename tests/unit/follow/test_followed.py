@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.model.life import may_follow
-from evalq.producer.attending.follow import _Stop
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.run import FollowRun, Pass
+from evalq.producer.lifecycle.follow import _Stop
 from tests.unit.follow.stage import LOG, Stage
 
 FOLLOW = ["cooperation", "--follow", LOG, "--run-dir", "run", "--format", "none"]

@@ -26,8 +26,8 @@ from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.state import LISTED, Tally
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.unit.planagent.helpers import Row, answer, batch_of, evaluate, evaluation, row, to_csv
 from tests.unit.planagent.strategies import csv_rows

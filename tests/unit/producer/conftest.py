@@ -11,8 +11,7 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.collector import Collector
-from evalq.producer.runs.inline import drive_inline
+from evalq.producer.run.chunks import Collector, drive_inline
 
 
 class _Killed(Exception):

@@ -15,12 +15,11 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
-from evalq.producer.driving.waiting import Patience
+from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.monitor.progress import RunStatus
-from evalq.producer.runs.collector import Collector
-from evalq.producer.runs.driver import RunDriver
-from evalq.producer.runs.inline import drive_inline
+from evalq.producer.run.chunks import Collector, drive_inline
+from evalq.producer.run.driver import RunDriver
 from evalq.workers.broker.message import read_hint
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
@@ -108,7 +107,7 @@ class Run:
         self.collector = Collector(job)
         self.ledger = RunLedger(stage.server.client, stage.settings, token)
         self._broker = Broker(stage.settings)
-        patience = Patience(stage.settings)
+        patience = ServerRetry(stage.settings)
         self.driver = RunDriver(job, self.collector, self.ledger, self._broker, stage.settings, patience)
         self.looks = 0
 

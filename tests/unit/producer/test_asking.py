@@ -10,9 +10,9 @@ import pytest
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.sweeps import asking
-from evalq.producer.sweeps.further import FurtherSweep, TargetSettings
-from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweep import calls
+from evalq.producer.sweep.judge_stage import JudgeSweep, TargetSettings
+from evalq.producer.sweep.sweep import Sweep
 from tests.unit.producer.test_further import calls_of, sweep, write
 
 __all__ = ["sweep"]  # the fixture
@@ -28,7 +28,7 @@ class Made:
         self.budgets: list[tuple[int, float]] = []
         self.said: list[str] = []
 
-    def __call__(self, each: FurtherSweep, *_: object) -> Made:
+    def __call__(self, each: JudgeSweep, *_: object) -> Made:
         self._each = each
         return self
 
@@ -48,7 +48,7 @@ class Made:
         return facts
 
 
-def reply(each: FurtherSweep, most: int | None = None) -> None:
+def reply(each: JudgeSweep, most: int | None = None) -> None:
     """Record a reply to calls that have none, each of which costs."""
     prompts = list(each.prompts())
     for call in [call for call in range(each.header.total) if not each.recorded.has(call)][:most]:
@@ -62,8 +62,8 @@ def reply(each: FurtherSweep, most: int | None = None) -> None:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """In the place of what calls."""
     there = Made()
-    monkeypatch.setattr(asking, "Calling", there)
-    monkeypatch.setattr(asking, "settle_targets", lambda *given: dict.fromkeys(given[-1], TargetSettings("c")))
+    monkeypatch.setattr(calls, "Calling", there)
+    monkeypatch.setattr(calls, "settle_targets", lambda *given: dict.fromkeys(given[-1], TargetSettings("c")))
     return there
 
 
@@ -73,7 +73,7 @@ def ask(sweep: Sweep, made: Made, max_calls: int = 0, max_cost: float = 0.0, use
     assert sweep.stage is not None
     reporter = Reporter("records", quiet=True, bar=False, json_lines=False)
     reporter.say = made.say  # type: ignore[method-assign]  # heard here
-    asking.ask_further(sweep, sweep.stage, cast("Any", (None, None)), reporter, cast("Any", None), used)
+    calls.ask_further(sweep, sweep.stage, cast("Any", (None, None)), reporter, cast("Any", None), used)
     return sweep.folder.facts().get("further")
 
 

@@ -27,9 +27,8 @@ from evalq.producer.folder.documents import SCHEMA
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions
 from evalq.producer.folder.lock import RunLock, holder
 from evalq.producer.folder.run_folder import RunFolder, is_private, run_folders
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.holding import driving
-from evalq.producer.runs.prune import prune
+from evalq.producer.lifecycle.prune import prune
+from evalq.producer.run.backend import Backend, driving
 from evalq.workers.settings import Settings
 from tests.folders import begun, facts
 from tests.portions import some

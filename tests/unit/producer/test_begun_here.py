@@ -22,19 +22,19 @@ from evalq.evalcore.errors import InfrastructureError, InputError, Interrupted, 
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Seal
-from evalq.producer.attending.start import begin_or_join
 from evalq.producer.folder.files import JOURNAL
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.journal import KeptAnswers, count_answers
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.local import embedded
-from evalq.producer.local.children import Children
+from evalq.producer.lifecycle.start import begin_or_join
+from evalq.producer.local import processes
 from evalq.producer.local.forks import Forks
+from evalq.producer.local.processes import Children
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs import backend, beginning, execute, inline
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.collector import Collector
-from evalq.producer.runs.execute import carry_out, resume
+from evalq.producer.run import backend, chunks, execute, local_pool
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.chunks import Collector
+from evalq.producer.run.execute import carry_out, resume
 from evalq.workers.settings import Settings
 from tests.integration.harness import remove, same_answer, short_folder
 from tests.unit.producer.quiet import QUIET
@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """rows.csv in the current folder, and the report of an inline run over it in ./inline; two cores, so that not all
     chunks are ordered at once."""
-    monkeypatch.setattr(beginning, "usable_cpus", lambda: 2)
+    monkeypatch.setattr(local_pool, "usable_cpus", lambda: 2)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
@@ -76,7 +76,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> str:
         raise InfrastructureError("no server to embed")
 
-    monkeypatch.setattr(embedded, "server_program", missing)
+    monkeypatch.setattr(processes, "server_program", missing)
 
 
 @pytest.mark.usefixtures("no_server")
@@ -92,9 +92,9 @@ def test_a_small_job_starts_nothing_and_has_the_inline_answer(size: int | None) 
 
 def _long(monkeypatch: pytest.MonkeyPatch, waits: Callable[[str], bool] = lambda url: True) -> None:
     """Every job is long, and workers are taken for waiting when ``waits`` says so."""
-    monkeypatch.setattr(beginning, "LONG_SECONDS", 0.0)
-    monkeypatch.setattr(beginning, "workers_wait", waits)
-    monkeypatch.setattr(beginning, "_import_driver", lambda: None)
+    monkeypatch.setattr(local_pool, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(local_pool, "workers_wait", waits)
+    monkeypatch.setattr(local_pool, "_import_driver", lambda: None)
 
 
 def test_workers_take_over_a_long_job_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,13 +114,13 @@ def test_a_suite_s_later_runs_go_to_the_workers_that_an_earlier_one_started(monk
     """They are started once; who comes after begins with them."""
     _long(monkeypatch)
     starts: list[Children] = []
-    real = embedded.embedded_server
+    real = processes.embedded_server
 
     def started(children: Children) -> AbstractContextManager[str]:
         starts.append(children)
         return real(children)
 
-    monkeypatch.setattr(embedded, "embedded_server", started)
+    monkeypatch.setattr(processes, "embedded_server", started)
     with backend.shared_backend(NOWHERE, [Path.cwd()], "planagent", reporter=QUIET) as shared:
         carry_out(job("one"), shared, QUIET)
         carry_out(job("two"), shared, QUIET)
@@ -132,16 +132,16 @@ def test_a_suite_s_later_runs_go_to_the_workers_that_an_earlier_one_started(monk
 def test_how_long_the_rest_takes_is_told_by_the_pace_since_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before there is another one it is as long as it has taken, and for half a second after it nothing is told."""
     clock = [100.0]
-    monkeypatch.setattr("evalq.producer.runs.beginning.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("evalq.producer.run.local_pool.time.monotonic", lambda: clock[0])
     begun = job("run", 10)
     collector = Collector(begun)
-    later = backend.Later(lambda: NOWHERE)
-    driven = beginning.Beginning(begun, collector, Forks(), later, QUIET)
-    chunks = list(driven.planner.chunks())
-    begun.manifest.extend(chunks)
+    later = backend.LazyBackend(lambda: NOWHERE)
+    driven = local_pool.LocalPool(begun, collector, Forks(), later, QUIET)
+    cut = list(driven.planner.chunks())
+    begun.manifest.extend(cut)
     first, second = (
         b"+" + partial.digest.encode() + partial.data
-        for partial in (inline.evaluate(begun, chunk, inline.read(begun, chunk)) for chunk in chunks[:2])
+        for partial in (chunks.evaluate(begun, chunk, chunks.read(begun, chunk)) for chunk in cut[:2])
     )
     left = []
     for seconds, answer in ((20.0, None), (0.0, first), (0.25, None), (0.0, second), (0.125, None), (0.625, None)):
@@ -149,7 +149,7 @@ def test_how_long_the_rest_takes_is_told_by_the_pace_since_the_first_answer(monk
         if answer:
             driven._note(0 if answer is first else 1, answer)
         left.append(driven._left())
-    bytes_left = begun.total_bytes / (chunks[1].end - chunks[1].start)
+    bytes_left = begun.total_bytes / (cut[1].end - cut[1].start)
     assert left == pytest.approx([20.0, 0.0, 0.25, 0.0, 0.0, bytes_left])
     collector.close()
 
@@ -157,19 +157,19 @@ def test_how_long_the_rest_takes_is_told_by_the_pace_since_the_first_answer(monk
 def test_a_job_of_which_nothing_comes_any_more_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little is left at the pace so far: the process that has the last chunk may have stopped for good."""
     clock = [100.0]
-    monkeypatch.setattr("evalq.producer.runs.beginning.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("evalq.producer.run.local_pool.time.monotonic", lambda: clock[0])
     begun = job("run", 2)
     collector = Collector(begun)
-    driven = beginning.Beginning(begun, collector, Forks(), backend.Later(lambda: NOWHERE), QUIET)
+    driven = local_pool.LocalPool(begun, collector, Forks(), backend.LazyBackend(lambda: NOWHERE), QUIET)
     begun.manifest.extend(list(driven.planner.chunks()))
     for chunk in begun.manifest.chunks[:-1]:
         clock[0] += 0.125
-        partial = inline.evaluate(begun, chunk, inline.read(begun, chunk))
+        partial = chunks.evaluate(begun, chunk, chunks.read(begun, chunk))
         driven._note(chunk.seq, b"+" + partial.digest.encode() + partial.data)
         driven._collect()
     assert driven._left() < 1.0
-    clock[0] += beginning.LONG_SECONDS
-    assert driven._left() == beginning.LONG_SECONDS
+    clock[0] += local_pool.LONG_SECONDS
+    assert driven._left() == local_pool.LONG_SECONDS
     collector.close()
 
 
@@ -185,7 +185,7 @@ def test_where_nothing_can_be_started_a_long_job_ends_here(
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(embedded, "_short_tmp"), (subprocess, "Popen")], ids=["files", "processes"]
+    ("module", "name"), [(processes, "_short_tmp"), (subprocess, "Popen")], ids=["files", "processes"]
 )
 def test_where_the_system_lets_nothing_be_started_a_long_job_ends_here(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: ModuleType, name: str
@@ -194,7 +194,7 @@ def test_where_the_system_lets_nothing_be_started_a_long_job_ends_here(
     _long(monkeypatch)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(embedded, "_short_tmp", lambda: None)
+    monkeypatch.setattr(processes, "_short_tmp", lambda: None)
 
     def refused(*_: object, **__: object) -> NoReturn:
         raise OSError(24, "Too many open files")
@@ -215,7 +215,7 @@ def short() -> Iterator[Path]:
 
 def test_local_workers_leave_no_temporary_files(monkeypatch: pytest.MonkeyPatch, short: Path) -> None:
     """Though they are killed at the end."""
-    monkeypatch.setattr(embedded, "_short_tmp", lambda: None)
+    monkeypatch.setattr(processes, "_short_tmp", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(short))
     monkeypatch.setenv("TMPDIR", str(short))
     carry_out(job("run"), Backend(Settings(), workers=1), QUIET)
@@ -225,8 +225,8 @@ def test_local_workers_leave_no_temporary_files(monkeypatch: pytest.MonkeyPatch,
 
 def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that dies here, or fails, costs its chunk and what is not collected; the rest is not computed again."""
-    monkeypatch.setattr(beginning, "_AHEAD", 4)  # of what one process answers while the other is slow
-    real, here = inline.evaluate, os.getpid()
+    monkeypatch.setattr(local_pool, "_AHEAD", 4)  # of what one process answers while the other is slow
+    real, here = chunks.evaluate, os.getpid()
 
     def worse(asked: Job, chunk: Any, data: bytes) -> Any:
         if chunk.seq == 20 and os.getpid() != here:
@@ -235,7 +235,7 @@ def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.Mon
             raise ValueError("a bug")
         return real(asked, chunk, data)
 
-    monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", worse)
+    monkeypatch.setattr("evalq.producer.run.local_pool.evaluate", worse)
     carry_out(job("run"), NOWHERE, QUIET)
     same_answer(Path("run"), Path("inline"))
     # Chunks are collected in order: what another process had done behind a slow one's is computed again, too.
@@ -246,7 +246,7 @@ def test_what_cannot_be_computed_here_is_left_to_workers(monkeypatch: pytest.Mon
             raise ValueError("a bug")
         return real(asked, chunk, data)
 
-    monkeypatch.setattr("evalq.producer.runs.beginning.evaluate", fails)
+    monkeypatch.setattr("evalq.producer.run.local_pool.evaluate", fails)
     carry_out(job("other"), NOWHERE, QUIET)
     same_answer(Path("other"), Path("inline"))
     assert 40 <= RunFolder(Path("other")).info().progress["computed"] < ROWS
@@ -281,7 +281,7 @@ def _interrupted_at(monkeypatch: pytest.MonkeyPatch, look: int) -> None:
 def test_an_interrupted_job_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C keeps what was collected, and a resume begins behind it, here again."""
     with monkeypatch.context() as patch:
-        patch.setattr(beginning, "_AHEAD", 4)  # one process may be slow: what the other answers is shown by and by
+        patch.setattr(local_pool, "_AHEAD", 4)  # one process may be slow: what the other answers is shown by and by
         _interrupted_at(patch, 5)
         with pytest.raises(Interrupted, match="evalq resume run"):
             carry_out(job("run"), NOWHERE, QUIET)

@@ -12,7 +12,7 @@ import pytest
 import evalq
 from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
-from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweep.options import SweepOptions
 from tests.agents.server import write_golden
 
 OPTIONS = [

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import ConfigError, WorkersLost
-from evalq.producer.local import children as module
-from evalq.producer.local.children import Children
+from evalq.producer.local import processes as module
+from evalq.producer.local.processes import Children
 from tests.integration.harness import wait_until
 from tests.processes import runs
 

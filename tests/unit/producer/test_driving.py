@@ -8,7 +8,7 @@ import pytest
 
 from evalq.evalcore.errors import Driven
 from evalq.producer.driving.loop import drive
-from evalq.producer.driving.waiting import Patience
+from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import RunStatus
 from evalq.workers.settings import Settings
 
@@ -65,7 +65,7 @@ class Scripted:
 
 def _driven(driver: Scripted) -> list[int]:
     seen: list[int] = []
-    drive(driver, Patience(Settings(broker="unix:///nowhere")), 0.0, lambda standing: seen.append(standing.records))
+    drive(driver, ServerRetry(Settings(broker="unix:///nowhere")), 0.0, lambda standing: seen.append(standing.records))
     return seen
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
-from evalq.producer.sweeps.cache import Cache
-from evalq.producer.sweeps.earlier_calls import Means, keep_trial, means_of
+from evalq.producer.sweep.estimate import Means, keep_trial, means_of
+from evalq.producer.sweep.reuse import Cache
 
 PAID = Attempt(prompt_tokens=100, completion_tokens=10)
 FREE = Attempt(kind="server", reason="cut")

@@ -19,8 +19,8 @@ from evalq.producer.cli import main
 from evalq.producer.commands import cancel
 from evalq.producer.folder.lock import interrupt_holder
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import resume
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import resume
 from evalq.workers.settings import Settings
 from tests.folders import begun
 from tests.unit.producer.quiet import QUIET

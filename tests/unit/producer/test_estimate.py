@@ -13,10 +13,9 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweeps.cache import Cache
-from evalq.producer.sweeps.estimate import estimate
-from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.wording import prompts_of
+from evalq.producer.sweep.estimate import estimate
+from evalq.producer.sweep.options import SweepOptions, prompts_of
+from evalq.producer.sweep.reuse import Cache
 from evalq.workers.callers.target_sessions import target_facts
 from evalq.workers.settings import Settings
 from evalq.workers.targets import load_targets

@@ -19,10 +19,10 @@ from evalq.producer.cli import main
 from evalq.producer.folder.call_log import RecordedOutputs
 from evalq.producer.folder.job import RunExistsError, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweeps.extending import Extension
-from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.reuse import Giver
-from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweep.extension import Extension
+from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.sweep.reuse import SourceRun
+from evalq.producer.sweep.sweep import Sweep
 from tests.agents.server import write_golden
 
 
@@ -112,7 +112,7 @@ def test_cases_that_changed_are_named_or_refused(sweep: Sweep) -> None:
 
 def test_outputs_are_taken_where_all_of_it_is_the_same(sweep: Sweep) -> None:
     """Case, prompt, repeat, target and settings; never a failure that was not the agent's."""
-    prompts, giver = list(sweep.prompts()), Giver("a")
+    prompts, giver = list(sweep.prompts()), SourceRun("a")
 
     def taken(live: SweepOptions, config: str = "k") -> list[int]:
         return [output.call for some in giver.taken(prompts, live, config) for output in some]
@@ -168,7 +168,7 @@ def test_a_sweep_of_another_code_is_not_said_to_be_resumable(
         said = "".join(capsys.readouterr())
         assert f"begun by evalq code {code_version()}, this is {'0' * 12}: resume it with that version" in said
         assert "evalq resume" not in said
-    monkeypatch.setattr("evalq.producer.sweeps.sweep.code_version", lambda: "0" * 12)
+    monkeypatch.setattr("evalq.producer.sweep.sweep.code_version", lambda: "0" * 12)
     with pytest.raises(ConfigError, match=r"or evaluate what it recorded: --outputs .*outputs\.jsonl\Z"):
         Sweep.load(sweep.folder)
     (sweep.folder.path / "outputs.jsonl").unlink()  # which is made when the calls are over

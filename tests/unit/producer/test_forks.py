@@ -84,7 +84,7 @@ def test_a_program_with_many_open_files_has_them_too() -> None:
 import os, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
-from evalq.producer.attending.follow import _Stop
+from evalq.producer.lifecycle.follow import _Stop
 from evalq.producer.local.forks import forked
 with forked(2, lambda order: order * 3_000_000, lambda: None) as forks:
     for number in range(4):

@@ -15,9 +15,9 @@ from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.cli import main
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.servers import Servers
-from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, TargetSettings, further_sweeps
-from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep, TargetSettings, judge_sweeps
+from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.sweep.sweep import Sweep
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.ledger import Ledger
 from evalq.producer.viewing.progress import Standings
@@ -47,13 +47,13 @@ def write(sweep: Sweep, outputs: list[tuple[str, int, str]]) -> None:
     sweep.outputs.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def calls_of(sweep: Sweep, config: str = "c") -> FurtherCalls:
+def calls_of(sweep: Sweep, config: str = "c") -> JudgeCalls:
     """What asks about its outputs, as whoever resumes it makes it."""
     assert sweep.stage is not None
-    return FurtherCalls(sweep, sweep.stage, None, lambda targets: dict.fromkeys(targets, TargetSettings(config)))
+    return JudgeCalls(sweep, sweep.stage, None, lambda targets: dict.fromkeys(targets, TargetSettings(config)))
 
 
-def answer(sweep: FurtherSweep, most: int | None = None, error: str = "") -> list[int]:
+def answer(sweep: JudgeSweep, most: int | None = None, error: str = "") -> list[int]:
     """Record a reply to calls that have none; returns which these were."""
     prompts = list(sweep.prompts())
     open_calls = [call for call in range(sweep.header.total) if not sweep.recorded.has(call)][:most]
@@ -65,7 +65,7 @@ def answer(sweep: FurtherSweep, most: int | None = None, error: str = "") -> lis
     return open_calls
 
 
-def judged(sweep: Sweep, calls: FurtherCalls) -> list[dict[str, list[dict[str, object]]]]:
+def judged(sweep: Sweep, calls: JudgeCalls) -> list[dict[str, list[dict[str, object]]]]:
     """The joined lines."""
     calls.join(sweep.evaluated)
     return [json.loads(line) for line in sweep.evaluated.read_text().splitlines()]
@@ -82,7 +82,7 @@ def test_there_is_a_sweep_for_each_judge_and_number_of_votes(sweep: Sweep) -> No
     for each in sweeps:
         answer(each)
     assert [len(line.get("judgements", ())) for line in judged(sweep, calls)] == [6, 6, 6, 0]
-    assert [each.run for each in further_sweeps(sweep.folder)] == [each.run for each in sweeps]
+    assert [each.run for each in judge_sweeps(sweep.folder)] == [each.run for each in sweeps]
 
 
 def test_who_resumes_finds_what_was_recorded(sweep: Sweep) -> None:
@@ -112,7 +112,7 @@ def test_other_outputs_keep_the_replies_to_what_is_asked_again(sweep: Sweep, kil
     assert [len(line["judgements"]) for line in judged(sweep, calls_of_prepared(sweep))] == [6, 6, 6, 6]
 
 
-def calls_of_prepared(sweep: Sweep) -> FurtherCalls:
+def calls_of_prepared(sweep: Sweep) -> JudgeCalls:
     """With its sweeps loaded."""
     calls = calls_of(sweep)
     calls.prepare()
@@ -159,9 +159,9 @@ def test_no_output_leaves_nothing_to_ask(sweep: Sweep) -> None:
     calls_of(sweep).prepare()
     write(sweep, [("a", 0, "")])
     assert sweep.stage is not None
-    calls = FurtherCalls(sweep, sweep.stage, None, lambda targets: pytest.fail(f"{targets} are waited for"))
+    calls = JudgeCalls(sweep, sweep.stage, None, lambda targets: pytest.fail(f"{targets} are waited for"))
     assert calls.prepare() == []
-    assert further_sweeps(sweep.folder) == []
+    assert judge_sweeps(sweep.folder) == []
     calls.join(sweep.evaluated)
     assert sweep.evaluated.read_bytes() == sweep.outputs.read_bytes()
 

@@ -20,9 +20,7 @@ from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.journal import Journal, KeptAnswers
 from evalq.producer.folder.manifest import PAGE, Manifest
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.collector import Collector
-from evalq.producer.runs.inline import drive_inline
-from evalq.producer.runs.planner import Planner
+from evalq.producer.run.chunks import Collector, Planner, drive_inline
 from tests.portions import portion
 
 HEADER = Header("r", "cooperation", "1", "c", {}, ())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.sweeps.health import Health
+from evalq.producer.sweep.callers import Health
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from tests.integration.harness import Server, running_server

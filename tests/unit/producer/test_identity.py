@@ -12,8 +12,7 @@ import pytest
 from evalq.evalcore.errors import ConfigError, Divergent
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.folder import job as job_module
-from evalq.producer.runs.inline import evaluate, read
-from evalq.producer.runs.planner import Planner
+from evalq.producer.run.chunks import Planner, evaluate, read
 from tests.integration.harness import Server
 from tests.unit.producer.stage import Stage
 

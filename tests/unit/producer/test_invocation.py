@@ -17,7 +17,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation import options
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation, Live, Output, Start, Where
-from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweep.options import SweepOptions
 
 COMMON = [
     *options.place_options(),

@@ -18,13 +18,12 @@ from evalq.evalcore.model.manifest import Chunk, from_wire, to_wire
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out, resume
-from evalq.producer.runs.holding import driving
-from evalq.producer.runs.planner import Planner
-from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.sweep import Sweep
-from evalq.producer.sweeps.sweep_folder import in_calls
+from evalq.producer.run.backend import Backend, driving
+from evalq.producer.run.chunks import Planner
+from evalq.producer.run.execute import carry_out, resume
+from evalq.producer.sweep.files import in_calls
+from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.unit.producer.quiet import QUIET

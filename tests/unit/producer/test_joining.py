@@ -12,10 +12,10 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import resume
+from evalq.producer.lifecycle.join import join
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import resume
 from evalq.producer.servers import Servers
-from evalq.producer.sweeps.joining import join
 from evalq.workers.settings import Settings
 from tests.unit.producer.quiet import QUIET
 

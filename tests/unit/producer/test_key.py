@@ -18,11 +18,10 @@ from evalq.producer.folder.files import HEAD, JOURNAL, KEPT, KEY
 from evalq.producer.folder.job import Job, RunOptions, read_key
 from evalq.producer.folder.journal import Replanned
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs import execute
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out, resume
-from evalq.producer.runs.inline import read
-from evalq.producer.runs.planner import PLAN_STEP, Planner
+from evalq.producer.run import execute
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.chunks import PLAN_STEP, Planner, read
+from evalq.producer.run.execute import carry_out, resume
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler

@@ -13,8 +13,8 @@ from evalq.producer.cli import main
 from evalq.producer.folder.files import JOURNAL, MANIFEST
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out, resume
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out, resume
 from evalq.workers.settings import Settings
 from tests.unit.producer.quiet import QUIET
 
@@ -51,7 +51,7 @@ def test_a_run_that_is_driven_is_the_same_byte_for_byte_after_a_look(
     before = _bytes(half)
     if command[0] == "watch":
         monkeypatch.setattr(
-            "evalq.producer.sweeps.watching.watch_driver", lambda *_: True
+            "evalq.producer.lifecycle.watch.watch_driver", lambda *_: True
         )  # as if its driver had just been killed
     with half.driving() as mine:
         assert mine

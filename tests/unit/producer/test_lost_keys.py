@@ -182,7 +182,7 @@ def test_a_server_that_forgets_a_run_that_is_being_left_is_told_again(
         return done
 
     monkeypatch.setattr(plan, "extend", forgetting)
-    monkeypatch.setattr("evalq.producer.runs.hand_over.EVIDENCE_SECONDS", 0.1)
+    monkeypatch.setattr("evalq.producer.run.publisher.EVIDENCE_SECONDS", 0.1)
     stage.launch(run)
     run.driver.hand_over.detach()
     assert emptied

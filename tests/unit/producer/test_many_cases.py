@@ -25,8 +25,8 @@ from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.text import results_yaml
 from evalq.producer.outputs.yaml_text import yaml_text
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.unit.producer.quiet import QUIET
 

@@ -21,8 +21,8 @@ from evalq.producer.outputs import check_output, formats, read_files, render, wr
 from evalq.producer.outputs.formats import csv as as_csv
 from evalq.producer.outputs.formats import parquet as as_parquet
 from evalq.producer.outputs.requested import endings
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.samples import sampled
 from tests.unit.producer.quiet import QUIET

@@ -15,12 +15,11 @@ from evalq.evalcore.model.manifest import Seal
 from evalq.producer.commands.watch import _see
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.runs import download
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import launch
-from evalq.producer.runs.share import share
+from evalq.producer.lifecycle import fetch, join
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import launch
+from evalq.producer.run.publication import publish_report
 from evalq.producer.servers import Servers
-from evalq.producer.sweeps import joining
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger import detached
 from evalq.workers.ledger.detached import Detached, Reports
@@ -77,7 +76,7 @@ def test_who_watches_what_was_left_here_sees_its_driver_elsewhere(stage: Stage) 
 
         report = stage.driver(one, "host-a 11 aa").drive(meanwhile)
         assert left.info().state == "interrupted"
-        assert share(one.run, report, servers) == ""
+        assert publish_report(one.run, report, servers) == ""
         watch.join(60)
         assert left.info().state == "done"
         assert left.report() == report
@@ -98,7 +97,7 @@ def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch:
             folder.note(state="open")
             folder.note(state="done")
 
-    monkeypatch.setattr(joining, "_elsewhere", lambda *given, told: turn(*given, told_before=told))
+    monkeypatch.setattr(join, "_elsewhere", lambda *given, told: turn(*given, told_before=told))
 
     def meanwhile(look: int) -> None:
         if look == 2:
@@ -286,10 +285,10 @@ def test_a_finished_run_s_report_is_there_for_who_joined_it(stage: Stage) -> Non
     report = stage.driver(job, "host-a 11 aa").drive()
     assert stage.ledger.look(job.run).driver == "host-a 11 aa", "until its report is there"
     for _ in range(2):
-        assert share(job.run, report, Servers(stage.settings)) == ""
+        assert publish_report(job.run, report, Servers(stage.settings)) == ""
     assert reports.report(job.run) == canonical_json(report) + b"\n"
     with pytest.raises(Divergent, match="another report"):
-        share(job.run, {**report, "evaluator": "another"}, Servers(stage.settings))
+        publish_report(job.run, {**report, "evaluator": "another"}, Servers(stage.settings))
     assert reports.report(job.run) == canonical_json(report) + b"\n"
     assert abs(stage.ledger.created(job.run) - stage.server.client.time()[0]) < 60
 
@@ -299,18 +298,18 @@ def test_a_report_that_two_fetch_at_once_is_there_for_both(
 ) -> None:
     """From two terminals in one folder: who comes second has the folder that the first made."""
     (job,) = _jobs(stage, "one")
-    share(job.run, stage.driver(job, "host-a 11 aa").drive(), Servers(stage.settings))
-    path, write = tmp_path / "fetched", download._write
+    publish_report(job.run, stage.driver(job, "host-a 11 aa").drive(), Servers(stage.settings))
+    path, write = tmp_path / "fetched", fetch._write
     others: list[Any] = []
 
     def slow(*of: Any) -> None:
         if not others:
             others.append(None)
-            others[0] = download.fetch(job.run, path, stage.ledger, stage.settings)
+            others[0] = fetch.fetch(job.run, path, stage.ledger, stage.settings)
         write(*of)
 
-    monkeypatch.setattr(download, "_write", slow)
-    fetched = download.fetch(job.run, path, stage.ledger, stage.settings)
+    monkeypatch.setattr(fetch, "_write", slow)
+    fetched = fetch.fetch(job.run, path, stage.ledger, stage.settings)
     assert fetched is not None
     assert fetched.report() == others[0].report()
     assert [each.name for each in tmp_path.glob(".*")] == []

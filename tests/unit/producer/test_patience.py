@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, ServerRefused, WorkersLost
-from evalq.producer.driving import waiting
-from evalq.producer.driving.waiting import Patience
+from evalq.producer.driving import retries
+from evalq.producer.driving.retries import ServerRetry
 from evalq.workers.address import read_address
 from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import PASSING
@@ -64,7 +64,7 @@ def test_a_state_of_a_server_is_told_by_name_and_waited_out(server: Server, code
     client = connect(read_address(server.url), settings, again=False)
     with awake() as clock:
         heard = Heard(clock)
-        patience = Patience(settings, heard)
+        patience = ServerRetry(settings, heard)
         with patience.telling():
             done: list[bool] = []
             with STATES[code](server):
@@ -91,7 +91,7 @@ def test_a_stopped_server_is_told_while_the_step_still_stands(server: Server) ->
     try:
         with awake() as clock:
             heard = Heard(clock)
-            patience = Patience(settings, heard)
+            patience = ServerRetry(settings, heard)
             with (
                 patience.telling(),
                 pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1.* does not answer.*patience_seconds"),
@@ -114,7 +114,7 @@ def test_a_server_that_is_gone_ends_the_waiting_in_time(server: Server) -> None:
         awake() as clock,
         pytest.raises(BrokerUnreachable, match=rf"127.0.0.1:{server.port}.*patience_seconds") as raised,
     ):
-        Patience(settings)(lambda: _writes(client))
+        ServerRetry(settings)(lambda: _writes(client))
     assert raised.value.exit_code == 3
     assert time.monotonic() - began >= 3
     assert clock() < 3 + 4
@@ -122,9 +122,9 @@ def test_a_server_that_is_gone_ends_the_waiting_in_time(server: Server) -> None:
 
 def test_a_long_step_is_not_taken_for_a_server_that_is_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server answers meanwhile, so nothing is told."""
-    monkeypatch.setattr(waiting, "PROBE_SECONDS", PATIENCE)  # be it late, on a busy machine
+    monkeypatch.setattr(retries, "PROBE_SECONDS", PATIENCE)  # be it late, on a busy machine
     heard = Heard()
-    patience = Patience(_settings(server, 60), heard)
+    patience = ServerRetry(_settings(server, 60), heard)
     ended = threading.Event()
     with patience.telling():
         assert patience(lambda: not ended.wait(4))
@@ -135,7 +135,7 @@ def test_a_long_step_is_not_taken_for_a_server_that_is_away(server: Server, monk
 def test_a_blip_is_not_told(server: Server) -> None:
     """What is over at the second try needs no words."""
     heard = Heard()
-    patience = Patience(_settings(server, 60), heard)
+    patience = ServerRetry(_settings(server, 60), heard)
     failures = [redis.ConnectionError("once")]
 
     def step() -> bool:
@@ -154,7 +154,7 @@ def test_a_refusal_is_not_waited_for(server: Server) -> None:
     server.client.acl_setuser("weak", enabled=True, nopass=True, commands=["+ping", "+get"], keys=["*"])
     weak = redis.Redis.from_url(f"redis://weak:x@127.0.0.1:{server.port}/0")
     with awake() as clock, pytest.raises(ServerRefused, match="users") as raised:
-        Patience(_settings(server, 60))(lambda: _writes(weak))
+        ServerRetry(_settings(server, 60))(lambda: _writes(weak))
     assert raised.value.exit_code == 3
     assert clock() < 3
 
@@ -162,7 +162,7 @@ def test_a_refusal_is_not_waited_for(server: Server) -> None:
 def test_a_step_that_goes_on_in_part_is_told_and_limited_too(server: Server) -> None:
     """A driver on a full server goes on collecting: that it gets no room is said, and ends in time."""
     heard = Heard()
-    patience = Patience(_settings(server, 4), heard)
+    patience = ServerRetry(_settings(server, 4), heard)
 
     def step() -> bool:
         time.sleep(0.05)
@@ -178,7 +178,7 @@ def test_a_step_that_goes_on_in_part_is_told_and_limited_too(server: Server) -> 
 def test_room_again_is_told(server: Server) -> None:
     """A step that is no longer held ends the waiting."""
     heard = Heard()
-    patience = Patience(_settings(server, 60), heard)
+    patience = ServerRetry(_settings(server, 60), heard)
 
     def step() -> bool:
         if not heard.waiting_for:
@@ -206,13 +206,13 @@ def test_a_process_that_is_lost_is_not_waited_for(server: Server) -> None:
         return _writes(client)
 
     with pytest.raises(WorkersLost):
-        Patience(settings, check=check)(step)
+        ServerRetry(settings, check=check)(step)
 
 
 def test_a_last_step_is_left_out_where_nobody_answers(server: Server) -> None:
     """Ctrl-C while the server is away: nothing is raised, and nothing waited for."""
     settings = _settings(server, 60)
-    patience, client = Patience(settings), connect(read_address(server.url), settings, again=False)
+    patience, client = ServerRetry(settings), connect(read_address(server.url), settings, again=False)
     assert patience.once(lambda: _writes(client))
     server.kill()
     with awake() as clock:

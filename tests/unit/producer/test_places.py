@@ -10,14 +10,14 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Incomplete, UsageError
-from evalq.producer.attending.finish import conclude_shown
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, Output, Where
+from evalq.producer.lifecycle.finish import conclude_shown
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.backend import Backend, shared_backend
-from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.run.backend import Backend, shared_backend
+from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings

@@ -14,10 +14,10 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.evalcore.version import code_version
 from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.runs.backend import Backend
-from evalq.producer.sweeps.further import FurtherCalls, FurtherSweep, TargetSettings
-from evalq.producer.sweeps.stage_targets import refuse_uncalled, settle_targets
-from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.run.backend import Backend
+from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep, TargetSettings
+from evalq.producer.sweep.judge_targets import refuse_uncalled, settle_targets
+from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
 from evalq.workers.ledger.sweep_model import Result
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -64,15 +64,15 @@ class Fleet:
         facts = CallerFacts("host", os.getpid(), code_version(), 4, 0, targets)
         Heartbeats(self.server.client).beat_caller(name, facts, 600)
 
-    def begun(self, settled: dict[str, TargetSettings]) -> list[FurtherSweep]:
+    def begun(self, settled: dict[str, TargetSettings]) -> list[JudgeSweep]:
         """The sweeps that ask under these settings, known to the ledger."""
         assert self.sweep.stage is not None
-        made = FurtherCalls(self.sweep, self.sweep.stage, None, lambda _: settled).prepare()
+        made = JudgeCalls(self.sweep, self.sweep.stage, None, lambda _: settled).prepare()
         for each in made:
             self.ledger.open(each.header)
         return made
 
-    def left(self, begun: FurtherSweep, *, repeat: int) -> None:
+    def left(self, begun: JudgeSweep, *, repeat: int) -> None:
         """An answer to the first call, said to be of this repeat, that no driver lived to collect."""
         prompt, said = next(begun.prompts()), msgspec.Raw(b'{"better": "A"}')
         output = Output(0, prompt.case, "", repeat, prompt.digest, "grader", "c", said, attempts=(Attempt(),))

@@ -21,19 +21,19 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
 from evalq.evalcore.fold.fold import REPORT_SCHEMA
 from evalq.evalcore.model.calls import Output
-from evalq.producer.driving.waiting import Patience
+from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.lifecycle import join
+from evalq.producer.lifecycle.join import _note_done, begin_retry
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
-from evalq.producer.sweeps import intake, joining
-from evalq.producer.sweeps.cache import Cache
-from evalq.producer.sweeps.driver import SweepDriver
-from evalq.producer.sweeps.joining import _note_done
-from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.retry import begin_retry
-from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweep import intake
+from evalq.producer.sweep.driver import SweepDriver
+from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.sweep.reuse import Cache
+from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.address import read_address
 from evalq.workers.callers import main as calling
 from evalq.workers.ledger import sweeps
@@ -104,7 +104,7 @@ class Stage:
         """A driver with a connection of its own, as in a process of its own."""
         client = connect(read_address(self.server.url), self.settings)
         return SweepDriver(
-            sweep, SweepLedger(client, self.settings), self.settings, Patience(self.settings), token=token
+            sweep, SweepLedger(client, self.settings), self.settings, ServerRetry(self.settings), token=token
         )
 
     @contextlib.contextmanager
@@ -254,7 +254,7 @@ def test_a_cache_that_takes_no_more_is_told_once_and_the_calls_go_on(
     """It would save a later sweep a call; what is paid for in this one is in its folder."""
     sweep, cache = stage.sweep("a", 4), Cache(stage.folder / "cache")
     sweep.live = msgspec.structs.replace(sweep.live, cache=str(stage.folder / "cache"))
-    driver = SweepDriver(sweep, stage.calls, stage.settings, Patience(stage.settings), cache, "host 1 a")
+    driver = SweepDriver(sweep, stage.calls, stage.settings, ServerRetry(stage.settings), cache, "host 1 a")
     monkeypatch.setattr(driver._intake, "_calls", _Outbox(sweep, "one", "one"))
     cache.close()  # as good as a full disk
     while driver.step():
@@ -662,10 +662,10 @@ def test_who_waits_tells_a_busy_producer_from_one_that_is_gone(stage: Stage, mon
 
     def waits(meanwhile: Callable[[float], None]) -> float:
         """Wait for it in the second folder; until when."""
-        monkeypatch.setattr(joining, "time", clock := _Clock(meanwhile))
+        monkeypatch.setattr(join, "time", clock := _Clock(meanwhile))
         reporter = Reporter("calls", quiet=True, bar=False, json_lines=False)
         with Servers(settings) as servers:
-            joining._elsewhere(second.folder, Driven(first.run, "host 1 a"), servers, reporter)
+            join._elsewhere(second.folder, Driven(first.run, "host 1 a"), servers, reporter)
         return clock.now
 
     def begins(now: float) -> None:
@@ -693,7 +693,7 @@ def test_a_sweep_that_is_left_to_the_workers_is_no_orphan(stage: Stage) -> None:
     evaluation.open(sweep.job().header, 1, key=KEY)
     evaluation.hand_over(sweep.run)
     with Servers(stage.settings) as servers:
-        orphaned = joining._Orphaned(sweep.run, servers)
+        orphaned = join._Orphaned(sweep.run, servers)
         assert orphaned.seconds() is not None
         Reports(evaluation, stage.settings).detach(sweep.run, Detached(0.0))
         assert orphaned.seconds() is None

@@ -11,12 +11,12 @@ import pytest
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, WireError
-from evalq.producer.driving.waiting import Patience
+from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import RunExistsError, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweeps.driver import SweepDriver
-from evalq.producer.sweeps.options import SweepOptions
-from evalq.producer.sweeps.sweep import Sweep
+from evalq.producer.sweep.driver import SweepDriver
+from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
@@ -84,7 +84,7 @@ def test_the_same_command_is_the_same_sweep(folder: Path) -> None:
 def test_another_code_version_is_another_sweep(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade between two tries of one command never mixes codes in one report."""
     first = _begun(folder, 1)
-    monkeypatch.setattr("evalq.producer.sweeps.preparing.code_version", lambda: "0" * 12)
+    monkeypatch.setattr("evalq.producer.sweep.sweep.code_version", lambda: "0" * 12)
     assert first.run != _begun(folder, 2).run
 
 
@@ -106,7 +106,7 @@ def test_prompts_that_changed_in_the_folder_are_not_offered(folder: Path) -> Non
     prompts.write_bytes(prompts.read_bytes().replace(b"share", b"shard"))
     with running_server(folder) as server:
         settings = Settings(broker=server.url)
-        driver = SweepDriver(sweep, SweepLedger(server.client, settings), settings, Patience(settings))
+        driver = SweepDriver(sweep, SweepLedger(server.client, settings), settings, ServerRetry(settings))
         with pytest.raises(WireError, match="its prompts are not those it was begun with"):
             driver.hand_over.launch()
 

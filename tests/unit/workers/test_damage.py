@@ -13,7 +13,7 @@ from redis.exceptions import NoPermissionError
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import WireError
-from evalq.producer.runs.prune import prune
+from evalq.producer.lifecycle.prune import prune
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats

@@ -1,0 +1,134 @@
+"""How every command ends that saw a run to its report: what it shows and says, and the exit code it asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
+from evalq.evalcore.model.canonical import Json, uncollected
+from evalq.evalcore.model.state import omissions_in
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.invocation import Invocation, Output, Where
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.sweep.files import holds_sweep
+
+if TYPE_CHECKING:
+    from evalq.producer.sweep.sweep import Sweep
+
+__all__ = ["conclude", "conclude_shown", "errors_told", "refuse_unscored", "show", "tell"]
+
+
+@uncollected()
+def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> None:
+    """Show the report of the run in ``folder``, and end as it asks for.
+
+    Raises Incomplete for more records or calls without a result than are allowed, NothingEvaluated where none has one.
+    """
+    report = folder.report()
+    show(folder, report, folder.info().request.options, invocation.output)
+    conclude_shown(folder, report, invocation, reporter)
+
+
+def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invocation, reporter: Reporter) -> None:
+    """`conclude` for a report that is shown already."""
+    reporter.event("done", run=folder.info().run, folder=str(folder.path), records=report["records"])
+    allowed = invocation.output.allow_dead
+    _refuse_dead(folder, report, allowed, invocation.where)
+    if holds_sweep(folder):
+        from evalq.producer.sweep.judge_stage import judge_sweeps
+        from evalq.producer.sweep.sweep import Sweep
+
+        _refuse_unanswered([Sweep.load(folder), *judge_sweeps(folder)], allowed, invocation.where)
+    refuse_unscored(folder, report)
+
+
+def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any], output: Output) -> None:
+    """The finished report on standard output and in the files asked for."""
+    from evalq.producer.outputs import render, write_output
+
+    evaluator = registry.get(report["evaluator"])
+    for path in output.outputs:
+        write_output(path, folder, evaluator, options)
+    if not output.json_lines:
+        click.echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
+    tell(folder, report, output)
+    for fault in report["faults"][:20] if not output.quiet else []:
+        click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
+
+
+@unprinted()
+def tell(folder: RunFolder, report: dict[str, Json], output: Output) -> None:
+    """The evaluator's notices on standard error, and whose outputs the run has besides its own."""
+    if output.quiet:
+        return
+    if (lineage := folder.info().lineage) is not None:
+        click.echo(f"note: {lineage.told()}", err=True)
+    for omission in omissions_in(report):
+        click.echo(visible(f"note: {omission.sentence()}"), err=True)
+    for notice in registry.get(report["evaluator"]).views.notices(report):
+        click.echo(visible(f"note: {notice}"), err=True)
+
+
+@contextlib.contextmanager
+def errors_told(reporter: Reporter) -> Iterator[None]:
+    """Whoever reads JSON lines is told of an error there, too."""
+    try:
+        yield
+    except EvalqError as error:
+        reporter.event("error", message=str(error), exit_code=error.exit_code)
+        raise
+
+
+def refuse_unscored(folder: RunFolder, report: dict[str, Json]) -> None:
+    """Raise NothingEvaluated for a report in which no record has a result: its numbers are those of nothing."""
+    counts = report["records"]
+    if not counts["scored"]:
+        kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("errors", "unscored", "dead") if counts[kind])
+        raise NothingEvaluated(
+            f"nothing was evaluated: none of {counts['total']} record(s) has a result ({kinds}); {folder.path} says why"
+        )
+
+
+def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where: Where) -> None:
+    dead = report["records"]["dead"]
+    if dead > allowed:
+        raise Incomplete(
+            f"{dead} record(s) have no result, since they killed their process (see the faults). Try them again: "
+            f"{_retry(folder, where)}; or accept them: --allow-dead {dead}"
+        )
+
+
+def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: Where) -> None:
+    unanswered = sum((sweep.recorded.unanswered() for sweep in sweeps), Counter[str]())
+    count = unanswered.total()
+    if count > allowed:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
+        raise Incomplete(
+            f"{count} call(s) were never answered ({kinds}). Try them again: "
+            f"{_retry(sweeps[0].folder, where)}{_larger(sweeps[0])}; "
+            f"or accept them: --allow-dead {count}"
+        )
+
+
+def _larger(sweep: Sweep) -> str:
+    """The budget that trying again needs: that of a sweep which it ended leaves no call."""
+    facts = sweep.folder.facts()
+    spent = any(of.get("ended") == "spent" for of in (facts.get("calls") or {}, *(facts.get("further") or {}).values()))
+    return f" {sweep.live.larger}" if spent else ""
+
+
+def _retry(folder: RunFolder, where: Where) -> str:
+    """The command that tries again, at the server that the run is on."""
+    named = {"targets": where.targets, "settings": where.settings}
+    files = [f"--{name} {shlex.quote(file)}" for name, file in named.items() if file]
+    words = [f"evalq retry {folder.named()} --errors", folder.info().server, *files, "--inline" if where.inline else ""]
+    return " ".join(filter(None, words))

@@ -1,0 +1,211 @@
+"""`--follow`: evaluate a log again and again while it grows, reading only what is new."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.errors import Cancelled, InputError, Interrupted, NothingEvaluated, UsageError
+from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.follow.run import FollowRun, Pass, begin
+from evalq.producer.invocation.command_line import command_line
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.options import on_command_line
+from evalq.producer.lifecycle.finish import show
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.outputs import write_output
+from evalq.producer.run.backend import unwritten
+from evalq.producer.run.publication import record_in_history
+from evalq.producer.servers import Servers
+from evalq.workers.settings import Settings
+
+__all__ = ["follow_log"]
+
+EVERY_SECONDS = 5.0
+_POLL_SECONDS = 86_400.0
+"""The system waits for 24 days at most."""
+_AGAIN = "the same command again"
+
+
+class _Stop:
+    """The signal that asked to end; noticed between two blocks of the log, and at once while waiting."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._read, self._write = os.pipe()
+
+    def __call__(self) -> bool:
+        return bool(self.signal)
+
+    def wait(self, seconds: float) -> None:
+        """Until then, or until a signal."""
+        poll = select.poll()  # select takes no file above number 1023
+        poll.register(self._read, select.POLLIN)
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not poll.poll(min(left, _POLL_SECONDS) * 1000):
+            pass
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """A signal is noted in the block; a second one interrupts at once. Those that are ignored stay ignored."""
+        numbers = signal.SIGINT, signal.SIGTERM
+        before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+        # Not KeyboardInterrupt at once, which would leave a block half counted.
+        for number in before:
+            signal.signal(number, self._note)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal:
+            raise KeyboardInterrupt
+        self.signal = number
+        os.write(self._write, b"!")
+
+
+def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Invocation, reporter: Reporter) -> None:
+    """Follow until the passes asked for are over or a signal comes; after SIGTERM it returns, too.
+
+    Raises Interrupted after Ctrl-C (130), NothingEvaluated where there is no report after the last pass, what a run
+    of the whole log would raise, and UsageError for options that --follow cannot keep.
+    """
+    _refuse(invocation)
+    settings = invocation.where.load()
+    asked = invocation.start.options(settings.unpack_bytes)
+    facts = {"suite": asked.suite, "tags": asked.tags, "command": command_line()}
+    folder, params, request = begin(evaluator, request, asked.out, facts)
+    stop = _Stop()
+    try:
+        with folder.driving() as mine, stop.listening():
+            if not mine:
+                raise UsageError(f"{folder.path}: another evalq process is following this log")
+            run = FollowRun(folder, evaluator, params, request, stop)
+            reporter.event("launch", run=folder.info().run, folder=str(folder.path))
+            # Said before the first pass, which of a long log takes long.
+            folder.note(state="following")
+            try:
+                last = _follow(run, stop, settings, invocation, reporter)
+                _refuse_cancelled(folder, stop)
+            finally:
+                if run.found or folder.being_cancelled():  # who cancels it notes that in the folder
+                    with contextlib.suppress(OSError):
+                        folder.note(state="stopped")
+                else:
+                    # The log was never there: nothing was begun that could be resumed.
+                    folder.discard()
+    except OSError as error:
+        raise unwritten(error, folder, f"run {_AGAIN}") from error
+    if stop.signal == signal.SIGINT:
+        raise Interrupted(_AGAIN)
+    if stop.signal:
+        reporter.say(f"ended by SIGTERM at byte {last.position:,}, all of it kept; resume with {_AGAIN}")
+        return
+    if last.report is None:
+        raise NothingEvaluated(f"nothing was evaluated: no records in {request.inputs[0]}")
+    show(folder, last.report, request.options, msgspec.structs.replace(invocation.output, outputs=()))
+    reporter.event("done", run=folder.info().run, folder=str(folder.path), records=last.report["records"])
+    reporter.say(f"run {folder.info().run}: {folder.path}")
+
+
+def _refuse_cancelled(folder: RunFolder, stop: _Stop) -> None:
+    """Raise Cancelled where the signal that came is of who cancels the run for good."""
+    if stop.signal and folder.being_cancelled():
+        run = folder.info().run
+        raise Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
+
+
+def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocation, reporter: Reporter) -> Pass:
+    """One pass after another; the last one's findings."""
+    memory = _Memory(settings, reporter)
+    asked = invocation.following
+    log, every, most = run.request.inputs[0], asked.every or EVERY_SECONDS, asked.passes
+    if run.begun_anew:
+        reporter.say(f"{run.folder.path}: begun by other code, so {log} is read from its beginning")
+    if asked.verify:
+        run.verify()
+    waited, number = False, 0
+    while True:
+        began, number = time.monotonic(), number + 1
+        last = run.run_pass()
+        _passed(run, last, number, invocation, reporter)
+        memory.keep(run, last, time.monotonic() - began)
+        if not run.found and number == most:
+            raise InputError("no input", [(log, "no such file")])
+        if stop() or number == most:
+            return last
+        if not run.found and not waited:
+            reporter.say(visible(f"waiting: {log} is not there yet"))
+            waited = True
+        # A log that has to be sorted takes long, and would otherwise be sorted without a pause.
+        took = time.monotonic() - began
+        stop.wait(max(every - took, took))
+        if stop():
+            return last
+
+
+class _Memory:
+    """The followed run's entry in the history of its suite: a new answer takes the old one's place."""
+
+    def __init__(self, settings: Settings, reporter: Reporter) -> None:
+        self._settings = settings
+        self._reporter = reporter
+        self._kept = False
+        self._told = ""
+
+    def keep(self, run: FollowRun, found: Pass, seconds: float) -> None:
+        """Enter what a pass of ``seconds`` found, and what an earlier one could not enter; says once why it cannot."""
+        if found.report is None or (self._kept and not found.lines):
+            return
+        with Servers(self._settings) as servers:
+            missing = record_in_history(run.folder, run.evaluator, found.report, round(seconds, 3), servers)
+        self._kept = not missing
+        if missing and not self._told:
+            self._reporter.say(f"{missing}; every look tries again")
+        self._told = missing
+
+
+def _passed(run: FollowRun, found: Pass, number: int, invocation: Invocation, reporter: Reporter) -> None:
+    """What is done at the end of every pass: telling of it, and the files asked for with -o."""
+    facts = {key: getattr(found, key) for key in ("lines", "bytes", "read", "again", "position", "waiting")}
+    reporter.event("pass", number=number, **facts)
+    # The first pass writes them also without a new line: -o may not have been asked for before.
+    if found.report is not None and (found.lines or number == 1):
+        for path in invocation.output.outputs:
+            write_output(path, run.folder, run.evaluator, run.request.options)
+    if found.lines or invocation.following.passes:
+        again = f", {found.again:,} bytes read again" if found.again else ""
+        waiting = f", {found.waiting:,} bytes of an unfinished line wait" if found.waiting else ""
+        reporter.say(f"{found.lines:,} new lines up to byte {found.position:,}{again}{waiting}")
+
+
+def _refuse(invocation: Invocation) -> None:
+    """Raise UsageError for options of runs that a queue computes."""
+    start = invocation.start
+    asked = {
+        "workers": invocation.where.workers,
+        "detach": start.detach,
+        "once": start.once,
+        "limit": start.limit,
+        "chunk_size": start.chunk_size,
+        "dry_run": start.dry_run,
+    }
+    named = next((name for name, value in asked.items() if value), "")
+    if named:
+        flag = "--" + named.replace("_", "-")
+        variable = f"EVALQ_{named.upper()}"
+        raise UsageError(f"--follow computes in this process, all of the log: omit {flag} (or unset {variable})")
+    if on_command_line("priority"):  # its variable may be there for other runs
+        raise UsageError("--follow computes in this process, and waits in no queue: omit --priority")

@@ -1,0 +1,354 @@
+"""Gates over live targets: what looks like a drop is asked afresh, of both sides, before it stops anything.
+
+Answers are screened at .05. What they find is asked again of base and candidate, each twice and in turns (base,
+candidate, candidate, base), so that a mood of the day is on both sides; only those fresh answers can stop, the j-th
+confirmation on a baseline at .05/(j(j+1)) (docs/decisions/0016).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import msgspec
+
+from evalq.evalcore.compare.collapse_checks import collapses
+from evalq.evalcore.compare.decision import Check, Decided, Decision, surprising
+from evalq.evalcore.compare.gate import run_meant
+from evalq.evalcore.compare.looks import SCREEN, Errors, confirming
+from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import pooled
+from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
+from evalq.evalcore.trust import Thing, Writer, allows
+from evalq.producer.comparing.baselines import FOLDER, Baselines
+from evalq.producer.comparing.docket import Docket
+from evalq.producer.comparing.ending import exit_code
+from evalq.producer.comparing.gating import MatchedRuns, candidates_of, gate_runs, is_approved, matched, refuse_itself
+from evalq.producer.comparing.operands import operand
+from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
+from evalq.producer.comparing.text import decision_text
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.suites.suite_file import Suite
+from evalq.producer.suites.summary import Matrices
+
+if TYPE_CHECKING:
+    from evalq.producer.folder.run_folder import RunFolder
+    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.run.backend import Backend
+    from evalq.producer.servers import Servers
+    from evalq.producer.sweep.sweep import Sweep
+
+__all__ = [
+    "ConfirmOptions",
+    "GateOptions",
+    "check_confirm",
+    "check_gate",
+    "confirm_runs",
+    "gate_suite",
+    "write_undecided",
+]
+
+_NO_LIMIT = 1 << 62
+_ORDER: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE")
+
+
+class ConfirmOptions(NamedTuple):
+    """How to ask afresh: the ``folders`` of the candidates by run, where to compute, and the target that answers as the
+    baseline did ("": the one that it was made with).
+    """
+
+    folders: Mapping[str, RunFolder]
+    backend: Backend
+    reporter: Reporter
+    base_target: str = ""
+
+
+class _Sides(NamedTuple):
+    """A candidate's sweep, and the targets that answer for the base and for it."""
+
+    sweep: Sweep
+    base: str
+    cand: str
+
+
+def confirm_runs(
+    policy: Policy,
+    candidates: Sequence[RunCases],
+    baseline: str,
+    servers: Servers,
+    asking: ConfirmOptions,
+    candidate: str = "",
+) -> Decision:
+    """What `gate_runs` decides, where a NO-GO or SUSPECT that may be chance needs fresh answers of both sides.
+
+    Those alone decide then, GO included, on all that the policy demands of the cases of the runs that were asked
+    afresh. Asked again, the same answers of the same candidate are confirmed by the same runs. Raises UsageError where
+    a side cannot be asked, and what sweeps raise.
+    """
+    found = matched(policy, candidates, baseline, servers)
+    if not found.partners or not found.approved:
+        raise UsageError("--confirm counts confirmations at an approved baseline: --baseline NAME")
+    refuse_itself(found)
+    sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
+    docket = Docket(policy, candidates, found.partners, servers, candidate)
+    screened, look = docket.decided(
+        lambda look: found.decide(Errors(SCREEN, look.errors.go, look.errors.no_go)), " screen"
+    )
+    suspects = surprising(screened)
+    if suspects and docket.stopped():
+        # It was stopped for good: fresh answers would be paid for, and change nothing.
+        screened = _still_suspect(screened, suspects)
+    elif suspects:
+        number = docket.look(" confirm").number
+        fresh = _asked_afresh(found, suspects, sides, asking, docket.key)
+        screened = _confirmed(screened, fresh, confirming(number)._replace(go=look.errors.go), number)
+    note = f"screened at {SCREEN:g}, GO at {look.errors.go:.3g}"
+    decision = msgspec.structs.replace(screened, look=look, notes=(note, *screened.notes))
+    return docket.settled(decision, baseline, collapses(decision))
+
+
+def _sides(run: RunCases, partner: RunCases | None, asking: ConfirmOptions) -> _Sides:
+    """Raises UsageError where either cannot be asked."""
+    from evalq.producer.run.backend import refuse_named
+    from evalq.producer.sweep.sweep import Sweep
+
+    folder = asking.folders.get(run.run)
+    if folder is not None:
+        refuse_named(folder, asking.backend)
+    sweep = Sweep.asked_in(folder) if folder is not None else None
+    if sweep is None:
+        raise UsageError(
+            f"--confirm asks again, and {run.run} is no sweep whose folder is here: without --confirm the gate decides "
+            "by the answers that there are, and counts its looks"
+        )
+    base = asking.base_target or (partner.target if partner else "")
+    check_sides(run.called, run.target, base, {base})
+    return _Sides(sweep, base, run.target)
+
+
+def check_sides(called: str, target: str, base: str, bases: Iterable[str]) -> None:
+    """Raise UsageError where ``called``, which asks ``target``, would be on both sides: ``base``, or else ``bases``."""
+    for each in [base] if base else bases:
+        if not each or each == target:
+            raise UsageError(
+                f"--confirm asks the baseline's target again, and {called} has {each or 'none'} on both sides: name "
+                "the target that still answers as the baseline did (--base-target NAME), or omit --confirm"
+            )
+
+
+def _asked_afresh(
+    found: MatchedRuns, suspects: Iterable[Check], sides: Mapping[str, _Sides], asking: ConfirmOptions, key: str
+) -> MatchedRuns:
+    """The demands that were not kept, and fresh answers of both sides to decide them by."""
+    from evalq.producer.run.backend import shared_backend
+
+    known = [(run.called, run.evaluator) for run in found.candidates]
+    meant = {at for at, run in enumerate(found.candidates) if any(_is_about(check, run) for check in suspects)}
+    # What no case tells, such as a cost, is decided by the run that is judged: fresh answers compare cases.
+    gates = tuple(
+        gate
+        for gate in found.policy.gates
+        if (at := run_meant(gate.run, known)) is not None
+        and at in meant
+        and gate.measure_in(found.candidates[at].cases.measures) is not None
+    )
+    candidates, partners = [], {}
+    with shared_backend(asking.backend, [Path.cwd()], reporter=asking.reporter, calls=True) as backend:
+        for at in sorted(meant):
+            run = found.candidates[at]
+            base, cand = _blocks(sides[run.called], f"{key} {run.called}", asking._replace(backend=backend))
+            candidates.append(msgspec.structs.replace(cand, name=run.name))
+            partners[run.called] = base
+    # What is missing is told by how it was screened; of fresh answers it only keeps them from being certain.
+    policy = found.policy.model_copy(update={"gates": gates, "collapse": "allowed", "missing": _NO_LIMIT})
+    return MatchedRuns(policy, candidates, partners, found.baseline, pasts=found.pasts)
+
+
+def _is_about(check: Check, run: RunCases) -> bool:
+    """Whether a check is about ``run``: by what a policy may call it."""
+    return any(check.metric == name or check.metric.startswith(f"{name}.") for name in (run.called, run.evaluator))
+
+
+def _blocks(sides: _Sides, key: str, asking: ConfirmOptions) -> tuple[RunCases, RunCases]:
+    """Base and candidate, each of two sweeps: in turns that no trend favours."""
+    from evalq.producer.lifecycle.start import begin_or_join
+    from evalq.producer.servers import Servers
+
+    made: dict[str, list[RunCases]] = {"base": [], "cand": []}
+    for number, side in enumerate(("base", "cand", "cand", "base")):
+        target = sides.base if side == "base" else sides.cand
+        begin = partial(sides.sweep.again, target, f"confirm {key} {side} {number}")
+        folder = begin_or_join(begin, asking.backend, asking.reporter, detach=False)
+        assert folder is not None, "nothing is left to the fleet"
+        with Servers(asking.backend.settings) as servers:
+            made[side] += operand(str(folder.path), servers)
+        _check_answered(made[side][-1], target, folder)
+    return _pooled(*made["base"]), _pooled(*made["cand"])
+
+
+def _check_answered(run: RunCases, target: str, folder: RunFolder) -> None:
+    """Raise Incomplete for a target that answered nothing: nobody is to pay for the other side's answers then."""
+    if not any(any(column.count) for column in run.cases.columns.values()):
+        raise Incomplete(
+            f"{folder.path}: {target} answered nothing, so that nothing is confirmed; when it answers again, evalq "
+            f"retry {folder.named()} --errors, and then the gate once more"
+        )
+
+
+def _pooled(first: RunCases, second: RunCases) -> RunCases:
+    return msgspec.structs.replace(
+        first,
+        run=f"{first.run} and {second.run}",
+        cases=pooled(first.cases, second.cases),
+        usage=None,
+        results={},
+        inputs=[],
+    )
+
+
+def _confirmed(screened: Decision, fresh: MatchedRuns, errors: Errors, number: int) -> Decision:
+    """What fresh answers decide, beside what was screened of runs that were not asked afresh, and of collapse."""
+    found = fresh.decide(errors)
+    places = {(check.metric, check.demand) for check in found.checks}
+    about = [check for check in screened.checks if any(_is_about(check, run) for run in fresh.candidates)]
+    again = [
+        msgspec.structs.replace(check, reason=f"{check.reason}, asked afresh{_before(check, screened)}")
+        for check in found.checks
+    ]
+    # Labels are not asked afresh, and what is missing was told by the first answers. A surprise among these is no more
+    # than the reason for asking.
+    kept = [
+        check
+        for check in screened.checks
+        if (check.metric, check.demand) not in places
+        and not (check in about and check.decided in ("NO-GO", "SUSPECT") and check.p_worse is not None)
+    ]
+    checks = (*again, *kept)
+    words = {check.decided for check in checks if check.tier == "critical"}
+    decided = next((each for each in _ORDER if each in words), "GO")
+    asked = ", ".join(run.run for run in (*fresh.partners.values(), *fresh.candidates))
+    note = f"confirmation {number} on this baseline: NO-GO at {errors.no_go:.3g}, by {asked}"
+    return msgspec.structs.replace(
+        screened, decided=decided, checks=checks, notes=(note, *found.notes, *screened.notes), paired=found.paired
+    )
+
+
+def _before(check: Check, screened: Decision) -> str:
+    """What the first answers said, where they are why these were asked."""
+    for each in screened.checks:
+        if (each.metric, each.demand) == (check.metric, check.demand) and each.decided in ("NO-GO", "SUSPECT"):
+            return f"; suspect: {each.reason}"
+    return ""
+
+
+def _still_suspect(screened: Decision, suspects: Sequence[Check]) -> Decision:
+    """What was screened of a candidate that stays stopped: nothing of it is confirmed, and nobody pays for that."""
+    checks = tuple(
+        msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=f"suspect: {check.reason}")
+        if check in suspects
+        else check
+        for check in screened.checks
+    )
+    words = {check.decided for check in checks if check.tier == "critical"}
+    return msgspec.structs.replace(
+        screened, decided=next((each for each in _ORDER if each in words), "INCONCLUSIVE"), checks=checks
+    )
+
+
+# The gate of a suite: its runs, once they are all done, held to its policy.
+
+
+class GateOptions(NamedTuple):
+    """What the command line says of a decision.
+
+    ``baseline`` stands in place of the suite's, ``candidate`` is who is judged. With ``confirm`` what looks like a drop
+    is asked afresh, of ``base_target`` ("": the baseline's) and of the candidate's.
+    """
+
+    baseline: str = ""
+    candidate: str = ""
+    confirm: bool = False
+    base_target: str = ""
+
+
+def check_gate(suite: Suite, against: GateOptions, *, detach: bool) -> None:
+    """Raise UsageError, before anything is computed, for a gate that could not decide at the end."""
+    policy = suite.policy
+    if policy is None:
+        if against.baseline or against.confirm or suite.outputs:
+            raise UsageError("--baseline, --confirm and -o go with a suite that has a policy")
+        return
+    if detach:
+        raise UsageError(
+            "a suite with a policy waits for its runs, so that the gate can decide; with --detach, leave that to later "
+            "(--no-gate), and gate the runs when they are done: evalq gate RUN... --policy FILE"
+        )
+    for path in suite.outputs:
+        check_decision_output(path)
+        # A suite may be anybody's: what was approved is not for it to write.
+        if allows(Writer.SUITE, Thing.PATH, path, (FOLDER,)):
+            raise UsageError(f"outputs: {path}: approved runs are kept in {FOLDER}; name a file elsewhere")
+    compares = next((gate.metric for gate in policy.gates if gate.compares), None)
+    if policy.collapse == "none-new":
+        compares = compares or "collapse: none-new"
+    if compares and not (against.baseline or suite.baseline):
+        raise UsageError(f"{compares} is measured against a baseline, and none is named: baseline: NAME, or --baseline")
+
+
+def check_confirm(suite: Suite, against: GateOptions, servers: Servers) -> None:
+    """Raise UsageError, before anything is paid, where --confirm could not ask both sides of a run again."""
+    approved = Baselines(servers).known(against.baseline or suite.baseline)
+    for run in suite.runs:
+        if run.live is None or not run.live.target:
+            raise UsageError(f"--confirm asks again, and {run.evaluator.name} evaluates what was recorded: omit it")
+        bases = {each.target for each in approved if each.evaluator == run.evaluator.name}
+        check_sides(run.name or run.evaluator.name, run.live.target, against.base_target, bases)
+
+
+def gate_suite(
+    suite: Suite,
+    done: Sequence[RunFolder],
+    against: GateOptions,
+    invocation: Invocation,
+    reporter: Reporter,
+    *,
+    allow_inconclusive: bool = False,
+    matrices: Matrices | None = None,
+) -> Decision:
+    """Decide on the finished runs in ``done``, show the decision and write it where the suite wants it, with what its
+    ``matrices`` came to.
+    """
+    assert suite.policy is not None, "a suite without a policy is no gate"
+    output = invocation.output
+    with errors_written("gate", suite.outputs), invocation.servers() as servers:
+        named = [str(folder.path) for folder in done]
+        runs = candidates_of(named, servers)
+        baseline = against.baseline or suite.baseline
+        if against.confirm and is_approved(baseline, servers):
+            folders = {folder.info().run: folder for folder in done}
+            asking = ConfirmOptions(folders, invocation.backend(), reporter, against.base_target)
+            decision = confirm_runs(suite.policy, runs, baseline, servers, asking, against.candidate)
+        else:
+            decision = gate_runs(suite.policy, runs, baseline, servers, candidate=against.candidate, first=named)
+    try:
+        write_decision(suite.outputs, decision, runs, allow_inconclusive=allow_inconclusive, matrices=matrices)
+    finally:
+        if output.fmt in ("markdown", "yaml") and not output.json_lines:
+            click.echo(decision_text(decision), nl=False)
+    code = exit_code(decision, allow_inconclusive=allow_inconclusive)
+    reporter.event("decision", decided=decision.decided, exit_code=code)
+    if output.fmt != "markdown" and not output.json_lines:
+        reporter.say(f"{decision.decided}: {', '.join(decision.candidates)}")
+    return decision
+
+
+def write_undecided(suite: Suite, error: EvalqError) -> None:
+    """Say in the suite's outputs that a run of it ended in ``error``, so that nothing was decided."""
+    with contextlib.suppress(EvalqError), errors_written("gate", suite.outputs):
+        raise error

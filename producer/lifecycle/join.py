@@ -1,0 +1,330 @@
+"""Waiting for a run that another process drives, and taking it over when that one is gone. Watching changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from evalq.evalcore.contract.partial import decode
+from evalq.evalcore.errors import (
+    Cancelled,
+    Driven,
+    EvalqError,
+    Finished,
+    Incomplete,
+    InfrastructureError,
+    UsageError,
+)
+from evalq.evalcore.model.life import CALLS_OVER, LEFT_ALONE, RunState, may_follow
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.journal import KeptAnswers, answers
+from evalq.producer.folder.manifest import resumable_by
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.lifecycle.watch import POLL_SECONDS, attend_fleet, ledger_state, only_watching, watch_driver
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.outputs import records_of
+from evalq.producer.servers import Servers
+from evalq.producer.sweep.files import holds_sweep, in_calls, leave_to_others
+from evalq.producer.sweep.judge_stage import judge_sweeps
+from evalq.producer.sweep.sweep import Sweep
+from evalq.workers.processes.identity import is_gone
+
+if TYPE_CHECKING:
+    from evalq.producer.run.backend import Backend
+    from evalq.workers.ledger.progress import Look
+    from evalq.workers.ledger.sweep_model import SweepLook
+
+__all__ = [
+    "begin_larger",
+    "begin_retry",
+    "ended",
+    "join",
+    "refuse_uncallable",
+    "resume_any",
+    "resume_or_take",
+    "see_elsewhere",
+]
+
+T = TypeVar("T")
+_ORPHANED_AFTER = 3
+"""How many times `driver_seconds` a sweep may be done and not evaluated before its driver is taken for gone. Between
+the two it writes all outputs, imports and plans, and nobody hears of it: on a busy machine for ten seconds."""
+
+
+def ended(folder: RunFolder, state: RunState) -> EvalqError:
+    """What to tell of a run that nobody drives and that has no report."""
+    if state == "cancelled":
+        return Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
+    then = resumable_by(folder) or folder.next_step(state)
+    return Incomplete(f"{folder.path}: this run is {state}, and no process drives it; {then}")
+
+
+def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callable[[RunFolder], T]) -> T | None:
+    """See a run that was begun before to its report: as a watcher while another process drives it, else by ``drive``.
+
+    Returns what ``drive`` returned, None where the report came from elsewhere and is in the folder. Raises what
+    ``drive`` raises, what is to be said of a run that its driver left without a report, and FileNotFoundError where
+    the folder is gone, as after faulty input.
+    """
+    waited = False
+    while True:
+        waited |= watch_driver(folder, reporter)
+        if not folder.begun:
+            raise FileNotFoundError(folder.path)
+        state = folder.info().state
+        if state == "done":
+            return None
+        if state == "cancelled" or (waited and state in LEFT_ALONE):
+            raise ended(folder, state)
+        if state == "detached":
+            attend_fleet(folder.info().run, servers, reporter, folder)
+        try:
+            return drive(folder)
+        except UsageError:
+            if folder.info().state != "done":
+                raise
+            return None  # somebody else who waited was faster, and has ended it already
+        except Driven as driven:
+            # Here: somebody was faster, and is waited for. On another host: the ledger tells how it goes.
+            if not folder.driver() and driven.run != str(folder.path):
+                with folder.waiting():
+                    _elsewhere(folder, driven, servers, reporter)
+
+
+def resume_any(
+    folder: RunFolder,
+    backend: Backend,
+    reporter: Reporter,
+    budgets: tuple[int | None, float | None] = (None, None),
+) -> None:
+    """Drive the run begun in ``folder``, in its calls (under other ``budgets``, where given) or in its evaluation."""
+    from evalq.producer.run.execute import resume
+    from evalq.producer.sweep.execute import resume_sweep
+
+    if in_calls(folder):
+        resume_sweep(folder, backend, reporter, budgets)
+    else:
+        resume(folder, backend, reporter)
+
+
+def resume_or_take(
+    folder: RunFolder, backend: Backend, reporter: Reporter, budgets: tuple[int | None, float | None]
+) -> None:
+    """`resume_any`; of a run that others have meanwhile driven to its end only the report is left to fetch."""
+    try:
+        resume_any(folder, backend, reporter, budgets)
+    except Driven as driven:
+        if folder.driver() or not backend.settings.broker:
+            raise
+        with Servers(backend.settings) as servers:
+            # Who makes its calls again (a retry) has reopened it, though the report of before is there a little longer.
+            sweep = None if isinstance(driven, Finished) else servers.sweeps.look(folder.info().run)
+            if (sweep is not None and sweep.state not in CALLS_OVER) or not _taken(folder, servers):
+                raise
+        _tell_taken(driven, reporter)
+
+
+def begin_larger(folder: RunFolder, backend: Backend, budgets: tuple[int | None, float | None]) -> None:
+    """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
+    from evalq.producer.run.backend import driving
+
+    if folder.info().state == "done" and any(budgets) and holds_sweep(folder):
+        with driving(folder, backend):
+            refuse_uncallable(folder, backend)
+            folder.note(state="retrying")
+
+
+def launch_again(folder: RunFolder, backend: Backend, reporter: Reporter) -> str:
+    """What --detach does with a run begun before: it is left to the fleet, if it is not yet. Returns its id."""
+    from evalq.producer.run.execute import launch
+    from evalq.producer.sweep.execute import launch_sweep
+
+    info = folder.info()
+    if info.state not in ("done", "detached") and not folder.driver():
+        try:
+            (launch_sweep if in_calls(folder) else launch)(folder, backend, reporter)
+        except Finished:
+            with Servers(backend.settings) as servers:
+                _taken(folder, servers)
+    return info.run
+
+
+def see_elsewhere(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
+    """Where the run in ``folder`` was left here, and is driven from another folder: wait for its report, which is put
+    into this one. Returns at once where nobody is known to drive it.
+    """
+    if not servers.named or folder.driver() or folder.info().state in ("done", "detached", "cancelled"):
+        return
+    from evalq.workers.servers.errors import SERVER_ERRORS
+
+    run, told = folder.info().run, ""
+    # Again and again: that one's turn to take the run over comes round, and whoever watches lets it pass.
+    while folder.info().state != "done":
+        by = ""
+        with contextlib.suppress(*SERVER_ERRORS, EvalqError):  # how it was left here can be said all the same
+            by = _living_driver(run, servers)
+        if not by:
+            return
+        with folder.waiting():
+            _elsewhere(folder, Driven(run, by), servers, reporter, told=by == told)
+        told = by
+
+
+def _living_driver(run: str, servers: Servers) -> str:
+    """Who drives a run that goes on, as its ledger knows; empty for nobody, and for one that is gone or silent."""
+    look: Look | SweepLook | None = None
+    with contextlib.suppress(Incomplete):
+        look = servers.runs.look(run)
+    look = look or servers.sweeps.look(run)
+    if look is None or ledger_state(run, servers) != "open" or is_gone(look.driver):
+        return ""
+    return look.driver if look.driver_silent <= servers.settings.driver_seconds else ""
+
+
+def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Reporter, *, told: bool = False) -> None:
+    """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
+    silent for so long that it may be taken over: trying that again is the caller's.
+    """
+    from evalq.producer.driving.retries import ServerRetry
+    from evalq.producer.servers import named_servers
+
+    settings, patience = servers.settings, ServerRetry(servers.settings, reporter)
+    run, until = folder.info().run, time.monotonic() + settings.driver_seconds
+    where, lost, orphaned = f"{run} {named_servers(settings)}", False, _Orphaned(run, servers)
+    with only_watching(where), patience.telling():
+        if not (told or isinstance(driven, Finished)):
+            reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
+        while True:
+            # The server may be away for this command and for that driver: each waits, and nobody is heard meanwhile.
+            waits = patience.waits
+            state = patience(lambda: ledger_state(run, servers))
+            if patience.waits > waits or (not state and not lost):
+                lost, until = not state, time.monotonic() + settings.driver_seconds
+            if state == "done" and patience(lambda: _taken(folder, servers)):
+                _tell_taken(driven, reporter)
+                return
+            if state == "cancelled":
+                raise Cancelled(f"run {run} was cancelled; {folder.next_step('cancelled')}")
+            if state in LEFT_ALONE:
+                raise InfrastructureError(f"run {run} was left {state} by {driven.by}; see evalq status {where}")
+            # Between its end and its report a run is done, and its driver's still. A server that has lost it is told of
+            # it again by its driver: who took it up here before that would pay for all of a sweep once more.
+            if state not in ("open", "done", ""):
+                return
+            since = patience(orphaned.seconds)
+            if since is None and time.monotonic() >= until:
+                return
+            # Nobody but that folder has the outputs: taking the run over here would pay for them again.
+            if since is not None and since >= _ORPHANED_AFTER * settings.driver_seconds:
+                raise Incomplete(
+                    f"run {run} is over: another producer, which is gone, collected its outputs; they are with that "
+                    f"one, not in {folder.path}; resume it where that one ran, or start another with another --once key"
+                )
+            time.sleep(POLL_SECONDS)
+
+
+def _taken(folder: RunFolder, servers: Servers) -> bool:
+    """Put the report that another process left in the ledger into ``folder``; False where none is there."""
+    from evalq.producer.lifecycle.fetch import fetch
+
+    if fetch(folder.info().run, folder.path, servers.runs, servers.settings) is None:
+        return False
+    with folder.driving() as mine:
+        if mine:
+            _note_done(folder)
+    return True
+
+
+def _tell_taken(driven: Driven, reporter: Reporter) -> None:
+    by = "" if isinstance(driven, Finished) else f" ({driven.by})"
+    reporter.say(f"run {driven.run} was finished by another command{by}: its report is here, its records are there")
+
+
+def _note_done(folder: RunFolder) -> None:
+    """Note that the run is done, by legal moves: one whose calls were made elsewhere was still calling here."""
+    if in_calls(folder):
+        leave_to_others(folder)
+    steps: tuple[RunState, ...] = ("called", "open", "done")
+    for state in steps:
+        if may_follow(state, folder.info().state):
+            folder.note(state=state)
+    folder.drop_working_files()  # those of nothing: it was computed elsewhere
+
+
+class _Orphaned:
+    """Whether all calls of a sweep were made, and nobody evaluates them any more, or has begun to."""
+
+    def __init__(self, run: str, servers: Servers) -> None:
+        self._run = run
+        self._servers = servers
+        self._since: float | None = None
+
+    def seconds(self) -> float | None:
+        """For how long that has been so; None while it is not."""
+        if not self._so():
+            self._since = None
+            return None
+        self._since = self._since or time.monotonic()
+        return time.monotonic() - self._since
+
+    def _so(self) -> bool:
+        sweep = self._servers.sweeps.look(self._run)
+        if sweep is None or sweep.state not in CALLS_OVER or sweep.waiting:
+            return False
+        further = (self._servers.sweeps.look(name) for name in self._servers.sweeps.further(self._run))
+        if any(each is not None and each.state not in CALLS_OVER for each in further):
+            return False  # somebody asks about the outputs
+        with contextlib.suppress(Incomplete):
+            look = self._servers.runs.look(self._run)
+            driven = bool(look.driver) and look.driver_silent <= self._servers.settings.driver_seconds
+            # One that is done keeps its driver until its report is there, which was looked for before this.
+            return look.progress.state in ("open", "done") and not (driven or look.detached)
+        return True
+
+
+# Trying again what has no result: the chunks with dead records of a finished run, and only those.
+
+
+def refuse_uncallable(folder: RunFolder, backend: Backend) -> None:
+    """Raise UsageError, with the run as it was, where a target that is asked about its outputs cannot be called any
+    more, or has other settings than those of its replies.
+    """
+    if holds_sweep(folder):
+        from evalq.producer.sweep.execute import with_targets
+        from evalq.producer.sweep.judge_targets import refuse_uncalled
+
+        backend = with_targets(backend, folder)
+        refuse_uncalled(Sweep.load(folder), backend, backend)
+
+
+def begin_retry(folder: RunFolder) -> None:
+    """Make a finished run one that goes on, without the outputs of failed calls and the answers of chunks that have
+    dead records.
+
+    May be repeated after a crash. Raises UsageError for a run that is not done or has neither.
+    """
+    info = folder.info()
+    if info.state not in ("done", "retrying"):
+        raise UsageError(f"{folder.path}: this run is {info.state}; {folder.next_step(info.state)}")
+    if holds_sweep(folder):
+        sweep = Sweep.load(folder)
+        for each in (sweep, *judge_sweeps(folder)):
+            each.recorded.drop(each.recorded.failed())
+        folder.drop_working_files()
+        folder.note(state="retrying")
+        return
+    counts = folder.report()["records"]
+    if not counts["dead"]:
+        more = f": its {counts['errors']} error(s) are in what was read, and stay" if counts.get("errors") else ""
+        raise UsageError(f"{folder.path}: no call failed and no record is dead; there is nothing to retry{more}")
+    records_of(folder)  # raises where they are elsewhere
+    job = Job.load(folder)
+    dead = info.retry or {
+        str(seq): count for seq, answer in answers(folder) if (count := decode(answer, job.evaluator).tally.dead)
+    }
+    # Before they are set aside: whoever goes on after a crash no longer finds their counts among the answers.
+    folder.note(retry=dead)
+    KeptAnswers.set_aside(folder, {int(seq) for seq in dead})
+    folder.note(state="retrying")

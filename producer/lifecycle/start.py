@@ -1,0 +1,130 @@
+"""Beginning a run and seeing it to its report, or joining the one that its --once key has already."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from evalq.evalcore.errors import Driven, Finished, StorageError
+from evalq.producer.folder.job import Job, RunExistsError
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.command_line import command_line
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.servers import Servers
+
+if TYPE_CHECKING:
+    from evalq.producer.run.backend import Backend
+    from evalq.producer.sweep.sweep import Sweep
+
+__all__ = ["begin_or_join", "driven_at"]
+
+
+def begin_or_join(
+    begin: Callable[[], Job | Sweep], backend: Backend, reporter: Reporter, *, detach: bool, command: bool = True
+) -> RunFolder | None:
+    """The folder of a run that has its report; None for one that is left to the fleet, its id told.
+
+    ``begin`` raises RunExistsError where the run was begun before; it is asked again where that one ended on faulty
+    input, and left no folder. ``command``: what begins it is this process's command line. Raises what driving raises.
+    """
+    while True:
+        try:
+            begun = begin()
+            with _resumable(begun.folder, backend):
+                if command:
+                    _note_command(begun.folder, backend)
+                return _see_through(begun, backend, reporter, detach=detach)
+        except RunExistsError as earlier:
+            with contextlib.suppress(FileNotFoundError):
+                return _join(RunFolder(earlier.path), backend, reporter, detach=detach)
+
+
+def _note_command(folder: RunFolder, backend: Backend) -> None:
+    """Say in run.json which command it was. Raises StorageError where there is no room for that."""
+    try:
+        folder.note(command=command_line())
+    except OSError as error:
+        raise StorageError.of(error, folder.path, f"resume with: {backend.resume(folder)}") from error
+
+
+@contextlib.contextmanager
+def _resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
+    """What Ctrl-C leaves while nobody drives the run yet, as its modules are imported, can be resumed as any other."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from evalq.producer.run.backend import halted, left
+
+        state, ending = halted(folder, backend)
+        with contextlib.suppress(OSError), folder.driving() as mine:  # and lets go of it: a notebook's process lives on
+            if mine:
+                left(folder, state)
+        raise ending from None
+
+
+def _see_through(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+    reporter.event("launch", run=begun.run, folder=str(begun.folder.path))
+    try:
+        if detach:
+            _launch(begun, backend, reporter)
+            click.echo(begun.run)
+            return None
+        _carry_out(begun, backend, reporter)
+    except Driven as driven:  # by a process with another folder, of the same --once key
+        if detach and not isinstance(driven, Finished):
+            raise
+        raise RunExistsError(begun.folder.path) from None
+    reporter.say(f"run {begun.run}: {begun.folder.path}")
+    return begun.folder
+
+
+def _join(folder: RunFolder, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+    """The report of a run begun before, whoever computes it. Raises FileNotFoundError where it is gone."""
+    from evalq.producer.lifecycle.join import join, launch_again, resume_any
+
+    reporter.say(f"run {folder.info().run}: begun before, in {folder.path}")
+    if detach:
+        click.echo(launch_again(folder, backend, reporter))
+        return None
+    with Servers(backend.settings) as servers:
+        join(folder, servers, reporter, lambda left: resume_any(left, backend, reporter))
+    return folder
+
+
+def _launch(begun: Job | Sweep, backend: Backend, reporter: Reporter) -> None:
+    if isinstance(begun, Job):
+        from evalq.producer.run.execute import launch
+
+        launch(begun, backend, reporter)
+    else:
+        from evalq.producer.sweep.execute import launch_sweep
+
+        launch_sweep(begun, backend, reporter)
+
+
+def _carry_out(begun: Job | Sweep, backend: Backend, reporter: Reporter) -> None:
+    if isinstance(begun, Job):
+        from evalq.producer.run.execute import carry_out
+
+        carry_out(begun, backend, reporter)
+    else:
+        from evalq.producer.sweep.execute import carry_out_sweep
+
+        carry_out_sweep(begun, backend, reporter)
+
+
+# What is told of a run that another process drives.
+
+
+@contextlib.contextmanager
+def driven_at(backend: Backend) -> Iterator[None]:
+    """Who is told that another process drives the run is told at which server to watch it."""
+    try:
+        yield
+    except Finished as finished:
+        raise Finished(finished.run, backend.server) from None
+    except Driven as driven:
+        raise Driven(driven.run, driven.by, backend.server) from None

@@ -1,0 +1,173 @@
+"""Watching a run that another process drives, or that was left to a fleet: nothing of it is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal, cast
+
+from evalq.evalcore.errors import Cancelled, EvalqError, Incomplete, UsageError
+from evalq.evalcore.model.life import CALLS_OVER, LEFT_ALONE, RunState, next_step
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.no_workers import other_code
+from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.servers import Servers, named_servers
+
+__all__ = ["Unwatched", "attend_fleet", "watch_driver"]
+
+POLL_SECONDS = 0.2
+_QUIET_SECONDS = 5.0
+
+
+class Unwatched(EvalqError):
+    """Ctrl-C by somebody who only watched: the run goes on."""
+
+    exit_code = 130
+
+    def __init__(self, run: object) -> None:
+        super().__init__(f"no longer watching; the run goes on: see it with: evalq watch {run}")
+
+
+@contextlib.contextmanager
+def only_watching(run: object) -> Iterator[None]:
+    """A block in which Ctrl-C ends the watching alone. Raises Unwatched then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Unwatched(run) from None
+
+
+def watch_driver(folder: RunFolder, reporter: Reporter, fleet: Callable[[], str] = str) -> bool:
+    """Show a run's progress until no process drives it here any more; returns whether one did.
+
+    ``fleet`` says what the fleet is at, told at the beginning. Raises Unwatched at Ctrl-C.
+    """
+    by = folder.driver()
+    if not by:
+        return False
+    with only_watching(folder.named(folder.info().server)), reporter.watching() as seen:
+        reporter.say("; ".join(filter(None, (f"{folder.path}: driven by {by}", "waiting for its report", fleet()))))
+        while folder.driver():
+            with contextlib.suppress(EvalqError):  # it may go at any moment
+                seen(_standing(folder))
+            time.sleep(POLL_SECONDS)
+    return True
+
+
+def _standing(folder: RunFolder) -> RunStatus:
+    progress = folder.info().progress
+    done, chunks = int(progress.get("committed", 0)), int(progress.get("chunks", 0))
+    return RunStatus(done, done, chunks, unit="chunks")
+
+
+def ledger_state(run: str, servers: Servers) -> RunState | Literal[""]:
+    """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
+    with contextlib.suppress(Incomplete):
+        return cast("RunState", servers.runs.look(run).progress.state)
+    # Calls that are over are not yet a report: the run goes on.
+    look = servers.sweeps.look(run)
+    return "" if look is None else "open" if look.state in CALLS_OVER else cast("RunState", look.state)
+
+
+def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFolder | None = None) -> None:
+    """Wait while workers and callers have something to do for a run that was left to them.
+
+    Where its ``folder`` is here, until somebody drives it there, or nothing is left but the report of a complete run,
+    which can be made without them.
+
+    Raises Unwatched at Ctrl-C, UsageError without a broker, and what is to be said of a run that somebody halted.
+    """
+    if not servers.named:
+        raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
+
+    from evalq.producer.driving.retries import ServerRetry
+
+    _ = servers.client  # connects: a server that is not there from the start is not waited for
+    told, server, due = "", named_servers(servers.settings), time.monotonic() + _QUIET_SECONDS
+    watched, patience = (
+        f"{run} {server}" if folder is None else folder.named(server),
+        ServerRetry(servers.settings, reporter),
+    )
+    with only_watching(watched), reporter.watching() as seen, patience.telling():
+        while folder is None or not folder.driver():
+            state = patience(lambda: ledger_state(run, servers))
+            if state == "cancelled":
+                raise Cancelled(f"run {run} was cancelled; {_then(state, folder, server)}")
+            if state in LEFT_ALONE:
+                raise Incomplete(f"run {run} is {state}; {_then(state, folder, server)}")
+            standing = patience(lambda: _busy(run, servers, folder is not None))
+            if standing is None:
+                return
+            seen(standing)
+            # Seldom: it reads what every process of the fleet tells of itself.
+            if time.monotonic() > due:
+                due = time.monotonic() + _QUIET_SECONDS
+                why = patience(lambda: _unserved(run, servers))
+                if why not in ("", told):
+                    told = why
+                    reporter.say(f"waiting: {why}")
+            time.sleep(POLL_SECONDS)
+
+
+def _then(state: RunState, folder: RunFolder | None, server: str) -> str:
+    """What can be done next about a run in this ``state`` of a ledger: where its folder is, if that is not here."""
+    if folder is None:
+        return f"its folder is elsewhere: there, {next_step(state, f'FOLDER {server}')}"
+    return next_step(state, folder.named(server))
+
+
+def _busy(run: str, servers: Servers, here: bool) -> RunStatus | None:
+    """How far the fleet is with a run; None where nothing is left for it to do, or nothing but a report that no worker
+    is there to make, and that can be made ``here``.
+    """
+    from evalq.workers.recovery.unattended import UnattendedSweeps
+
+    ledger, calls = servers.runs, servers.sweeps
+    with contextlib.suppress(Incomplete):
+        look = ledger.look(run)
+        busy = (look.unreported and (not here or _living(run, servers))) or (
+            look.progress.state == "open" and not look.progress.complete
+        )
+        done = look.progress.committed
+        return RunStatus(done, done, look.progress.chunks, unit="chunks") if busy else None
+    sweep, header = calls.look(run), calls.header(run)
+    if sweep is None or header is None:
+        return None
+    calling = sweep.state == "open" and (sweep.left or sweep.busy > 0)
+    if not calling and UnattendedSweeps(calls, servers.settings).find(run) is None:
+        return None  # what evaluates it has to be done here
+    if sweep.state in CALLS_OVER and not (sweep.known or sweep.waiting or sweep.busy or sweep.unsettled):
+        return None  # no worker evaluates nothing: whoever drives it says why there is nothing
+    return RunStatus(sweep.recorded, sweep.recorded, header.total, unit="calls")
+
+
+def _living(run: str, servers: Servers) -> bool:
+    """Whether a worker lives that could make a run's report."""
+    header = servers.runs.header(run)
+    return header is not None and bool(servers.heartbeats.living(header.code_version))
+
+
+def _unserved(run: str, servers: Servers) -> str:
+    """Why nobody does anything for a run, and what to start; empty where somebody can."""
+    living, server = servers.heartbeats, named_servers(servers.settings)
+    if not (living.workers() or living.callers()):
+        return f"no worker is there for it (start one: evalq worker {server})"
+    header, calls = servers.runs.header(run), servers.sweeps.header(run)
+    if header is not None:
+        workers, others, lacking = living.serving(header.code_version, header.evaluator)
+        if workers:
+            return ""
+        if others:
+            return other_code(header.code_version, others, header.evaluator if lacking else "")
+        return f"no worker is there for it (start one: evalq worker {server})"
+    look = servers.sweeps.look(run)
+    if (
+        calls is None
+        or look is None
+        or not look.left
+        or any(each.code == calls.code for each in living.callers().values())
+    ):
+        return ""
+    return f"no process of code {calls.code} calls (start one: evalq worker --calls N --targets FILE {server})"

@@ -1,0 +1,334 @@
+"""A run's driver at the servers and local workers of a backend, and what it leaves there when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from evalq.evalcore.errors import (
+    BrokerUnreachable,
+    Cancelled,
+    Driven,
+    InputError,
+    Interrupted,
+    NothingEvaluated,
+    Paused,
+    ServerRefused,
+    WorkersLost,
+)
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.life import RunState
+from evalq.evalcore.model.manifest import Seal
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.journal import Replanned
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.no_workers import Unserved
+from evalq.producer.monitor.progress import RunStatus, Watcher
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.outputs import write_final
+from evalq.producer.run.backend import Backend, driving, halted, left, refuse_over, shared_backend
+from evalq.producer.run.chunks import Collector
+from evalq.producer.run.publication import count_drift, publish_cases, publish_report, recent_text, record_in_history
+from evalq.producer.servers import Servers
+
+if TYPE_CHECKING:
+    from evalq.producer.local.forks import Forks
+    from evalq.producer.run.chunks import Planner
+    from evalq.producer.run.driver import RunDriver
+    from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.settings import Settings
+
+__all__ = ["carry_out", "carry_out_here", "launch", "resume"]
+
+
+@contextlib.contextmanager
+def driver_at(
+    job: Job,
+    collector: Collector,
+    backend: Backend,
+    reporter: Reporter,
+    seen: Watcher | None = None,
+    begun: Planner | None = None,
+) -> Iterator[RunDriver]:
+    """A driver over the servers and local workers of ``backend``; what was started here ends with it.
+
+    ``seen`` is shown who works there before anything else, however long that takes. ``begun`` has planned the job's
+    first chunks.
+    """
+    with (
+        shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
+        contextlib.ExitStack() as stack,
+    ):
+        from evalq.producer.driving.retries import ServerRetry
+        from evalq.workers.ledger.runs import RunLedger
+        from evalq.workers.processes.identity import driver_token
+
+        settings = shared.settings
+        patience = ServerRetry(settings, reporter, shared.check)
+        ledger = RunLedger(patience.client(), settings, driver_token())
+        if seen is not None and not shared.served:
+            patience.once(partial(_look_round, ledger, job, seen))
+        # Imported while the local workers start: Celery takes its time in both.
+        from evalq.producer.run.driver import RunDriver
+        from evalq.workers.broker.publisher import Broker
+
+        broker = Broker(settings)
+        stack.callback(broker.close)
+        stack.enter_context(patience.telling())
+        try:
+            driver = RunDriver(job, collector, ledger, broker, settings, patience, begun)
+            driver.registration.server = backend.server
+            yield driver
+        except BaseException as error:
+            if not patience.once(partial(_let_go, ledger, job.run, error)) and _stops(error):
+                reporter.warn("the server does not answer, so workers may compute what was published")
+            raise
+
+
+def _look_round(ledger: RunLedger, job: Job, seen: Watcher) -> None:
+    """Show who works at a server."""
+    from evalq.workers.ledger.heartbeats import Heartbeats
+
+    workers, others, lacking = Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)
+    seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others, lacking=lacking))
+
+
+def _stops(error: BaseException) -> bool:
+    """Whether nobody shall publish or compute on: a resume reopens the run."""
+    return isinstance(error, InputError | KeyboardInterrupt)
+
+
+def _let_go(ledger: RunLedger, run: str, error: BaseException) -> None:
+    """Leave a run that this process drove to whoever comes next; what another drives since is left as it is."""
+    with contextlib.suppress(Driven):
+        if _stops(error):
+            state: RunState = "failed" if isinstance(error, InputError) else "paused"
+            # Closed before it is let go: workers go on with a run that is merely without a driver.
+            ledger.close(run, state, str(error).partition("\n")[0])
+        ledger.hand_over(run)
+
+
+# Carrying a job out, on an embedded server, a given one, or here, from its plan to its files.
+
+T = TypeVar("T")
+
+
+def carry_out(job: Job, backend: Backend, reporter: Reporter) -> dict[str, Json]:
+    """Drive a job to its report and write all of its files. Returns the report.
+
+    Raises what driving raises, and StorageError when the folder cannot be written. Of a run that this process began
+    faulty input leaves no folder; anything else leaves one that can be resumed.
+    """
+    with driving(job.folder, backend):
+        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))[1]
+
+
+def resume(folder: RunFolder, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """Drive the run begun in ``folder`` to its report: `carry_out` for one that was left. Returns its job, too.
+
+    It is read only when nobody else can write there any more. Raises Driven, what `Job.load` raises, and UsageError
+    for a run that is over.
+    """
+    with driving(folder, backend):
+        refuse_over(folder)
+        job = Job.load(folder)
+        reporter.event("launch", run=job.run, folder=str(folder.path))
+        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))
+
+
+def _through(job: Job, reporter: Reporter, drive: Callable[[Job], T]) -> tuple[Job, T]:
+    """``drive`` a job, again where the plan of another folder that began the run has to be taken for this one's."""
+    while True:
+        try:
+            return job, drive(job)
+        except Replanned as told:
+            reporter.warn(str(told))
+            job = Job.load(job.folder)
+
+
+def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
+    """`carry_out` for whoever holds the folder already; ``asked`` is the backend a user would name to resume it."""
+    began = time.monotonic()
+    if not backend.settings.broker:
+        job.folder.note(state="open", server=None)  # else noted together with the ledger
+    collector = Collector(job)
+    reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
+    with _leaving(job, collector, asked):
+        standing = _compute(job, collector, backend, reporter)
+        report = collector.finish(_sealed(job))
+        seconds = round(time.monotonic() - began, 3)
+        reporter.detail(_told(standing, seconds))
+        # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
+        for missing in _recorded(job, report, seconds, backend.settings):
+            reporter.say(missing)
+        history = recent_text(job.folder, job.evaluator, backend.settings) if backend.settings.broker else ""
+        facts = {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)}
+        write_final(job, report, facts, history, collector.written)
+    return report
+
+
+@contextlib.contextmanager
+def _leaving(job: Job, collector: Collector, asked: Backend) -> Iterator[None]:
+    """Where the block raises, an unfinished run's files are closed, and its folder says how the run was left.
+
+    What is raised then says how to resume the run at ``asked``, where it can be resumed.
+    """
+    try:
+        yield
+    except (InputError, NothingEvaluated):
+        _leave(job, collector, "failed")
+        job.folder.discard()  # one that was begun by another command stays, and a report does
+        raise
+    except KeyboardInterrupt:
+        state, ending = halted(job.folder, asked)
+        _leave(job, collector, state)
+        raise ending from None
+    except Paused:
+        _leave(job, collector, "paused")
+        raise Interrupted(asked.resume(job.folder)) from None
+    except Cancelled as error:
+        _leave(job, collector, "cancelled")
+        raise Cancelled(f"{error}; what was computed is in {job.folder.path}") from None
+    except Driven:
+        # Somebody else drives it: how it stands is that one's to say.
+        _leave(job, collector, job.folder.info().state)
+        raise
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        _leave(job, collector, "stopped")
+        raise asked.resumable(error, job.folder) from error
+    except BaseException:
+        _leave(job, collector, "stopped")
+        raise
+
+
+def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
+    """Leave a finished run with the server of its user's choice; why a part of it could not be."""
+    with Servers(settings) as servers:
+        told = (
+            record_in_history(job.folder, job.evaluator, report, seconds, servers),
+            count_drift(job.folder, job.evaluator, report, servers),
+            # The report last: who takes that from the ledger looks for the cases beside it.
+            publish_cases(job.folder, job.evaluator, report, servers),
+            publish_report(job.run, report, servers),
+        )
+    yield from filter(None, told)
+
+
+def _leave(job: Job, collector: Collector, state: RunState) -> None:
+    """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
+    with contextlib.suppress(OSError):
+        collector.close()
+    left(job.folder, state)
+
+
+def launch(given: Job | RunFolder, backend: Backend, reporter: Reporter) -> None:
+    """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
+
+    Raises what driving raises; a run that could not be left is one that can be resumed.
+    """
+    with driving(given.folder if isinstance(given, Job) else given, backend):
+        if isinstance(given, RunFolder):
+            refuse_over(given)
+        job = given if isinstance(given, Job) else Job.load(given)
+        _through(job, reporter, lambda job: _leave_to_workers(job, backend, reporter))
+
+
+def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
+    from evalq.workers.servers.errors import SERVER_ERRORS
+
+    collector = Collector(job)
+    with _leaving(job, collector, backend), driver_at(job, collector, backend, reporter) as driver:
+        driver.hand_over.launch()
+        driver.hand_over.detach()
+        job.folder.note(state="detached")
+        with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
+            Unserved(job.header, backend.settings, reporter).leaving(*driver.hand_over.fleet())
+    collector.close()
+
+
+def _compute(job: Job, collector: Collector, backend: Backend, reporter: Reporter) -> RunStatus:
+    """Drive the job with its progress shown; returns the last standing."""
+    with (
+        shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
+        _forks(job, shared) as forks,  # before the threads of those who watch
+        reporter.watching() as watch,
+    ):
+        shown = _Shown(job, backend, reporter, watch)
+        if shared.inline:
+            from evalq.producer.run.chunks import drive_inline
+
+            drive_inline(job, collector, shown)
+        elif shared.later is None or forks is None:
+            _drive(job, collector, shared.later.backend() if shared.later else shared, reporter, shown)
+        else:
+            from evalq.producer.run.local_pool import LocalPool
+
+            beginning = LocalPool(job, collector, forks, shared.later, reporter)
+            if not beginning.drive(shown):
+                # Their cores are the workers' from here on.
+                forks.end()
+                # The driver counts from nothing again.
+                shown.before = shown.last
+                _drive(job, collector, shared.later.backend(), reporter, shown, beginning.planner)
+    return shown.last
+
+
+def _forks(job: Job, backend: Backend) -> AbstractContextManager[Forks | None]:
+    """Processes for the beginning of a job; none where something else computes it already."""
+    if backend.later is None or backend.later.started is not None:
+        return contextlib.nullcontext()
+    from evalq.producer.run.local_pool import forks_for
+
+    return forks_for(job, backend.settings)
+
+
+class _Shown:
+    """Whoever watches a job, told of all of it: ``last`` is the last standing, ``before`` what was done elsewhere."""
+
+    def __init__(self, job: Job, backend: Backend, reporter: Reporter, watch: Watcher) -> None:
+        own = backend.served or bool(backend.workers) or not backend.settings.broker
+        self._unserved = Unserved(job.header, backend.settings, reporter, own=own)
+        self._watch = watch
+        self.last = self.before = RunStatus(0, 0, job.total_bytes)
+
+    def __call__(self, standing: RunStatus) -> None:
+        self.note(standing)
+        self._unserved.see(self.last)
+        self._watch(self.last)
+
+    def note(self, standing: RunStatus) -> None:
+        """Take in a standing that nobody needs to be shown."""
+        records, done = standing.records + self.before.records, standing.done_bytes + self.before.done_bytes
+        self.last = msgspec.structs.replace(standing, records=records, done_bytes=done)
+
+
+def _drive(
+    job: Job, collector: Collector, backend: Backend, reporter: Reporter, shown: _Shown, begun: Planner | None = None
+) -> None:
+    """Drive the job over a queue."""
+    with driver_at(job, collector, backend, reporter, shown, begun) as driver:
+        driver.drive(shown)
+        shown.note(driver.standing)
+
+
+def _told(standing: RunStatus, seconds: float) -> str:
+    """What it took, in one line."""
+    progress = standing.progress
+    if progress is None:
+        return f"{standing.records:,} records in {seconds} s, without a queue"
+    return (
+        f"{progress.chunks} chunks, {progress.computed} computed, {progress.duplicates} duplicates, "
+        f"{progress.reconciled} published again, epoch {progress.epoch}, {seconds} s"
+    )
+
+
+def _sealed(job: Job) -> Seal:
+    if job.manifest.seal is None:
+        raise AssertionError("a driven job has its seal")
+    return job.manifest.seal

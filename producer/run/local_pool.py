@@ -1,0 +1,239 @@
+"""Beginning a job in processes forked from this one: a small one ends there, a long one goes on over a queue.
+
+A server, workers and their imports take more than a second before the first chunk is computed, and most jobs need less
+in all. So the answers of the first chunks come from children that are there at once. How long the rest takes is
+measured as they come: where it is long, server and workers are started beside, and take over with the next chunk when
+they wait for one. What kills a child, or fails in it, is left to them at once: workers know how to take a chunk apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from itertools import chain
+
+import msgspec
+
+from evalq.evalcore.contract.partial import Partial
+from evalq.evalcore.errors import InfrastructureError
+from evalq.evalcore.model.manifest import BLOCK_BYTES, Chunk
+from evalq.producer.folder.job import Job, total_bytes
+from evalq.producer.local.forks import ForkLost, Forks, forked
+from evalq.producer.local.processes import workers_wait
+from evalq.producer.monitor.progress import RunStatus, Watcher
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.run.backend import LazyBackend
+from evalq.producer.run.chunks import Collector, Planner, evaluate, read
+from evalq.workers.pool.isolation import Limits
+from evalq.workers.processes.system import die_with_parent, usable_cpus
+from evalq.workers.settings import Settings
+
+__all__ = ["LONG_SECONDS", "LocalPool", "forks_for"]
+
+LONG_SECONDS = 6.0
+"""A job of which so much is left is worth starting a server and workers for: 1.3 CPU seconds, a tenth of it with two
+cores."""
+_PACE_SECONDS = 0.5
+"""So long after the first answer the pace says how long the rest takes; that one may have waited for imports."""
+_LOOK_SECONDS = 0.05
+_DRAIN_SECONDS = 1.0
+_AHEAD = 64
+"""Answers that wait for one before them, at most."""
+_DIGEST = 64
+_ANSWERED, _FAILED = b"+", b"!"
+
+
+@contextlib.contextmanager
+def forks_for(job: Job, settings: Settings) -> Iterator[Forks]:
+    """Processes that compute chunks of ``job``, a core each, but no more than it can have chunks, within the limits
+    that a worker's processes have."""
+    limits = Limits.of(settings)
+    # A size given in records says nothing of bytes before they are read; a chunk has one at least.
+    chunks = 1 + job.total_bytes // BLOCK_BYTES if job.header.chunk_size is None else job.total_bytes
+
+    def begin() -> None:
+        gc.freeze()  # what the parent has made is looked at by nobody, and its pages stay shared
+        die_with_parent()
+        limits.bound_memory()
+
+    def answer(order: bytes) -> bytes:
+        with limits.bounding_time():
+            return _answer(job, msgspec.json.decode(order, type=Chunk))
+
+    with forked(max(1, min(usable_cpus(), chunks)), answer, begin) as forks:
+        yield forks
+
+
+def _answer(job: Job, chunk: Chunk) -> bytes:
+    try:
+        partial = evaluate(job, chunk, read(job, chunk))
+    except Exception as error:  # whatever it is: the workers meet it again, and count and tell it
+        return _FAILED + f"{type(error).__name__}: {error}".encode(errors="replace")
+    return _ANSWERED + partial.digest.encode() + partial.data
+
+
+class LocalPool:
+    """One job, begun with ``forks``. ``records`` and ``done_bytes`` were collected so far; ``planner`` stands behind
+    the last chunk of the manifest."""
+
+    def __init__(self, job: Job, collector: Collector, forks: Forks, later: LazyBackend, reporter: Reporter) -> None:
+        self._job = job
+        self._collector = collector
+        self._forks = forks
+        self._later: LazyBackend | None = later
+        self._reporter = reporter
+        self._began = time.monotonic()
+        self._held_bytes = _held(job, collector.next)
+        self._fresh_bytes = 0
+        self._paced: tuple[float, int] | None = None
+        self._heard = self._began
+        self._importing: threading.Thread | None = None
+        self._answers: dict[int, Partial] = {}
+        self.planner = Planner(job)
+        self._chunks = chain(job.manifest.chunks[collector.next :], self.planner.chunks())
+        self.records = self.done_bytes = 0
+
+    def drive(self, watch: Watcher) -> bool:
+        """Until all is collected; False where the rest is left to the backend that has been started.
+
+        Raises InputError, InputChanged, and InfrastructureError where it has to be left and nothing can be started.
+        """
+        try:
+            self._order()
+            while self._forks.busy:
+                self._take(watch)
+                if self._workers_wait():
+                    self._drain(watch)
+                    return False
+                self._order()
+        except ForkLost as lost:
+            self._leave(str(lost))
+            return False
+        # Last: a plan that has its end is never read on.
+        if self._job.manifest.seal is None:
+            assert self.planner.seal is not None  # the planner sets it when its chunks are exhausted
+            self._job.manifest.close(self.planner.seal)
+        return True
+
+    def _order(self) -> None:
+        """Give orders as long as somebody will soon take them. Raises ForkLost."""
+        while self._forks.room and len(self._answers) < _AHEAD:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return
+            # Those that an earlier process planned are in the manifest already.
+            if chunk.seq == len(self._job.manifest.chunks):
+                self._job.manifest.extend([chunk])
+            kept = self._collector.kept(chunk.seq)
+            if kept is None:
+                self._forks.order(chunk.seq, msgspec.json.encode(chunk))
+            else:
+                self._answers[chunk.seq] = kept
+                self._collect()
+
+    def _take(self, watch: Watcher) -> None:
+        """What has been answered, and what can be collected with it. Raises ForkLost."""
+        before = self._collector.next
+        for seq, answer in self._forks.answers(_LOOK_SECONDS):
+            self._note(seq, answer)
+        self._collect()
+        if self._collector.next > before:
+            watch(RunStatus(self.records, self.done_bytes, self._job.total_bytes))
+
+    def _drain(self, watch: Watcher) -> None:
+        """What will be answered soon need not be computed twice."""
+        # A bound, since a chunk may take as long as its evaluator likes, and the workers are waiting.
+        until = time.monotonic() + _DRAIN_SECONDS
+        while self._forks.busy and time.monotonic() < until:
+            self._take(watch)
+        self._collector.sync()
+
+    def _note(self, seq: int, answer: bytes) -> None:
+        """Raises ForkLost for a chunk that could not be computed."""
+        if not answer.startswith(_ANSWERED):
+            raise ForkLost(answer[1:].decode(errors="replace"))
+        self._answers[seq] = Partial(answer[1 : 1 + _DIGEST].decode(), answer[1 + _DIGEST :])
+        self._fresh_bytes += _size(self._job.manifest.chunks[seq])
+        self._heard = time.monotonic()
+        if self._paced is None:
+            self._paced = self._heard, self._fresh_bytes
+
+    def _collect(self) -> None:
+        """All answers that come next."""
+        while self._collector.next in self._answers:
+            chunk = self._job.manifest.chunks[self._collector.next]
+            self._collector.add(chunk, self._answers.pop(chunk.seq))
+            self.records += chunk.records
+            self.done_bytes += _size(chunk)
+
+    def _workers_wait(self) -> bool:
+        """Whether workers wait for what is left of a long job; they are started when it shows that it is one."""
+        if self._later is None or self._left() < LONG_SECONDS:
+            return False
+        if self._later.started is None:
+            self._start(self._later)
+        # Not while it imports: until then no driver could take over from these processes.
+        elif self._importing is None or not self._importing.is_alive():
+            self._later.started.check()
+            return workers_wait(self._later.started.settings.broker)
+        return False
+
+    def _start(self, later: LazyBackend) -> None:
+        try:
+            later.backend()
+        except (InfrastructureError, OSError) as error:  # no program, no room, no more files or processes
+            self._reporter.say(f"all of it is computed by this command's own processes: {error}")
+            self._later = None
+            return
+        # Beside, since this process has answers to take: the queue's libraries take a while to import.
+        self._importing = threading.Thread(target=_import_driver, name="evalq-import", daemon=True)
+        self._importing.start()
+
+    def _leave(self, reason: str) -> None:
+        self._reporter.detail(f"{reason}; left to workers")
+        # They come behind the chunk that is missing, and the journal has answers in order: workers compute them again.
+        self._answers.clear()
+        if self._later is None:
+            raise InfrastructureError(f"{reason}, and there are no workers to find the record that caused it")
+        self._later.backend()
+
+    def _left(self) -> float:
+        """Seconds that the rest takes at the pace since the first answer, and no fewer than nothing has come for: a
+        process may have stopped. Where there is no other answer, as many as have gone by. Too little has come to tell:
+        none.
+        """
+        now = time.monotonic()
+        if self._paced is None:
+            return now - self._began
+        began, before = self._paced
+        gone, fresh = now - began, self._fresh_bytes - before
+        if not fresh:
+            return gone
+        if gone < _PACE_SECONDS:
+            return 0.0
+        left = self._job.total_bytes - self._held_bytes - self.done_bytes
+        seconds = gone * left / fresh
+        limit = self._job.header.limit
+        if limit is not None and self.records:
+            # With a limit only some of the bytes are ever read, so what is left of them would say too much.
+            seconds = min(seconds, gone * (limit - self.records) / self.records)
+        return max(seconds, now - self._heard)
+
+
+def _held(job: Job, chunks: int) -> int:
+    """Bytes of input up to the end of the first so many chunks, headers and all."""
+    if not chunks:
+        return 0
+    last = job.manifest.chunks[chunks - 1]
+    return total_bytes(job.sources[: last.input]) + last.end
+
+
+def _size(chunk: Chunk) -> int:
+    return chunk.end - chunk.start
+
+
+def _import_driver() -> None:
+    import evalq.producer.run.driver  # noqa: F401 - and with it all that a driver needs

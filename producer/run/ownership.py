@@ -1,0 +1,147 @@
+"""A job's place in the ledger: who drives it, in which epoch, and what is told again where the ledger lost it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+
+from evalq.evalcore.errors import Driven, Finished, Incomplete
+from evalq.evalcore.records.inputs import Source
+from evalq.producer.folder.files import HEAD
+from evalq.producer.folder.job import Job, open_source
+from evalq.producer.folder.journal import has_its_own
+from evalq.producer.run.chunks import Collector, Planner, PublishedPlan
+from evalq.workers.ledger.detached import Reports
+from evalq.workers.ledger.ownership import OtherKey
+from evalq.workers.ledger.progress import Look, Progress
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.processes.identity import is_gone
+from evalq.workers.settings import Settings
+
+__all__ = ["Registration"]
+
+_AGAIN_SECONDS = 0.2
+
+
+class Registration:
+    """What this process has told the ledger of ``job`` as its driver, and tells it again where that was lost.
+
+    ``epoch`` is the one in which it drives the run (0: not yet), ``header`` as the ledger has it (whoever began the run
+    chose how urgent it is).
+    """
+
+    def __init__(
+        self, job: Job, collector: Collector, ledger: RunLedger, settings: Settings, begun: Planner | None = None
+    ) -> None:
+        self._job = job
+        self._collector = collector
+        self._ledger = ledger
+        self._silence = settings.driver_seconds
+        self.plan = PublishedPlan(job, collector, ledger, begun)
+        self.epoch = 0
+        self.header = job.header
+        self.server = ""
+        """The options that name the server to other commands."""
+
+    def establish(self) -> bool:
+        """Write the run into the ledger as its driver: new, or again from the folder with a higher epoch.
+
+        Raises ConfigError where it is another run there, Driven while another process drives it, and Finished where
+        one has, with its report in the ledger, and nothing of the run is in this folder.
+        """
+        job, info = self._job, self._job.folder.info()
+        # The outputs of a sweep may be others than those that a report in the ledger is of.
+        swept = (job.folder.path / HEAD).is_file()
+        fresh = not (self.epoch or info.epoch or swept or self._collector.held)
+        # Higher than any that this folder knows: a server that lost the run must not take messages of old epochs for
+        # new ones.
+        self.epoch = self._take_over(info.epoch + 1, info.driver, fresh=fresh)
+        if info.retry is not None:  # also where an earlier try at it was interrupted
+            dead = {int(seq): count for seq, count in info.retry.items()}
+            self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
+        self.header = self._ledger.header(job.run) or job.header
+        job.folder.note(epoch=self.epoch, state="open", driver=self._ledger.token, server=self.server or None)
+        self.plan.tell(anew=True)
+        held, chunks = self._collector.digests(), job.manifest.chunks
+        self._ledger.restore(job.run, ((seq, found, chunks[seq].records) for seq, found in held))
+        return True
+
+    def establish_again(self, driven: Driven) -> bool:
+        """Tell a server that came back older than it was, and so knows an earlier driver, who drives the run.
+
+        Raises ``driven`` where somebody else does since.
+        """
+        with contextlib.suppress(Incomplete):
+            # Each driver has an epoch of its own, so only a later driver can have raised it.
+            if self._ledger.look(self._job.run).progress.epoch > self.epoch:
+                raise driven
+        return self.establish()
+
+    def lost(self, look: Look) -> bool:
+        """Whether the server came back with an older state than it had, or has lost some of it."""
+        progress = look.progress
+        return (
+            progress.epoch < self.epoch
+            or not look.keyed
+            or progress.committed < self._collector.held
+            or self.plan.lost(progress)
+        )
+
+    def conclude(self) -> Progress:
+        """Close the run; where the server has meanwhile lost some of it, tell it again first."""
+        if self._ledger.close(self._job.run, "done") != "done":
+            self.establish()
+            self._ledger.close(self._job.run, "done")
+        try:
+            return self._ledger.look(self._job.run).progress
+        except Incomplete:
+            return self.conclude()
+
+    def _take_over(self, epoch: int, before: str, *, fresh: bool) -> int:
+        """Become the run's driver; whoever drove it from this very folder ``before`` is no more, or soon silent."""
+        # A second more than it takes the ledger to call that driver silent.
+        deadline = time.monotonic() + self._silence + 1
+        gone = before if is_gone(before) else ""
+        while True:
+            try:
+                return self._open(epoch, gone, fresh=fresh)
+            # It is a Driven, too, and no waiting changes it.
+            except Finished:
+                raise
+            except Driven as other:
+                if other.by != before or time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+
+    def _open(self, epoch: int, gone: str, *, fresh: bool) -> int:
+        """Open the run under this job's key; where another folder has begun it, under that one's.
+
+        What is here alone cannot be planned by that one's: then it gives way in the ledger, and has all of it itself.
+        """
+        job, stays = self._job, False
+        while True:
+            try:
+                return self._ledger.open(
+                    job.header, epoch, had=self.epoch, gone=gone, fresh=fresh, key=job.key, stays=stays
+                )
+            except OtherKey as other:
+                stays = self._stays()
+                if not stays:
+                    job.adopt(other.key)
+
+    def _stays(self) -> bool:
+        """Whether what is here fits no plan but its own: a sweep's outputs, or the answers that a retry kept."""
+        job = self._job
+        if not has_its_own(job.folder):
+            return False
+        if job.manifest.begun:
+            return True
+        # Workers to whom a sweep was left have planned these very outputs.
+        seal = Reports(self._ledger, self._ledger.settings).seal(job.run)
+        return seal is None or seal.sha256 != tuple(map(_sha256, job.sources))
+
+
+def _sha256(source: Source) -> str:
+    with open_source(source) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,166 @@
+"""Leaving a finished run's report in the ledger, for whoever began the same run in another folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.errors import Divergent, EvalqError
+from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.evalcore.views.markdown import table, visible
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.servers import Servers
+
+if TYPE_CHECKING:
+    from evalq.workers.ledger.history import Entry, HistoryKey
+    from evalq.workers.settings import Settings
+
+__all__ = ["count_drift", "publish_cases", "publish_report", "recent_text", "record_in_history"]
+
+
+def publish_report(run: str, report: dict[str, Json], servers: Servers) -> str:
+    """Leave the report of a run that this process drove, and hand the run over. Returns why it could not be.
+
+    A run on an embedded server is nobody else's. Raises Divergent where another report of this run is there.
+    """
+    if not servers.named:
+        return ""
+    import redis  # not before it is needed: a run without a server never does
+
+    from evalq.workers.ledger.detached import Reports
+    from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.processes.identity import driver_token
+
+    try:
+        ledger = RunLedger(servers.client, servers.settings, driver_token())
+        Reports(ledger, servers.settings).store(run, canonical_line(report))
+        # After the report: whoever waits for this run would otherwise find neither driver nor report, and compute it
+        # again.
+        ledger.hand_over(run)
+    except Divergent:
+        raise
+    except (redis.RedisError, EvalqError, OSError) as error:
+        return f"the report is not in the ledger, for those who began this run elsewhere: {error}"
+    return ""
+
+
+def publish_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], servers: Servers) -> str:
+    """Leave how each case went for a run's report to come, so that it is compared where its records are not.
+
+    Not of more than ``cases_records``, since that reads all of them again. Returns why it could not be.
+    """
+    if not servers.named or evaluator.measures is None or report["records"]["total"] > servers.settings.cases_records:
+        return ""
+    import redis
+
+    from evalq.producer.outputs.cases import fresh_cases
+    from evalq.workers.ledger.detached import Reports
+
+    try:
+        cases = msgspec.json.encode(fresh_cases(folder, evaluator, report))
+        Reports(servers.runs, servers.settings).keep_cases(folder.info().run, cases)
+    except (redis.RedisError, EvalqError, OSError) as error:
+        return f"how its cases went is not in the ledger: {error}"
+    return ""
+
+
+# Putting a run's answer into the ledger's history, where there is a ledger that outlives the run.
+
+_SHOWN = 10
+_TITLE = "\n## The last runs of the suite, the newest last\n\n"
+
+
+def record_in_history(
+    folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float, servers: Servers
+) -> str:
+    """Add the run to its history, or replace what it has there. Returns why it could not be; empty where it was.
+
+    A run without a server of its own choice (inline, embedded) has no history. One that cannot be written is no
+    reason to fail a run whose report is there.
+    """
+    if not servers.named:
+        return ""
+    import redis  # not before it is needed: a run without a server never does
+
+    recent = [metric.name for metric in evaluator.views.metrics if metric.recent]
+    try:
+        servers.history.record(_entry(folder, evaluator, report, seconds), recent)
+    except (redis.RedisError, EvalqError, OSError) as error:
+        return f"this run is not in the history of its suite: {error}"
+    return ""
+
+
+def recent_text(folder: RunFolder, evaluator: Evaluator[Any, Any], settings: Settings) -> str:
+    """What report.md ends with: what the last runs of a suite have of the metrics that are watched over runs.
+
+    Empty without a server, and where one run alone is known: its report.md is that of a run without a server.
+    """
+    import redis
+
+    shown = [metric for metric in evaluator.views.metrics if metric.recent and not metric.labels]
+    try:
+        with Servers(settings) as servers:
+            entries = servers.history.entries(_place(folder, evaluator), _SHOWN) if servers.named else []
+    except (redis.RedisError, EvalqError, OSError):  # why, `remember` has said
+        return ""
+    if len(entries) < 2 or not shown:
+        return ""
+    values = [{name: value for name, _, value in entry.samples} for entry in reversed(entries)]
+    rows: list[tuple[object, ...]] = [
+        (metric.name.removeprefix(f"evalq_{evaluator.name}_"), *(_text(each.get(metric.name)) for each in values))
+        for metric in shown
+    ]
+    return _TITLE + visible(table(("", *(entry.run for entry in reversed(entries))), rows))
+
+
+def _place(folder: RunFolder, evaluator: Evaluator[Any, Any]) -> HistoryKey:
+    from evalq.workers.ledger.history import HistoryKey
+
+    return HistoryKey(evaluator.name, folder.info().suite, target_of(folder))
+
+
+def _text(value: float | None) -> str:
+    return "N/A" if value is None else f"{value:.3g}"
+
+
+def _entry(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float) -> Entry:
+    from evalq.workers.ledger.history import entry_of
+
+    place = _place(folder, evaluator)
+    return entry_of(evaluator, folder.info().run, place, report, seconds, tags_of(folder))
+
+
+def target_of(folder: RunFolder) -> str:
+    """The agent that a run's live calls go to; empty for recorded outputs."""
+    return folder.info().target
+
+
+def tags_of(folder: RunFolder) -> dict[str, str]:
+    """A run's notes (``--tag``)."""
+    return folder.info().tags
+
+
+# Counting a run in its suite's drift, where there is a ledger that outlives the run.
+
+
+def count_drift(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], servers: Servers) -> str:
+    """Count a run whose records are written, after its history has it. Returns why it could not be.
+
+    Not a run of more than ``cases_records``, since that reads all of them again. Without a server of the user's
+    choice nothing is kept: `evalq history` counts the run folders anew.
+    """
+    if not servers.named or evaluator.measures is None or report["records"]["total"] > servers.settings.cases_records:
+        return ""
+    import redis  # not before it is needed: a run without a server never does
+
+    from evalq.producer.outputs.cases import fresh_cases
+    from evalq.workers.ledger.history import HistoryKey
+
+    try:
+        run = fresh_cases(folder, evaluator, report)
+        servers.drift.count(HistoryKey(evaluator.name, run.suite, run.target), run)
+    except (redis.RedisError, EvalqError, OSError) as error:
+        return f"this run is not counted in the drift of its suite: {error}"
+    return ""

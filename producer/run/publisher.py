@@ -1,0 +1,228 @@
+"""Getting a job's chunks to the workers: messages as far as the window goes, and bytes that they cannot read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import redis
+
+from evalq.evalcore.errors import Cancelled, Incomplete, UsageError
+from evalq.evalcore.model.canonical import pack
+from evalq.producer.driving.retries import ServerRetry
+from evalq.producer.folder.job import Job
+from evalq.producer.run.chunks import Collector, read
+from evalq.producer.run.ownership import Registration
+from evalq.producer.run.publication import tags_of, target_of
+from evalq.workers import tracing
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.inputs import CHANGED
+from evalq.workers.ledger.detached import Detached, Reports
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.ledger.scripts import server_seconds
+from evalq.workers.recovery.reconciler import Reconciler
+
+__all__ = ["HandOver", "InputBytes", "Publisher", "UnlessFull"]
+
+FULL_SECONDS = 0.5
+
+
+class UnlessFull:
+    """Takes steps that need room on the server; without it they pause, since collecting makes some."""
+
+    def __init__(self, patience: ServerRetry) -> None:
+        self._patience = patience
+        self._again_at = 0.0
+        self._lack: redis.OutOfMemoryError | None = None
+
+    def __call__(self, step: Callable[[], bool]) -> bool:
+        """Take a step; False also where there is no room for it."""
+        if self._lack is None or time.monotonic() >= self._again_at:
+            try:
+                done = step()
+            except redis.OutOfMemoryError as error:
+                self._again_at, self._lack = time.monotonic() + FULL_SECONDS, error
+            else:
+                self._lack = None
+                return done
+        self._patience.held(self._lack)
+        return False
+
+
+class InputBytes:
+    """The bytes of chunks, by way of the ledger, for workers that cannot read the input: up to ``most`` at once."""
+
+    def __init__(
+        self, job: Job, collector: Collector, ledger: RunLedger, broker: Broker, registration: Registration, most: int
+    ) -> None:
+        self._job = job
+        self._collector = collector
+        self._ledger = ledger
+        self._broker = broker
+        self._registration = registration
+        self._sent: dict[int, int] = {}
+        self.most = most
+
+    @property
+    def room(self) -> bool:
+        """Whether the ledger may be sent more of them."""
+        # The bytes of a chunk leave the ledger with its commit, and what is collected was committed.
+        self._sent = {seq: size for seq, size in self._sent.items() if seq >= self._collector.next}
+        return sum(self._sent.values()) < self.most
+
+    def supply(self, seq: int) -> bool:
+        """Send a chunk's bytes, then its message; False when it was committed meanwhile. Raises InputChanged."""
+        blob = self.packed(seq)
+        # The bytes before the message: a worker that came first would refuse the chunk again.
+        if not self._ledger.supply(self._job.run, seq, blob):
+            return False
+        self._sent[seq] = len(blob)
+        self._publish([seq])
+        return True
+
+    def leave(self, blobs: dict[int, bytes]) -> None:
+        """Leave the bytes of chunks with the ledger, then publish them."""
+        run = self._job.run
+        self._publish([seq for seq, blob in blobs.items() if self._ledger.supply(run, seq, blob, publish=False)])
+
+    def packed(self, seq: int) -> bytes:
+        """A chunk's bytes as the ledger takes them. Raises InputChanged."""
+        return pack(read(self._job, self._job.manifest.chunks[seq]))
+
+    def _publish(self, seqs: list[int]) -> None:
+        self._broker.publish(self._registration.header.queue, self._job.run, self._registration.epoch, seqs)
+
+
+class Publisher:
+    """Publishes a run's chunks as its window has room; after a worker could not read one, together with their bytes."""
+
+    def __init__(
+        self, job: Job, ledger: RunLedger, registration: Registration, reconciler: Reconciler, inputs: InputBytes
+    ) -> None:
+        self._job = job
+        self._ledger = ledger
+        self._registration = registration
+        self._reconciler = reconciler
+        self._inputs = inputs
+        self._by_bytes = False
+
+    def publish(self) -> bool:
+        """Publish what comes next; False when the window has no room for it."""
+        epoch = self._registration.epoch
+        if not self._by_bytes:
+            return self._reconciler.pump(self._registration.header, epoch) > 0
+        # One at a time: whether there is room for the bytes of the next shows after these.
+        seqs = self._ledger.take(self._job.run, most=1, epoch=epoch) if self._inputs.room else []
+        for seq in seqs:
+            self._inputs.supply(seq)
+        return bool(seqs)
+
+    def may_supply(self, seq: int, reason: str) -> bool:
+        """Whether there is room for the bytes of a chunk that a worker refused. Raises InputChanged."""
+        # The worker may have seen another file of this name. Where the one here has changed, too, this raises.
+        if reason == CHANGED:
+            read(self._job, self._job.manifest.chunks[seq])
+        # A worker that cannot read the input takes any chunk: from here on each is sent with its bytes.
+        self._by_bytes = True
+        return self._inputs.room
+
+
+# Leaving a job to the workers: planned to its end, its first window published, its input within their reach.
+
+EVIDENCE_SECONDS = 10.0
+"""How long to wait for a worker to compute a chunk, or to say that it cannot read one."""
+LOOK_SECONDS = 0.02
+_ALL = 1 << 62
+
+
+class HandOver:
+    """The steps by which a driver leaves its job: `launch`, then `detach`."""
+
+    def __init__(
+        self,
+        job: Job,
+        ledger: RunLedger,
+        registration: Registration,
+        publisher: Publisher,
+        inputs: InputBytes,
+        patience: ServerRetry,
+    ) -> None:
+        self._job = job
+        self._ledger = ledger
+        self._registration = registration
+        self._publisher = publisher
+        self._inputs = inputs
+        self._patiently = patience
+
+    def launch(self) -> None:
+        """Plan all of it and publish the first window, for workers to continue alone.
+
+        Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
+        """
+        plan = self._registration.plan
+        with tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0):
+            self._patiently(self._registration.establish)
+            # To its end: workers publish what is planned, and plan nothing.
+            while not plan.sealed:
+                self._patiently(self._plan)
+            while not self._patiently(self._hand_out):
+                self._patiently(self._registration.establish)
+
+    def _hand_out(self) -> bool:
+        """Publish and see to the input; False where the server has lost the run since it was told the last of it."""
+        try:
+            # Before the input is judged: only a worker that takes a chunk shows whether it can read it.
+            self._publisher.publish()
+            return self._leave_input()
+        except Cancelled:
+            raise
+        except Incomplete:
+            return False
+
+    def _plan(self) -> bool:
+        """A step of the plan; where the server has lost the run meanwhile, or some of its plan, tell it all again."""
+        return self._registration.plan.extend(ahead=_ALL) or self._registration.establish()
+
+    def detach(self) -> None:
+        """Leave the run to the workers, with what finalising it needs."""
+        self._patiently(self._detach)
+
+    def fleet(self) -> tuple[int, dict[str, int], bool]:
+        """Living workers of the run's code, how many live of each other one, and whether none has its evaluator."""
+        return Heartbeats(self._ledger.client).serving(self._job.header.code_version, self._job.header.evaluator)
+
+    def _detach(self) -> bool:
+        target, tags = target_of(self._job.folder), tags_of(self._job.folder)
+        facts = Detached(server_seconds(self._ledger.client), target, tags, self._job.folder.info().name)
+        # First what a report needs, then nobody drives: a worker that finds the run without a driver finds both.
+        Reports(self._ledger, self._ledger.settings).detach(self._job.run, facts)
+        self._ledger.hand_over(self._job.run)
+        return True
+
+    def _leave_input(self) -> bool:
+        """See whether workers can read the input; where they cannot, leave it with the ledger, or refuse to leave."""
+        if self._can_read():
+            return True
+        blobs, size, most = {}, 0, self._inputs.most
+        for chunk in self._job.manifest.chunks:
+            blobs[chunk.seq] = self._inputs.packed(chunk.seq)
+            size += len(blobs[chunk.seq])
+            if size > most:
+                reason = f"no worker can read the input, and it packs to more than {most >> 20} MB (blob_bytes)"
+                # Its first window is published: workers must not go on with a run that was refused.
+                self._ledger.close(self._job.run, "cancelled", reason)
+                self._job.folder.note(state="cancelled")
+                raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
+        # All of it is packed by now: a refusal has left nothing at the server.
+        self._inputs.leave(blobs)
+        return True
+
+    def _can_read(self) -> bool:
+        """Whether no worker has said that it cannot, once one has computed a chunk, none is there, or time is up."""
+        deadline = time.monotonic() + EVIDENCE_SECONDS
+        while not (look := self._ledger.look(self._job.run, attending=True)).refused:
+            if look.progress.committed or not self.fleet()[0] or time.monotonic() > deadline:
+                return True
+            time.sleep(LOOK_SECONDS)
+        return False

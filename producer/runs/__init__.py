@@ -1,1 +1,0 @@
-"""Carrying a run out: planning, driving, collecting, waiting, and what becomes of it afterwards."""

@@ -1,0 +1,235 @@
+"""What is known of targets before they are called: by the targets file here, or by what processes that call tell."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.version import code_version
+from evalq.producer.monitor.began import began
+from evalq.producer.monitor.fleet import LONG_SECONDS
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.spans import spell
+from evalq.producer.run.backend import Backend
+from evalq.workers.callers.choices import known_facts, refuse_unknown, unable
+from evalq.workers.callers.target_sessions import target_facts
+from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
+from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.errors import SERVER_ERRORS
+from evalq.workers.targets import NamedTarget, load_targets
+
+__all__ = ["Callers", "CallingProcesses", "Health", "Warnings"]
+
+
+class Callers:
+    """Who would make calls for a command at ``backend``, over the servers of ``shared`` where it names no fleet."""
+
+    def __init__(self, backend: Backend, shared: Backend) -> None:
+        self._backend = backend
+        self._settings = shared.settings
+
+    @cached_property
+    def here(self) -> Mapping[str, NamedTarget]:
+        """The targets file of a command that makes calls itself; nothing where a fleet makes them by its own.
+
+        Raises ConfigError.
+        """
+        targets = self._backend.asked.targets
+        return load_targets(targets) if targets and self._backend.calls_here else {}
+
+    @cached_property
+    def _told(self) -> list[Mapping[str, TargetFacts]]:
+        """{target: its facts} of everybody who calls."""
+        if self.here:
+            return [{name: target_facts(named) for name, named in self.here.items()}]
+        if not self._settings.broker:
+            return []
+        callers = Heartbeats(connect(self._settings.ledger_address, self._settings)).callers().values()
+        # Processes of other code never take calls of this one's sweeps.
+        return [caller.targets for caller in callers if caller.code == code_version()]
+
+    def facts(self, target: str, *, priced: bool = False) -> list[TargetFacts]:
+        """What those who call tell of a target; nothing of a fleet that nobody is in yet.
+
+        Raises UsageError where none of them knows it, or lets it choose what it chooses, or has no price (``priced``).
+        """
+        found = [facts for told in self._told if (facts := known_facts(told, target)) is not None]
+        if self._told and not found:
+            refuse_unknown(self._told, target)
+        if priced and any(each.price is None for each in found):
+            raise UsageError(f"--max-cost: target {target!r} has no price in the targets file")
+        return found
+
+
+# Who calls the target of a sweep, under which settings, and what its user has to be told meanwhile.
+
+PATIENT_SECONDS = 3.0
+"""So long from the beginning of a command, or from when the last one left, nobody need call."""
+
+_START = "start one: evalq worker --calls N --targets FILE; or call from here: --calls N --targets FILE"
+
+
+class Warnings:
+    """What the user of a sweep has to be told of it, by name: each once; and ``news``, in words."""
+
+    def __init__(self) -> None:
+        self.due: set[str] = set()
+        self.news: list[str] = []
+        self._told: set[str] = set()
+        self._waits_for = ""
+
+    def knows(self, name: str) -> bool:
+        """Whether it was told, or is about to be."""
+        return name in self.due | self._told
+
+    def add(self, name: str) -> None:
+        """There is something to tell, by its name in `tell`."""
+        self.due |= {name} - self._told
+
+    def wait_for(self, what: str) -> None:
+        """It waits, and for what is to be told: once, and again where that changes."""
+        if what != self._waits_for:
+            self._waits_for = what
+            self.news.append(what)
+
+    def tell(self, reporter: Reporter, target: str, *, here: bool) -> None:
+        """Tell what there is; who calls ``target`` from ``here`` need not start anything."""
+        texts = {
+            "nobody": f"no process calls {target!r} yet ({_START})",
+            "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+            "changed": f"warning: {target!r} has other settings than before; its outputs are of several settings",
+            "untold": f"warning: some answers of {target!r} tell no tokens: they count at the mean cost in --max-cost",
+            "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
+        }
+        while self.news:
+            reporter.say(self.news.pop(0))
+        for name in sorted(self.due - ({"nobody"} if here else set())):
+            (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
+            self.due.discard(name)
+            self._told.add(name)
+
+
+class CallingProcesses:
+    """The processes that call for one sweep. ``priced``: its target needs a price."""
+
+    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, notices: Warnings, *, priced: bool) -> None:
+        self._heartbeats = heartbeats
+        self._header = header
+        self._notices = notices
+        self._priced = priced
+        self._alone: float | None = began()
+
+    def leaving(self) -> bool:
+        """Whether nobody can call it now, which is to be told at once to somebody who leaves it to the fleet."""
+        alone = not any(known_facts(caller.targets, self._header.target) for caller in self._callers())
+        if alone:
+            self._notices.add("nobody")
+        return alone
+
+    def _callers(self) -> list[CallerFacts]:
+        # Processes of other code pass this sweep over, whatever they know of its target.
+        return [one for one in self._heartbeats.callers().values() if one.code == self._header.code]
+
+    def config(self) -> str | None:
+        """The digest of the target's settings, from who can call it; empty where they differ, None while nobody can.
+
+        Raises UsageError where processes that call do not know the target, or have no price that is needed.
+        """
+        target = self._header.target
+        callers = self._callers()
+        found = [(caller, known_facts(caller.targets, target)) for caller in callers]
+        able = [(caller, facts) for caller, facts in found if facts is not None]
+        if callers and not able:
+            refuse_unknown([caller.targets for caller in callers], target)
+        # A single one is enough: what it calls would be in no budget.
+        unpriced = [caller for caller, facts in able if facts.price is None]
+        if self._priced and unpriced:
+            raise UsageError(f"--max-cost: target {target!r} has no price in the targets file of {unpriced[0].host}")
+        if not able:
+            now = time.monotonic()
+            self._alone = self._alone or now
+            if now - self._alone >= PATIENT_SECONDS:
+                self._notices.add("nobody")
+            return None
+        self._alone = None
+        configs = {facts.config for _, facts in able}
+        if not any(map(self._header.may_call, configs)):
+            raise UsageError(_changed(self._header, configs))
+        # Those who may not call it give no outputs, and so make no difference.
+        configs = set(filter(self._header.may_call, configs))
+        if len(configs) > 1:
+            self._notices.add("differ")
+            return ""
+        return configs.pop()
+
+
+def _changed(header: SweepHeader, configs: Iterable[str]) -> str:
+    then, now = header.asked[SETTINGS], ", ".join(sorted(configs))
+    before = header.asked.get("extends", header.run)
+    return (
+        f"target {header.target!r} has other settings (digest {now}) than when {before} was asked "
+        f"({then}), and answers of two settings are never one run: put them back, or start a new sweep"
+    )
+
+
+# What the processes that call say of a sweep's target: who cannot call it and why, and which call takes long.
+
+_AGAIN_SECONDS = 60.0
+
+
+class Health:
+    """Of one sweep, as its producer sees it: `news` are lines for a person, each told once a minute at most."""
+
+    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, *, look_seconds: float = 2.0) -> None:
+        self._heartbeats = heartbeats
+        self._header = header
+        self._look_seconds = look_seconds
+        # So that the first question is a look, whatever the clock says.
+        self._looked = -look_seconds
+        self._told: dict[str, float] = {}
+        self._waiting = False
+
+    def news(self) -> list[str]:
+        """What there is to tell since the last look; nothing while the server is away."""
+        now = time.monotonic()
+        if now - self._looked < self._look_seconds:
+            return []
+        self._looked = now
+        # Nobody waits for news: that the server is away is told by the steps that need it.
+        with contextlib.suppress(*SERVER_ERRORS):
+            callers = self._heartbeats.callers().values()
+            lines = [*self._troubles(list(callers)), *self._long(list(callers))]
+            fresh = [line for key, line in lines if now - self._told.get(key, -_AGAIN_SECONDS) >= _AGAIN_SECONDS]
+            self._told |= {key: now for key, line in lines if line in fresh}
+            return fresh
+        return []
+
+    def _troubles(self, callers: list[CallerFacts]) -> Iterator[tuple[str, str]]:
+        target = self._header.target
+        reasons = unable(callers, self._header.code, target)
+        if reasons:
+            self._waiting = True
+            yield "nobody", f"waiting: no process can call {target!r} now: {reasons}; calls are held, none is lost"
+            return
+        if self._waiting:
+            self._waiting = False
+            # Or the next time would go untold for a minute.
+            self._told.pop("nobody", None)
+            yield f"again {time.monotonic()}", f"{target!r} is called again"
+        for caller in callers:
+            known = known_facts(caller.targets, target)
+            if known is not None and known.trouble:
+                told = f"warning: {caller.host} does not call {target!r} now: {known.trouble}"
+                yield f"{caller.host} {caller.pid}", told
+
+    def _long(self, callers: list[CallerFacts]) -> Iterator[tuple[str, str]]:
+        found = [
+            (*caller.oldest[self._header.run], caller.host) for caller in callers if self._header.run in caller.oldest
+        ]
+        case, seconds, host = max(found, key=lambda known: known[1], default=("", 0.0, ""))
+        if seconds >= LONG_SECONDS:
+            yield "long", f"oldest call in flight: case {case}, for {spell(seconds)}, on {host}"

@@ -1,0 +1,227 @@
+"""Making the calls of a sweep for a command: told of while they go, paused at Ctrl-C, and left as they ended."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+
+from evalq.evalcore.contract.evaluator import Stage
+from evalq.evalcore.errors import (
+    BrokerUnreachable,
+    Cancelled,
+    Driven,
+    Incomplete,
+    Interrupted,
+    Paused,
+    ServerRefused,
+    WorkersLost,
+)
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.life import RunState
+from evalq.producer.driving.interrupts import Interrupts
+from evalq.producer.driving.retries import ServerRetry
+from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.run.backend import Backend, halted, left
+from evalq.producer.sweep.callers import Health
+from evalq.producer.sweep.driver import SweepDriver
+from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep
+from evalq.producer.sweep.judge_targets import settle_targets
+from evalq.producer.sweep.reuse import Cache
+from evalq.producer.sweep.sweep import Sweep
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.servers.connections import connect
+
+__all__ = ["Calling", "ask_further", "paused", "sweep_driver"]
+
+
+class Calling:
+    """The calls of ``sweep`` over the servers of ``shared``; ``backend`` is what a user would name to resume them."""
+
+    def __init__(
+        self, sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter, interrupts: Interrupts
+    ) -> None:
+        self._sweep = sweep
+        self._shared = shared
+        self._backend = backend
+        self._reporter = reporter
+        self._interrupts = interrupts
+        self._state: RunState = "stopped"
+
+    def make(self) -> dict[str, Json]:
+        """All calls, as far as the budgets go; returns how they ended. What is recorded is in the folder then."""
+        sweep, backend = self._sweep, self._backend
+        try:
+            facts = self._drive()
+            self._state = "called"
+            if facts["ended"] == "spent":
+                self._tell_spent(facts["reason"])
+            sweep.note_calls(facts)
+            sweep.write_outputs()
+            sweep.refuse_nothing()
+            return facts
+        except Driven:
+            # Another process drives it: how it stands is that one's to say.
+            self._state = sweep.folder.info().state
+            raise
+        except Cancelled as error:
+            self._state = "cancelled"
+            # Failures that were to be tried again, and never will be.
+            sweep.recorded.put_back()
+            kept = f"what it recorded is in {sweep.outputs}, and another run takes it over: --reuse {sweep.folder.path}"
+            raise Cancelled(f"{error}; {kept}") from None
+        except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+            raise backend.resumable(error, sweep.folder) from error
+        except Incomplete as error:
+            raise Incomplete(f"{error}; after fixing it, resume with: {backend.resume(sweep.folder)}") from None
+        finally:
+            # However it ends: what was paid for can be looked at, and evaluated by hand.
+            with contextlib.suppress(OSError):
+                if self._state != "called":
+                    sweep.write_outputs()
+                left(sweep.folder, self._state)
+
+    def _drive(self) -> dict[str, Json]:
+        """Drive the sweep until the calls are over; returns how they ended. Raises Interrupted where it was paused."""
+        sweep, settings, reporter = self._sweep, self._shared.settings, self._reporter
+        # Not tried again: news can wait, and the loop that asks for them cannot.
+        health = Health(Heartbeats(connect(settings.ledger_address, settings, again=False)), sweep.header)
+        with reporter.watching() as watch, sweep_driver(sweep, self._shared, reporter) as (driver, patience):
+
+            def seen(standing: RunStatus) -> None:
+                driver.notices.tell(reporter, sweep.header.target, here=self._backend.calls_here)
+                for line in health.news():
+                    reporter.warn(line)
+                watch(standing)
+
+            try:
+                return driver.drive(seen)
+            except KeyboardInterrupt:
+                self._state, error = halted(sweep.folder, self._backend)
+                if not paused(driver, patience, self._interrupts):
+                    reporter.warn("the server does not answer, so processes that call may continue for a while")
+                raise error from None
+            except Paused:
+                self._state = "paused"
+                raise Interrupted(self._backend.resume(sweep.folder)) from None
+            finally:
+                if driver.in_flight:
+                    reporter.warn(
+                        f"{driver.in_flight:,} calls were still in flight then: they may have to be paid all the same"
+                    )
+
+    def _tell_spent(self, reason: Json) -> None:
+        sweep = self._sweep
+        sweep.spent = True
+        spending = sweep.recorded.spending
+        # No larger budget of cost would ever be reached.
+        costless = bool(sweep.live.max_cost and spending.untold and not spending.told)
+        others = (
+            f"begin another run with --max-calls, and --reuse {sweep.folder.named()}"
+            if costless
+            else f"raise it: {self._backend.resume(sweep.folder)} {sweep.live.larger}"
+        )
+        self._reporter.say(
+            f"{reason}: {sweep.recorded.count:,} of {sweep.header.total:,} calls are recorded; "
+            f"to make the others, {others}"
+        )
+
+
+@contextlib.contextmanager
+def sweep_driver(sweep: Sweep, backend: Backend, reporter: Reporter) -> Iterator[tuple[SweepDriver, ServerRetry]]:
+    """A driver over the servers of ``backend``, which lets go of the sweep at its end; and its patience."""
+    settings = backend.settings
+    with contextlib.ExitStack() as stack:
+        # By now it is the sweep's, and not to be chosen again.
+        then = f"move it away, and resume with: {backend.resume(sweep.folder)}"
+        cache = Cache(sweep.live.cache, then) if sweep.live.cache else None
+        if cache is not None:
+            stack.callback(cache.close)
+        patience = ServerRetry(settings, reporter, backend.check)
+        stack.enter_context(patience.telling())
+        driver = SweepDriver(sweep, SweepLedger(patience.client(), settings), settings, patience, cache)
+        driver.registration.server = backend.server
+        try:
+            yield driver, patience
+        finally:
+            # Once: where the server is away, the next driver waits until this one has been silent for long enough.
+            patience.once(driver.hand_over.release)
+
+
+def paused(driver: SweepDriver, patience: ServerRetry, interrupts: Interrupts) -> bool:
+    """Pause a sweep at Ctrl-C; at the next one, only see to it that no more calls are handed out. Whether it is."""
+    return patience.once(lambda: driver.hand_over.pause(lambda: interrupts.again))
+
+
+# Asking about outputs for a command: after the calls that gave them, and before they are evaluated.
+
+
+def ask_further(
+    sweep: Sweep, stage: Stage, backends: tuple[Backend, Backend], reporter: Reporter, interrupts: Interrupts,
+    used: tuple[int, float],
+) -> None:  # fmt: skip
+    """Ask all that is to be asked about the outputs, target by target, within what is left of the budgets.
+
+    ``backends`` are where the calls are made, and what a user would name to resume them; ``used`` are attempts and cost
+    of the calls for the outputs. Raises what making calls raises.
+    """
+    left = False
+    with _halting(sweep, backends[1]):
+        settle = partial(settle_targets, sweep, backends, reporter)
+        further = JudgeCalls(sweep, stage, sweep.given[0].limit, settle)
+        sweeps = further.prepare()
+    # One budget for all targets, and so what all took before any is asked: a resumed run may have stopped at each.
+    took = [_took(each) for each in sweeps]
+    for place, each in enumerate(sweeps):
+        of_others = [
+            used,
+            *((own.before.attempts, own.before.cost) for own in sweeps),
+            *took[:place],
+            *took[place + 1 :],
+        ]
+        calls, cost = sum(attempts for attempts, _ in of_others), sum(costs for _, costs in of_others)
+        if not _allowed(each, sweep, took[place], calls, cost):
+            each.recorded.put_back()
+            open_calls = each.header.total - each.recorded.count
+            if open_calls:
+                reporter.say(f"the budget is spent: {each.header.target!r} is not asked {open_calls:,} times")
+            # One that has all its replies lacks nothing, and takes nothing.
+            left = left or bool(open_calls or each.recorded.errors)
+            continue
+        reporter.say(f"asking {each.header.target!r} about the outputs: {each.header.total:,} calls")
+        facts = Calling(each, *backends, reporter, interrupts).make()
+        took[place] = int(facts["attempts"]), float(facts["cost"])
+        left = left or bool(each.spent or each.recorded.errors)
+    sweep.further_left = left
+    with _halting(sweep, backends[1]):
+        further.join(sweep.evaluated)
+
+
+@contextlib.contextmanager
+def _halting(sweep: Sweep, backend: Backend) -> Iterator[None]:
+    """Ctrl-C between the calls: what is recorded stays, and the command says how it is resumed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        state, error = halted(sweep.folder, backend)
+        left(sweep.folder, state)
+        raise error from None
+
+
+def _took(each: JudgeSweep) -> tuple[int, float]:
+    """Attempts that were begun for it so far, as far as is known, and what they cost."""
+    return max(each.recorded.begun, each.recorded.ended), each.recorded.cost
+
+
+def _allowed(each: JudgeSweep, sweep: Sweep, own: tuple[int, float], calls: int, cost: float) -> bool:
+    """Give it what is left of the budgets beside what others took; False where that is no more than it took itself."""
+    whole = sweep.live
+    left_calls, left_cost = whole.max_calls - calls, whole.max_cost - cost
+    # A sum of costs differs from what it should be in its last digits: that rest of a budget pays for no call.
+    spent = left_cost - own[1] <= whole.max_cost * 1e-9
+    if (whole.max_calls and left_calls <= own[0]) or (whole.max_cost and spent):
+        return False
+    each.budget(left_calls if whole.max_calls else 0, left_cost if whole.max_cost else 0.0, whole.cache)
+    return True

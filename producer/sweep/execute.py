@@ -1,0 +1,246 @@
+"""Carrying a sweep out: the calls first, then the evaluation of what was recorded, in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
+from evalq.evalcore.errors import Cancelled, ConfigError, EvalqError, UsageError
+from evalq.evalcore.files import open_input
+from evalq.evalcore.model.canonical import Json, digest
+from evalq.producer.driving.interrupts import Interrupts
+from evalq.producer.folder.files import ASKED, HEAD, OUTPUTS, PROMPTS
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.own_runs import note_targets, targets_of
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.run.backend import (
+    Backend,
+    driving,
+    halted,
+    left,
+    refuse_named,
+    refuse_over,
+    resumable,
+    shared_backend,
+)
+from evalq.producer.run.execute import carry_out_here
+from evalq.producer.sweep.head import prompts_digest, read_head
+from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.sweep.sweep import Sweep, read_prompts
+
+if TYPE_CHECKING:
+    from evalq.producer.sweep.judge_stage import JudgeSweep
+
+__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep", "with_targets"]
+
+
+def carry_out_sweep(sweep: Sweep, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """Call, record and evaluate; returns the evaluation's job and its report.
+
+    Raises what driving a sweep and a job raises; the folder can be resumed after anything but faulty input.
+    """
+    with driving(sweep.folder, backend) as interrupts:
+        return _carry_out_here(sweep, backend, reporter, interrupts)
+
+
+def resume_sweep(
+    folder: RunFolder,
+    backend: Backend,
+    reporter: Reporter,
+    budgets: tuple[int | None, float | None] = (None, None),
+) -> tuple[Sweep, Job, dict[str, Json]]:
+    """`carry_out_sweep` for one that was left, under other ``budgets`` (calls, cost) where those are given.
+
+    It is read only when nobody else can write there any more. Raises Driven, what `Sweep.load` raises, and UsageError
+    for a run that is over.
+    """
+    with driving(folder, backend) as interrupts:
+        _refuse_over(folder)
+        _refuse_unnamed(folder, backend)
+        sweep, backend = _loaded(folder), with_targets(backend, folder)
+        sweep.budgeted(*budgets)
+        reporter.event("launch", run=sweep.run, folder=str(folder.path))
+        return sweep, *_carry_out_here(sweep, backend, reporter, interrupts)
+
+
+def _loaded(folder: RunFolder) -> Sweep:
+    """`Sweep.load`; of one that it refuses the outputs, which it names, are written down where a kill left none."""
+    try:
+        return Sweep.load(folder)
+    except ConfigError:
+        # What the sweep is refused for is the error to tell, and no other.
+        with contextlib.suppress(EvalqError, OSError):
+            sweep = Sweep.asked_in(folder, same=False)
+            if sweep is not None and sweep.recorded.count and not sweep.outputs.exists():
+                sweep.write_outputs()
+        raise
+
+
+def _refuse_unnamed(folder: RunFolder, backend: Backend) -> None:
+    """Raise UsageError where calls were handed out by a server that is not named: it may hold answers that are paid
+    for, and its processes may still call. Once all of them are collected the folder is enough.
+    """
+    info = folder.info()
+    if info.server and not backend.settings.broker and info.state not in ("done", "retrying"):
+        raise UsageError(
+            f"{folder.path}: its calls are made through a server, which may have answers that are not here yet; "
+            f"name it: evalq resume {folder.named(info.server)} (or another, where that one is gone for good)"
+        )
+
+
+def _refuse_over(folder: RunFolder) -> None:
+    try:
+        refuse_over(folder)
+    except Cancelled as error:
+        outputs = folder.path / OUTPUTS
+        kept = f"; what it recorded can be evaluated: --outputs {shlex.quote(str(outputs))}" if outputs.exists() else ""
+        raise Cancelled(f"{error}{kept}") from None
+
+
+def _carry_out_here(
+    sweep: Sweep, backend: Backend, reporter: Reporter, interrupts: Interrupts
+) -> tuple[Job, dict[str, Json]]:
+    """`carry_out_sweep` for whoever holds the folder already."""
+    try:
+        if backend.inline:
+            raise UsageError("--inline makes no live calls: they are paced through a server; omit --inline")
+        # Before the first call: whoever resumes after a kill finds it there.
+        _note_targets(backend, sweep.folder)
+        with shared_backend(backend, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
+            # Imported while what was started here comes up.
+            _make_calls(sweep, shared, backend, reporter, interrupts)
+            _forget_evaluation(sweep, shared, backend, reporter)
+            job = sweep.job()
+            report = carry_out_here(job, shared, reporter, backend)
+            # Not before the report is there: until then a resume needs what was asked and recorded.
+            sweep.drop_working_files()
+            return job, report
+    except (UsageError, ConfigError):
+        # One begun before may have outputs in the ledger, and one that asks about outputs has paid for answers.
+        if sweep.new and not sweep.recorded.count and not any(each.recorded.count for each in _further(sweep)):
+            sweep.folder.discard()
+        raise
+
+
+def _make_calls(sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter, interrupts: Interrupts) -> None:
+    """All calls: those for outputs, where a target is called, and those about outputs."""
+    from evalq.producer.sweep.calls import Calling, ask_further
+    from evalq.producer.sweep.judge_targets import refuse_uncalled
+
+    # Before the first call: outputs would be paid for that cannot be judged then.
+    refuse_uncalled(sweep, backend, shared)
+    used = (0, 0.0)
+    if sweep.live.target:
+        facts = Calling(sweep, shared, backend, reporter, interrupts).make()
+        used = (int(facts["attempts"]), float(facts["cost"]))
+    if sweep.stage is not None:
+        ask_further(sweep, sweep.stage, (shared, backend), reporter, interrupts, used)
+
+
+def _further(sweep: Sweep) -> list[JudgeSweep]:
+    from evalq.producer.sweep.judge_stage import judge_sweeps
+
+    return judge_sweeps(sweep.folder)
+
+
+def _note_targets(backend: Backend, folder: RunFolder) -> None:
+    """Note the targets file in the user's own state, so that a resume need not name it; a fleet has one of its own."""
+    asked = backend.asked
+    if asked.targets and not asked.broker:
+        note_targets(folder, _question(folder), asked.targets)
+
+
+def _question(folder: RunFolder) -> str:
+    """The digest of what the sweep in ``folder`` asks; empty for none, and where its prompts are not those it names."""
+    head = next((read_head(folder.path, name) for name in (HEAD, ASKED) if (folder.path / name).is_file()), None)
+    if head is None:
+        return ""
+    prompts = folder.path / PROMPTS
+    if prompts.is_file() and prompts_digest(read_prompts(prompts))[1] != head.header.asked.get("prompts", ""):
+        return ""
+    return digest(msgspec.json.encode(head.header, order="sorted"))
+
+
+def with_targets(backend: Backend, folder: RunFolder) -> Backend:
+    """``backend`` with the targets file that this user named for the run last, where none is named now, nor a fleet.
+
+    Raises UsageError where the folder names files that it may not choose, and where the targets file has changed.
+    """
+    refuse_named(folder, backend)
+    settings = backend.settings
+    if settings.targets or settings.broker or backend.inline:
+        return backend
+    known = targets_of(folder, _question(folder))
+    if not known:
+        return backend
+    return msgspec.structs.replace(backend, settings=settings.model_copy(update={"targets": known}))
+
+
+def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request: Request) -> None:
+    """Raise UsageError for what cannot be left to the processes that call."""
+    further = live_calls(evaluator).further
+    if further is not None and further.begin(request) is not None:
+        raise UsageError("--detach goes with no judge: a producer has to stay to ask about the outputs; omit --detach")
+    if live.stop or live.cache or live.reuse:
+        raise UsageError(
+            "--detach goes with none of --stop, --cache and --reuse: a producer has to stay for them; omit it, or them"
+        )
+
+
+def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter) -> None:
+    """Leave a sweep (or the one begun in a folder) to the processes that call."""
+    from evalq.producer.sweep.calls import paused, sweep_driver
+
+    with driving(given.folder if isinstance(given, Sweep) else given, backend) as interrupts:
+        if isinstance(given, RunFolder):
+            _refuse_over(given)
+        sweep = given if isinstance(given, Sweep) else _loaded(given)
+        refuse_detached(sweep.live, sweep.evaluator, sweep.request)
+        try:
+            with resumable(sweep.folder, backend), sweep_driver(sweep, backend, reporter) as (driver, patience):
+                try:
+                    driver.hand_over.launch()
+                except KeyboardInterrupt:
+                    # Some prompts may be there already, and would be paid for.
+                    paused(driver, patience, interrupts)
+                    raise
+                driver.notices.tell(reporter, sweep.header.target, here=False)
+            sweep.folder.note(state="detached")
+        except KeyboardInterrupt:
+            state, error = halted(sweep.folder, backend)
+            left(sweep.folder, state)
+            raise error from None
+        except BaseException:
+            left(sweep.folder, "stopped")
+            raise
+
+
+def _forget_evaluation(sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter) -> None:
+    """Have the ledger forget an evaluation of other outputs: its answers are not those of the ones there are now."""
+    from evalq.producer.driving.retries import ServerRetry
+    from evalq.workers.ledger.detached import Reports
+    from evalq.workers.ledger.runs import RunLedger
+
+    patience = ServerRetry(shared.settings, reporter, shared.check)
+    with resumable(sweep.folder, backend), patience.telling(), contextlib.closing(patience.client()) as client:
+        ledger = RunLedger(client, shared.settings)
+
+        def forget() -> bool:
+            seal = Reports(ledger, shared.settings).seal(sweep.run)
+            with open_input(sweep.evaluated) as stream:
+                if seal is None or seal.sha256 != (hashlib.file_digest(stream, "sha256").hexdigest(),):
+                    ledger.delete(sweep.run)
+            return True
+
+        patience(forget)
+
+
+def _roots(sweep: Sweep) -> list[Path]:
+    return list(dict.fromkeys([Path.cwd().resolve(), sweep.folder.path.resolve()]))

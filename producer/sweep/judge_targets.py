@@ -1,0 +1,148 @@
+"""The targets that a sweep's second stage asks: known, priced, and of one setting from the first reply to the last."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+import msgspec
+import redis
+
+from evalq.evalcore.contract.evaluator import Stage
+from evalq.evalcore.errors import UsageError
+from evalq.evalcore.version import code_version
+from evalq.producer.driving.retries import ServerRetry
+from evalq.producer.folder.files import OUTPUTS
+from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.run.backend import Backend
+from evalq.producer.sweep.callers import Callers, CallingProcesses, Warnings
+from evalq.producer.sweep.judge_stage import JudgeSweep, TargetSettings, judge_sweeps
+from evalq.producer.sweep.sweep import Sweep
+from evalq.workers.callers.choices import known_facts
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.targets.config import choose
+from evalq.workers.targets.digests import config_digest, setting_digests
+from evalq.workers.targets.variable import canonical_name
+
+__all__ = ["refuse_uncalled", "settle_targets"]
+
+_POLL_SECONDS = 0.2
+
+
+def refuse_uncalled(sweep: Sweep, backend: Backend, shared: Backend) -> None:
+    """Raise UsageError, before anything is paid, where a target that is to be asked about outputs cannot be.
+
+    A fleet that nobody is in yet says nothing.
+    """
+    if sweep.stage is None:
+        return
+    callers, before = Callers(backend, shared), judge_sweeps(sweep.folder)
+    for target in _targets(sweep.stage):
+        facts = callers.facts(target, priced=bool(sweep.live.max_cost))
+        if facts:
+            asked = [each for each in before if each.header.target == target]
+            _one_of({each.config for each in facts}, target, asked, _settled(callers, target).parts)
+
+
+def settle_targets(
+    sweep: Sweep, backends: tuple[Backend, Backend], reporter: Reporter, targets: Sequence[str]
+) -> dict[str, TargetSettings]:
+    """{target: the settings under which it is asked} of those that are: those of its replies, where there are any.
+
+    Waits until somebody can call each. ``backends``: where calls are made, and what a user would name to resume them.
+    Raises UsageError where a target has no such settings any more, or several; what waiting for a server raises.
+    """
+    shared, backend = backends
+    callers, found = Callers(backend, shared), {}
+    patience = ServerRetry(shared.settings, reporter, shared.check)
+    with patience.telling(), contextlib.closing(patience.client()) as client:
+        ledger, before = SweepLedger(client, shared.settings), judge_sweeps(sweep.folder)
+        for target in targets:
+            settled = _settled(callers, target)
+            configs = {settled.config} if settled.config else _awaited(sweep, target, client, patience, reporter)
+            asked = [each for each in before if each.header.target == target]
+            for each in asked:
+                if each.settings not in configs:
+                    # Before it is judged which settings count: replies that wait there count, too.
+                    patience(partial(_collect, each, ledger))
+            found[target] = msgspec.structs.replace(settled, config=_one_of(configs, target, asked, settled.parts))
+            for each in asked:
+                if each.settings != found[target].config:
+                    patience(partial(_forget, each, ledger))
+    return found
+
+
+def _collect(before: JudgeSweep, ledger: SweepLedger) -> None:
+    """What was paid for and its last driver did not live to collect: it decides whether there are replies."""
+    before.recorded.add(list(filter(before.header.has_call, ledger.waiting(before.run))))
+
+
+def _forget(before: JudgeSweep, ledger: SweepLedger) -> None:
+    """Nobody is to make further calls of it, unless another producer has them made."""
+    look = ledger.look(before.run)
+    if look is None:
+        return
+    mine = look.driver in ("", before.last_driver.token())
+    if mine or look.driver_silent > ledger.settings.driver_seconds:
+        ledger.delete(before.run)
+
+
+def _one_of(configs: Collection[str], target: str, before: Sequence[JudgeSweep], parts: Mapping[str, str]) -> str:
+    """The digest among ``configs`` under which ``target`` is asked. Raises UsageError for several, and for others than
+    those of its replies ``before``; ``parts`` are those of each setting now.
+    """
+    replied = [each for each in before if each.replies]
+    # Settings without a reply may change: it must be possible to fix a misspelt model.
+    if not replied:
+        if len(configs) > 1:
+            raise UsageError(
+                f"processes that call have different settings of {target!r} (digests {', '.join(sorted(configs))}): "
+                "replies of two settings are never counted together; give all of them the same targets file"
+            )
+        return next(iter(configs))
+    then = replied[0].settled
+    if then.config in configs:
+        return then.config
+    folder, count = replied[0].folder.path, sum(each.replies for each in replied)
+    told = "1 reply" if count == 1 else f"{count:,} replies"
+    names = [name for name in sorted({*then.parts, *parts}) if then.parts.get(name) != parts.get(name)]
+    now = f"{', '.join(names)}" if then.parts and parts else f"digest {then.config} then, {', '.join(configs)} now"
+    reuse = (
+        f": --reuse {shlex.quote(str(folder))} takes the outputs, and asks {target!r} anew"
+        if (folder / OUTPUTS).is_file()
+        else ""
+    )
+    raise UsageError(
+        f"{folder}: {target!r} has other settings than when it gave {told} ({now}), and replies of two "
+        f"settings are never counted together: put them back and resume, or begin another run{reuse}"
+    )
+
+
+def _targets(stage: Stage) -> list[str]:
+    return sorted({canonical_name(target) for target, _ in stage.asks()})
+
+
+def _settled(callers: Callers, target: str) -> TargetSettings:
+    """The settings by the file here; of no digest where that does not have it."""
+    named = choose(callers.here, target) if callers.here else None
+    return TargetSettings("") if named is None else TargetSettings(config_digest(named), setting_digests(named))
+
+
+def _awaited(sweep: Sweep, target: str, client: redis.Redis, patience: ServerRetry, reporter: Reporter) -> set[str]:
+    """The digests of a target's settings at processes that call, as soon as there are any. Raises UsageError."""
+    notices, heartbeats = Warnings(), Heartbeats(client)
+    header = SweepHeader(sweep.run, target, code_version(), 1, 1)
+    served = CallingProcesses(heartbeats, header, notices, priced=bool(sweep.live.max_cost))
+    while True:
+        if patience(served.config) is not None:
+            callers = [one for one in patience(heartbeats.callers).values() if one.code == header.code]
+            found = (known_facts(caller.targets, target) for caller in callers)
+            if configs := {facts.config for facts in found if facts is not None}:
+                return configs
+        notices.tell(reporter, target, here=False)
+        time.sleep(_POLL_SECONDS)

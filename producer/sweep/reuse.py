@@ -1,0 +1,240 @@
+"""Outputs that earlier runs recorded, taken into a sweep that asks the same: paid for once, and told of as theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from evalq.evalcore.errors import StorageError, UsageError, WireError
+from evalq.evalcore.files import open_input, read_plain
+from evalq.evalcore.model.calls import Lineage, Output, Prompt
+from evalq.producer.folder.call_log import UNANSWERED
+from evalq.producer.folder.files import OUTPUTS
+from evalq.producer.folder.lock import RunLock, holder
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.sweep.options import SweepOptions
+
+__all__ = ["Cache", "SourceRun", "lineage_of"]
+
+# Each step is synced: single outputs would take long, and all at once would take memory.
+_STEP = 500
+
+
+class SourceRun:
+    """The run in a folder whose outputs are taken. Raises UsageError where it has none."""
+
+    def __init__(self, path: str) -> None:
+        self.folder = RunFolder.existing(Path(path))
+        self.run = self.folder.info().run
+        self.otherwise = 0
+        """Outputs of the same questions that were of other settings of the target, and so not taken."""
+        if not self._outputs.is_file():
+            info = self.folder.info()
+            raise UsageError(
+                f"{path}: no output of this run can be taken: it is {info.state} and has no {OUTPUTS}; "
+                f"{self.folder.next_step(info.state)}"
+            )
+
+    def taken(
+        self,
+        prompts: Sequence[Prompt],
+        live: SweepOptions,
+        config: str,
+        has: Callable[[int], bool] = lambda call: False,
+    ) -> Iterator[list[Output]]:
+        """Its outputs that a sweep of ``prompts`` wants and ``has`` not, under settings of the digest ``config``; some
+        at a time.
+
+        Of failures those alone that were the agent's, unless the sweep extends this very run: then it has them all.
+        Raises WireError for a damaged file.
+        """
+        # By the words, too: a case may have another question by now under the id of then.
+        numbers = {(prompt.case, prompt.digest): number for number, prompt in enumerate(prompts)}
+        step: list[Output] = []
+        for output in self._read():
+            number = numbers.get((output.case, output.prompt))
+            if number is None or output.target != live.target or output.repeat >= live.repeat:
+                continue
+            call = output.repeat * len(prompts) + number
+            if output.config != config:
+                self.otherwise += 1
+            # An extension takes failures, too: asked again alone they would have a chance that successes do not get.
+            elif not has(call) and (live.extends == self.run or not _unanswered(output)):
+                step.append(msgspec.structs.replace(output, call=call))
+            if len(step) == _STEP:
+                yield step
+                step = []
+        yield step
+
+    def _read(self) -> Iterator[Output]:
+        with open_input(self._outputs) as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    yield Output.of_line(line)
+                except WireError as error:
+                    raise WireError(f"{self._outputs}:{number}: {error}") from error
+
+    @property
+    def _outputs(self) -> Path:
+        return self.folder.own(OUTPUTS)
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """Whose outputs it took itself."""
+        return self.folder.info().lineage
+
+    @property
+    def report(self) -> str:
+        """The digest of its report, by which a comparison knows it; empty while it has none."""
+        if not self.folder.reported:
+            return ""
+        return hashlib.sha256(read_plain(self.folder.path / "report.json")).hexdigest()
+
+
+def lineage_of(givers: Mapping[str, SourceRun], reused: Counter[str]) -> Lineage | None:
+    """What is told of a run that took so many outputs of each of ``givers``; None where it took none."""
+    taken = {run: count for run, count in reused.items() if run and count > 0}
+    if not taken:
+        return None
+    akin, number, first = set(taken), 1, ""
+    # By count and name: what is told must not depend on the order in which runs were named.
+    for run in sorted(taken, key=lambda run: (-taken[run], run)):
+        giver = givers[run]
+        before = giver.lineage
+        akin |= set(before.akin) if before else set()
+        number = max(number, 1 + (before.number if before else 0))
+        first = first or (before.first if before else "") or giver.report
+    return Lineage(taken, tuple(sorted(akin)), number, first)
+
+
+def _unanswered(output: Output) -> bool:
+    return output.error.partition(":")[0] in UNANSWERED
+
+
+# A cache of recorded outputs in one file: what was paid for once, under the same settings, is not paid for again.
+
+_SCHEMA = (
+    """create table if not exists outputs (
+  target text not null, config text not null, prompt text not null, "case" text not null, repeat integer not null,
+  output blob not null, primary key (target, config, prompt, "case", repeat)
+) without rowid""",
+    # Who is about to ask what: it counts while that sweep holds its lock, which the kernel gives back however it ends.
+    """create table if not exists claims (
+  target text not null, config text not null, prompt text not null, "case" text not null, holder text not null,
+  primary key (target, config, prompt, "case")
+) without rowid""",
+)
+
+
+class Cache:
+    """Outputs by target, its settings' digest, the prompt's digest, case and repeat; errors are never kept.
+
+    Several processes may use one file at once; of two sweeps that ask the same, the one that did not `claim` it waits.
+    """
+
+    def __init__(self, path: str | Path, then: str = "name another file with --cache, or omit it") -> None:
+        """Raises StorageError for a file that is no cache or cannot be written; ``then`` says what to do there."""
+        self._path = path
+        self._then = then
+        self._name = secrets.token_hex(6)
+        self._lock: RunLock | None = None
+        with self._telling():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            # Other sweeps may write to the same file: each holds it for one transaction.
+            self._db = sqlite3.connect(path, timeout=30)
+            with self._db:
+                for table in _SCHEMA:
+                    self._db.execute(table)
+
+    def find(self, target: str, config: str, prompt: Prompt, repeats: Sequence[int]) -> dict[int, Output]:
+        """{repeat: output} of those that are known. Raises WireError for a damaged entry."""
+        query = (
+            "select repeat, output from outputs where target = ? and config = ? and prompt = ?"
+            ' and "case" = ? and repeat between ? and ?'
+        )
+        wanted = set(repeats)
+        # A range, then exactly those: one query for each prompt instead of one for each repeat.
+        bounds = (min(repeats), max(repeats)) if repeats else (0, -1)
+        with self._telling():
+            rows = self._db.execute(query, (target, config, prompt.digest, prompt.case, *bounds))
+            return {repeat: Output.from_wire(data) for repeat, data in rows if repeat in wanted}
+
+    def some(self, target: str, config: str, most: int) -> list[Output]:
+        """Any outputs of a target under these settings, ``most`` at most. Raises WireError for a damaged entry."""
+        query = "select output from outputs where target = ? and config = ? limit ?"
+        with self._telling():
+            return [Output.from_wire(data) for (data,) in self._db.execute(query, (target, config, most))]
+
+    def keep(self, outputs: Sequence[Output]) -> None:
+        """Add outputs; one that is known already stays as it is."""
+        rows = [
+            (output.target, output.config, output.prompt, output.case, output.repeat, msgspec.json.encode(output))
+            for output in outputs
+            if not output.failed
+        ]
+        with self._telling(), self._db:
+            self._db.executemany("insert or ignore into outputs values (?, ?, ?, ?, ?, ?)", rows)
+
+    def claim(self, target: str, config: str, prompts: Iterable[Prompt]) -> dict[str, int]:
+        """Claim the right to ask all of these, until `close`: nobody else who asks first takes them from here.
+
+        Where others have some of them nothing is claimed: returns how many each has, by its host and pid. All or
+        nothing, so that no two sweeps ever wait for each other.
+        """
+        asked = {(prompt.digest, prompt.case) for prompt in prompts}
+        with self._telling():
+            if others := self._others(target, config, asked):  # asked often: a look need not stop those who write
+                return others
+            if self._lock is None:
+                self._lock = RunLock.take(self._lock_of(self._name))
+            with self._db:
+                self._db.execute("begin immediate")
+                for name in self._holders() - {self._name}:
+                    if not holder(self._lock_of(name)):
+                        self._db.execute("delete from claims where holder = ?", (name,))
+                        # Nobody takes it again: each sweep has a name of its own.
+                        self._lock_of(name).unlink(missing_ok=True)
+                if others := self._others(target, config, asked):
+                    return others
+                rows = ((target, config, *question, self._name) for question in asked)
+                self._db.executemany("insert or ignore into claims values (?, ?, ?, ?, ?)", rows)
+        return {}
+
+    def close(self) -> None:
+        """Let go of the file, and of what was claimed."""
+        with contextlib.suppress(sqlite3.Error), self._db:  # what stays there counts no more, without its lock
+            if self._lock is not None:
+                self._db.execute("delete from claims where holder = ?", (self._name,))
+        self._db.close()
+        if self._lock is not None:
+            self._lock.release(remove=True)
+
+    def _lock_of(self, name: str) -> Path:
+        return Path(f"{self._path}.{name}.lock")
+
+    def _holders(self) -> set[str]:
+        return {name for (name,) in self._db.execute("select distinct holder from claims")}
+
+    def _others(self, target: str, config: str, asked: set[tuple[str, str]]) -> dict[str, int]:
+        """How many of these questions others have claimed who live."""
+        query = 'select prompt, "case", holder from claims where target = ? and config = ? and holder != ?'
+        rows = self._db.execute(query, (target, config, self._name))
+        found = Counter(name for prompt, case, name in rows if (prompt, case) in asked)
+        living = ((holder(self._lock_of(name)), count) for name, count in found.items())
+        return {who: count for who, count in living if who}
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"{self._path}: this cache cannot be used: {error}; {self._then}") from error
+        except WireError as error:
+            raise WireError(f"{self._path}: {error}") from error

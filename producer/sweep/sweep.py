@@ -1,0 +1,373 @@
+"""What a sweep is to ask, looked at before anything is made or paid for it, and its prompts written down."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from evalq.evalcore.contract import registry
+from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
+from evalq.evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError
+from evalq.evalcore.files import open_input, replacing, write_atomic
+from evalq.evalcore.model.calls import Output, Prompt, StopNote
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.manifest import Header
+from evalq.evalcore.records.inputs import discover, format_suffixes
+from evalq.evalcore.records.opened import batches, opened
+from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
+from evalq.evalcore.version import code_version
+from evalq.producer.folder.call_log import LastDriver, RecordedOutputs
+from evalq.producer.folder.documents import request_fact
+from evalq.producer.folder.files import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUTPUTS, PROMPTS, RECORDED, RESERVE
+from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begin_folder, new_run_id, planned_header
+from evalq.producer.folder.own_runs import allow_for_process, named_paths, record
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.sweep.files import remove
+from evalq.producer.sweep.head import SweepHead, asked_of, once_id, prompts_digest, read_head, refuse_changed
+from evalq.producer.sweep.options import SweepOptions, prompts_of
+from evalq.producer.sweep.reuse import SourceRun
+from evalq.workers.ledger.sweep_model import SweepHeader
+
+__all__ = ["Sweep", "read_prompts", "recorded_lines"]
+
+
+class PreparedSweep(NamedTuple):
+    """A sweep that can begin: its header with the run's id, and what asks further targets, where anything does."""
+
+    header: SweepHeader
+    live: SweepOptions
+    stage: Stage | None
+
+
+def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> PreparedSweep:
+    """Raises ConfigError, UsageError or InputError for what cannot be asked."""
+    from evalq.workers.targets.variable import canonical_name  # brings what calls along, which looking at a run is not
+
+    calls = live_calls(evaluator)
+    live = msgspec.structs.replace(live, target=canonical_name(live.target))
+    if live.stop and calls.stopping(request) is None:
+        raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
+    if "-" in request.inputs:
+        raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
+    for path in live.reuse:  # one that gives nothing is told before anything is paid
+        if live.target:
+            SourceRun(path)
+        else:
+            RunFolder.existing(Path(path))
+    stage = None
+    if calls.further is not None:
+        stage = calls.further.begin(request)  # raises where it is not said who is asked
+    cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
+    if not cases:
+        raise UsageError("there is nothing to ask: no case is left")
+    facts = asked_of(evaluator, request, live, asked, digest)
+    header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
+    run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
+    return PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)
+
+
+def read_prompts(path: Path) -> Iterator[Prompt]:
+    """The prompts that `write_prompts` wrote, in order."""
+    with open_input(path) as stream:
+        for line in stream:
+            yield msgspec.json.decode(line, type=Prompt)
+
+
+def write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
+    """Write prompts down, a line each."""
+    with replacing(path) as out:
+        for prompt in prompts:
+            out.write(msgspec.json.encode(prompt) + b"\n")
+
+
+# Recorded outputs that further targets are to be asked about, in one file of the run folder.
+
+
+def gather(evaluator: Evaluator[Any, Any], request: Request, folder: RunFolder, unpack_bytes: int) -> None:
+    """Copy the lines of what ``request`` names: what is paid for is about these, whatever becomes of the files.
+
+    Raises InputError.
+    """
+    with replacing(folder.path / RECORDED) as out:
+        out.writelines(line + b"\n" for line in recorded_lines(evaluator, request, folder.spool, unpack_bytes))
+
+
+def recorded_lines(
+    evaluator: Evaluator[Any, Any], request: Request, scratch: Path | None = None, most: int = MAX_UNPACKED_BYTES
+) -> Iterator[bytes]:
+    """The lines of all recorded outputs that ``request`` asks about; packed ones are unpacked into ``scratch``.
+
+    Raises InputError.
+    """
+    further = live_calls(evaluator).further
+    named = list(further.recorded(request)) if further is not None else []
+    if not named or "-" in named:
+        raise InputError("without a target there have to be files of recorded outputs to ask about")
+    sources = discover(named, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
+    with contextlib.ExitStack() as stack:
+        place = scratch or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evalq-")))
+        for source in sources:
+            plain = spool(source, place, evaluator.gathering.line, most)
+            with opened(plain, evaluator.records.format, evaluator.records.columns) as cutter:
+                for batch in batches(cutter, plain):
+                    yield from (line for _, line in batch.lines())
+
+
+# A sweep in its run folder: what is asked of whom, and every output that was recorded so far.
+# `sweep.json` is the head, `prompts.jsonl` a prompt a case, `calls.jsonl` the recorded outputs as they came. When
+# the calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job evaluates that file.
+
+
+class Sweep:
+    """One sweep; made by `start` or `load`."""
+
+    def __init__(self, folder: RunFolder, head: SweepHead, *, new: bool = False, files: Path | None = None) -> None:
+        """``files`` is where it keeps what it asked and recorded, the run folder itself unless it is told."""
+        self.folder = folder
+        self.files = files or folder.path
+        self.new = new
+        """Begun by this process: nobody else can have recorded anything for it."""
+        self.spent = False
+        """Its budget ended it: a larger one makes the rest of the calls."""
+        self.further_left = False
+        """Further targets failed at questions, or have not been asked all of them."""
+        self.header = head.header
+        self.before = head.before
+        self.live = head.live
+        self._asked = head.asked
+        self._cwd = head.cwd
+        self.request = head.request
+        self.evaluator: Evaluator[Any, Any] = registry.get(folder.info().evaluator)
+        self.recorded = RecordedOutputs(self.files / CALLS, head.header.total)
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.header.run
+
+    @classmethod
+    def start(
+        cls,
+        evaluator: Evaluator[Any, Any],
+        request: Request,
+        live: SweepOptions,
+        asked: RunOptions,
+        origin: str = "",
+    ) -> Sweep:
+        """A new sweep, its prompts written down; ``origin`` is the run that it asks again.
+
+        Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
+        """
+        header, live, stage = prepare(evaluator, request, live, asked)
+        head = SweepHead(header, live, asked, request, str(Path.cwd()))
+
+        def fill(folder: RunFolder) -> RunFolder:
+            if live.target:
+                write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
+            else:
+                gather(evaluator, request, folder, asked.unpack_bytes)
+            # run.json after all else, since it makes a run of the folder.
+            folder.write(HEAD, head.to_wire())
+            folder.note(
+                run=header.run,
+                evaluator=evaluator.name,
+                state="calling",
+                epoch=0,
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
+                tags=asked.tags,
+                suite=asked.suite,
+                name=asked.name,
+                **({live_calls(evaluator).option: live.target} if live.target else {}),
+                origin=origin or None,
+                request=request_fact(request),
+            )
+            record(folder, named_paths(evaluator.name, request, live.cache, live.reuse))
+            return folder
+
+        try:
+            made = cls(begin_folder(asked, evaluator.name, header.run, fill), head, new=True)
+        except RunExistsError:
+            allow_for_process(named_paths(evaluator.name, request, live.cache, live.reuse))
+            raise
+        made.stage = stage
+        return made
+
+    @classmethod
+    def asked_in(cls, folder: RunFolder, *, same: bool = True) -> Sweep | None:
+        """What was asked in ``folder``, finished or not, to be asked `again`; None where nothing was that is known.
+
+        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does; unless it
+        need not be about the ``same``.
+        """
+        for name in (HEAD, ASKED):
+            if (folder.path / name).is_file():
+                head = read_head(folder.path, name)
+                if same:
+                    refuse_changed(folder, head)
+                return cls(folder, head)
+        return None
+
+    @classmethod
+    def load(cls, folder: RunFolder) -> Sweep:
+        """The sweep begun in ``folder``. Raises WireError for damaged files.
+
+        Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
+        """
+        head = read_head(folder.path, HEAD)
+        if head.header.code != code_version():
+            outputs = folder.path / OUTPUTS  # there when its calls are over
+            recorded = (
+                f"evaluate what it recorded: --outputs {shlex.quote(str(outputs))}"
+                if outputs.is_file()
+                else "start a new one"
+            )
+            raise ConfigError(
+                f"{folder.path}: the sweep was begun by evalq code {head.header.code}, this is {code_version()}; "
+                f"resume it with that version, or {recorded}"
+            )
+        refuse_changed(folder, head)
+        return cls(folder, head)
+
+    def again(self, target: str, once: str) -> Sweep:
+        """A new sweep of the same cases, which asks ``target``: without a cache and to the last repeat.
+
+        It is of the suite "NAME-confirm". Raises what `start` raises; RunExistsError for one of the same key.
+        """
+        budgets = {"max_calls": self.live.max_calls, "max_cost": self.live.max_cost}
+        # To the last repeat: answers that end when they look well would flatter one side.
+        live = msgspec.structs.replace(self.live.asking(target, self.live.repeat), stop="", **budgets)
+        suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
+        asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
+        return Sweep.start(self.evaluator, self.request, live, asked)
+
+    def request_of(self, inputs: Sequence[str]) -> Request:
+        """What it was asked for, about ``inputs`` where there are any."""
+        return msgspec.structs.replace(self.request, inputs=list(inputs)) if inputs else self.request
+
+    def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
+        """Other budgets than it was begun with."""
+        given = (("max_calls", max_calls), ("max_cost", max_cost))
+        if chosen := {name: value for name, value in given if value is not None}:
+            self.live = msgspec.structs.replace(self.live, **chosen)
+            head = SweepHead(self.header, self.live, self._asked, self.request, self._cwd, self.before)
+            write_atomic(self.files / HEAD, head.to_wire())
+
+    def prompts(self) -> Iterator[Prompt]:
+        """A prompt a case, in order."""
+        return read_prompts(self.files / PROMPTS)
+
+    @property
+    def last_driver(self) -> LastDriver:
+        """Whoever drove the sweep in this folder before."""
+        return LastDriver(self.folder.path, self.files)
+
+    @property
+    def outputs(self) -> Path:
+        """outputs.jsonl; where nobody is called for outputs, those that further targets are asked about."""
+        return self.files / (OUTPUTS if self.live.target else RECORDED)
+
+    @property
+    def evaluated(self) -> Path:
+        """What the run evaluates: the outputs, or the file in which they have what was said of them."""
+        further = live_calls(self.evaluator).further
+        return self.files / further.file if further is not None and self.stage is not None else self.outputs
+
+    @cached_property
+    def stage(self) -> Stage | None:
+        """What asks further targets about the outputs; None where nothing does. Raises UsageError, ConfigError."""
+        further = live_calls(self.evaluator).further
+        return None if further is None else further.begin(self.request)
+
+    @property
+    def given(self) -> tuple[RunOptions, Request, str]:
+        """What its command was asked for, and where."""
+        return self._asked, self.request, self._cwd
+
+    @property
+    def given_before(self) -> bool:
+        """Whether other runs may have what is asked, and `recorded_elsewhere` gives it."""
+        return False
+
+    def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
+        """Outputs of other runs, some at a time, under settings of the digest ``config``."""
+        return iter(())
+
+    def refuse_nothing(self) -> None:
+        """Raise NothingEvaluated where no call has an output."""
+        if not self.recorded.count:
+            raise NothingEvaluated(
+                "nothing was called: the budget allows no call; give a larger one (--max-calls, --max-cost)"
+            )
+
+    @property
+    def stop_note(self) -> StopNote | None:
+        """What each output says of the rule by which cases end; None without one."""
+        return StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
+
+    def note_calls(self, facts: Mapping[str, Json]) -> None:
+        """Say in run.json how the calls ended, and how many outputs earlier runs gave: one made anew is its own."""
+        lineage, reused = self.folder.info().lineage, self.recorded.reused
+        if lineage is not None:
+            lineage = msgspec.structs.replace(lineage, reused={run: reused[run] for run in lineage.reused})
+        self.folder.note(calls=facts, lineage=msgspec.to_builtins(lineage))
+
+    def write_outputs(self) -> None:
+        """Write all that is recorded to outputs.jsonl, by case and repeat."""
+        if not self.live.target:
+            return
+        with replacing(self.outputs) as out:
+            for call in self.header.by_case():
+                if (output := self.recorded.get(call)) is not None:
+                    out.write(output.line(self.stop_note) + b"\n")
+
+    def job(self) -> Job:
+        """The evaluation of what was recorded, in the same folder and under the same id."""
+        answers = self.folder.path / "answers"
+        # A killed process may have left half of them.
+        shutil.rmtree(answers, ignore_errors=True)
+        answers.mkdir()
+        try:
+            request = live_calls(self.evaluator).answered(self.request, self.evaluated, answers)
+        finally:
+            if not any(answers.iterdir()):
+                answers.rmdir()
+        self.folder.drop_working_files()
+        return Job.start(self.evaluator, request, self._asked, self.folder)
+
+    def evaluation(self) -> Header | None:
+        """The run that will evaluate the outputs; None where that takes more than them and the parameters."""
+        if not live_calls(self.evaluator).answers_suffice:
+            return None
+        self.write_outputs()
+        try:
+            request = live_calls(self.evaluator).answered(self.request, self.outputs, self.folder.path)
+            return planned_header(self.run, self.evaluator, request, self._asked)
+        finally:
+            # Written to plan by: left there, it would count as the outputs of calls that are over.
+            self.outputs.unlink()
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its notes (``--tag``)."""
+        return self._asked.tags
+
+    def drop_working_files(self) -> None:
+        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs.
+
+        What was asked stays, under another name, so that it can be asked again.
+        """
+        # Failed calls can be tried again, and a larger budget makes the rest: both need what was asked.
+        if not self.recorded.errors and not self.spent and not self.further_left:
+            with contextlib.suppress(FileNotFoundError):
+                # First: without its head the folder is no sweep to resume, whatever of the rest a crash leaves.
+                (self.folder.path / HEAD).replace(self.folder.path / ASKED)
+            remove(self.folder.path, PROMPTS, CALLS, RESERVE, DRIVER, FURTHER)
