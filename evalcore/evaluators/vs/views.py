@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Views
-from evalq.evalcore.evaluators.vs.dashboard import METRICS, PANELS
+from evalq.evalcore.evaluators.vs.panels import METRICS, PANELS
 from evalq.evalcore.evaluators.vs.score import ExpectationResult
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
