@@ -50,7 +50,7 @@ def furnished(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = module.read_text().replace("import msgspec\n", f"import msgspec\n\n{imports}\n", 1)
         lines = lines.replace("    State = Lengths\n", f"    State = Lengths\n{values}", 1)
         lines = lines.replace("class LengthEvaluator", f"{_blocks('python')[3]}\n\nclass LengthEvaluator", 1)
-        module.write_text(lines.replace("Views(\n", "Views(summary=opening, charts=charts, rows=rows,\n", 1))
+        module.write_text(lines.replace("Views(\n", "Views(summary=page_summary, charts=charts, rows=rows,\n", 1))
     return folder
 
 
