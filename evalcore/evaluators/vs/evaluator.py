@@ -65,7 +65,7 @@ class _LineChecks(msgspec.Struct, omit_defaults=True):
     expected: tuple[ExpectationResult, ...] = ()
 
 
-class _OutputLine(msgspec.Struct):
+class _TestLine(msgspec.Struct):
     """A line of records.jsonl: what became of a test, with every check of it."""
 
     record: str
@@ -86,7 +86,7 @@ def _record_line(record: str, test: OutputTest) -> bytes:
     """The line of the output that is called ``record``."""
     case = test.plan.case if test.plan else None
     first = test.findings[0] if test.findings else None
-    line = _OutputLine(
+    line = _TestLine(
         record=record,
         id=f"{case.id}#{test.repeat}" if case and test.repeat is not None else None,
         status=test.status,
