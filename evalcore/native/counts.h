@@ -12,7 +12,7 @@
 #define EXACT 4503599627370496.0 /* 2^52, as columns.py has it */
 #define FAR ((int64_t)1 << 31)   /* nearer turns have waits whose sum no int64 overflows */
 #define MOST_PARTS 8
-#define BLOCK_BITS 8             /* as turns.py has it */
+#define BLOCK_BITS 8             /* as score.py has it */
 
 enum { COOPERATIVE = 1, BETRAYAL = 2 };
 

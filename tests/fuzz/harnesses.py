@@ -24,7 +24,7 @@ from evalq.evalcore.errors import EvalqError, InputError, WireError
 from evalq.evalcore.evaluators.checks import VOCABULARY, Answer, BadCheck, ChecksParams, Usage, load_cases
 from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.score import Judge
-from evalq.evalcore.evaluators.cooperation.config import load_experiment
+from evalq.evalcore.evaluators.cooperation.experiment import load_experiment
 from evalq.evalcore.evaluators.planagent import PlanParams
 from evalq.evalcore.evaluators.planagent.answer import read_answer
 from evalq.evalcore.evaluators.planagent.fast import evaluate_batch

@@ -14,13 +14,10 @@ from itertools import compress
 from typing import Any
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.evaluators.cooperation.agents import AgentState
-from evalq.evalcore.evaluators.cooperation.kinds import kinds_of, unknown_counts
-from evalq.evalcore.evaluators.cooperation.lines import BadLine, read_line
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.evaluators.cooperation.record import Event, number
-from evalq.evalcore.evaluators.cooperation.state import CooperationState
-from evalq.evalcore.evaluators.cooperation.turns import TurnSet
+from evalq.evalcore.evaluators.cooperation.reading import BadLine, Event, number, read_line
+from evalq.evalcore.evaluators.cooperation.report import CooperationState
+from evalq.evalcore.evaluators.cooperation.score import AgentState, TurnSet, kinds_of, unknown_counts
 from evalq.evalcore.native import compiled_log
 from evalq.evalcore.statistics.exact import ExactSum
 

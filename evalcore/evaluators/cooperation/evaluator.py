@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
 
 from evalq.evalcore.contract.evaluator import (
     Batch,
@@ -15,28 +19,94 @@ from evalq.evalcore.contract.evaluator import (
     Records,
     Sample,
     Tally,
-    Views,
     WholeInput,
 )
-from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
 from evalq.evalcore.evaluators.cooperation.columns import chunk_state
-from evalq.evalcore.evaluators.cooperation.config import completed
-from evalq.evalcore.evaluators.cooperation.markdown import markdown, notices
-from evalq.evalcore.evaluators.cooperation.measures import MEASURES
-from evalq.evalcore.evaluators.cooperation.metrics import METRICS
-from evalq.evalcore.evaluators.cooperation.panels import PANELS
+from evalq.evalcore.evaluators.cooperation.experiment import COMMAND, completed
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
-from evalq.evalcore.evaluators.cooperation.resort import Limits
-from evalq.evalcore.evaluators.cooperation.rows import ROWS
+from evalq.evalcore.evaluators.cooperation.report import CooperationState, measure, rules_occur
+from evalq.evalcore.evaluators.cooperation.resort import SortLimits, resorted
 from evalq.evalcore.evaluators.cooperation.sample import write_sample
-from evalq.evalcore.evaluators.cooperation.section import exports, measure
-from evalq.evalcore.evaluators.cooperation.state import CooperationState
-from evalq.evalcore.evaluators.cooperation.summary import COMMAND
-from evalq.evalcore.evaluators.cooperation.whole import dead_line, finish_log, settle
+from evalq.evalcore.evaluators.cooperation.views import VIEWS
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.state import LISTED, Faults
+from evalq.evalcore.model.state import EXAMPLES, LISTED, Faults
 
 __all__ = ["Cooperation", "evaluator"]
+
+# What is known only of a whole log.
+
+
+def _settle(
+    limits: SortLimits,
+    state: CooperationState,
+    params: CooperationParams,
+    reopen: Callable[[], BinaryIO],
+    scratch: Path,
+) -> CooperationState:
+    """Sort the log where its numbers need it. Raises InputChanged when it is not the log it was."""
+    return resorted(state, params.rules, reopen, scratch, limits) if state.needs_sort else state
+
+
+def _finish_log(result: InputResult[CooperationState], params: CooperationParams) -> list[bytes]:
+    """The log's own line: an empty log is one of no events, a log without a single good line is an error."""
+    # One line for a log, and not for an event: the log is the record (SPEC, section 2).
+    line = {"record": f"{result.name}:1", "id": result.name}
+    if result.tally.listed.total and not result.state.rows:
+        result.tally.errors += 1
+        return [msgspec.json.encode({**line, "status": "error", "reason": "no line of the log is an event"})]
+    result.tally.scored += 1
+    _leave_out(result, params)
+    return [msgspec.json.encode({**line, "status": "scored", **measure(result, params).to_dict()})]
+
+
+def _leave_out(result: InputResult[CooperationState], params: CooperationParams) -> None:
+    """Name the lines that are no events, and the log in which no word, or no resource, of the rules occurs."""
+    skipped, state, left_out = result.tally.listed, result.state, result.tally.left_out
+    left_out.add_all("line", "it is no event, and bad lines are skipped", skipped.total, skipped.first)
+    if not state.rows:
+        return
+    occurs = rules_occur(state)
+    if not occurs["decision"]:
+        words = ", ".join(word for word, _ in state.unknown.top(EXAMPLES)) or "no row has a decision"
+        left_out.add("log", "none of its decisions is a word of the rules", 0, words, instead="a cooperation rate of 0")
+    if not occurs["resource"]:
+        why = "no row has the resource of the rules"
+        left_out.add("log", why, 0, params.rules.resource_key, instead="contributions of 0 and a Gini of 0")
+
+
+def _dead_line(record: Batch, params: CooperationParams, reason: str) -> Outcome[CooperationState]:
+    """A line whose event cannot be read is a bad line: the record is the log."""
+    tally = Tally()
+    # SPEC, section 2: faults fail the pass, unless they are to be dropped and counted.
+    (tally.listed if params.skip_bad_lines else tally.fatal).add(record.first_line, f"dead: {reason}")
+    # Its place is kept: a log that has to be sorted is read anew, and must leave this line out once more.
+    return Outcome(CooperationState(missing=[record.first_line]), tally)
+
+
+# What two runs are compared by: the rates of logs of the same name.
+
+
+def _observe(line: Mapping[str, Any]) -> Sighting | None:
+    case = line.get("id") or ""
+    if line["status"] != "scored":
+        return Sighting(case)
+    return Sighting(case, (line["cooperation_rate"], line["gini_coefficient"]))
+
+
+_MEASURES = Measures(
+    (Measure("cooperation_rate", "score"), Measure("gini_coefficient", "score", better="lower")),
+    _observe,
+    # By log: one that is called by a name with dots, as files are, can be named by no path.
+    numbers=(
+        Number("logs.*.cooperation_rate", "higher", "estimate"),
+        Number("logs.*.gini_coefficient", "lower", "estimate"),
+        Number("logs.*.average_contribution", "higher", "estimate"),
+        Number("logs.*.average_recovery_time", "lower", "estimate"),
+        Number("logs.*.dialogue_entropy", kind="estimate"),
+        Number("logs.**"),
+    ),
+)
 
 
 class Cooperation(Evaluator[CooperationParams, CooperationState]):
@@ -63,12 +133,12 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
         ),
         commands=(COMMAND,),
     )
-    measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, notices, exports=exports, summary=opening, charts=CHARTS, rows=ROWS)
+    measures = _MEASURES
+    views = VIEWS
     sample = Sample(write_sample, records=200_000)
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.whole = WholeInput(partial(settle, limits or Limits()), finish_log, dead_line, follows=True)
+    def __init__(self, limits: SortLimits | None = None) -> None:
+        self.whole = WholeInput(partial(_settle, limits or SortLimits()), _finish_log, _dead_line, follows=True)
 
     def evaluate(self, batch: Batch, params: CooperationParams) -> Outcome[CooperationState]:
         """The state of a chunk of a log; a bad line is a fault, fatal unless bad lines are skipped."""

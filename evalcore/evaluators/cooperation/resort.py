@@ -21,17 +21,17 @@ from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.evaluators.cooperation.columns import read_columns
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.evaluators.cooperation.state import Columns, CooperationState
+from evalq.evalcore.evaluators.cooperation.report import AgentRows, CooperationState
 from evalq.evalcore.model.manifest import BOM
 
-__all__ = ["Limits", "resorted"]
+__all__ = ["SortLimits", "resorted"]
 
 _TURN = attrgetter("turn")
 _PIECE_ROWS = 1 << 14
 _READ_BYTES = 1 << 16
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SortLimits(msgspec.Struct, frozen=True):
     """What is held at once: ``run_rows`` rows to sort, ``fan_in`` open files to merge, ``block_bytes`` of the log."""
 
     run_rows: int = 200_000
@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True):
     block_bytes: int = 1 << 20
 
 
-class _Row(msgspec.Struct, array_like=True, gc=False):
+class _SortedRow(msgspec.Struct, array_like=True, gc=False):
     """What the metrics need of an event. JSON keeps ints and floats apart and loses no digit of either."""
 
     turn: int
@@ -48,12 +48,12 @@ class _Row(msgspec.Struct, array_like=True, gc=False):
     value: int | float | None
 
 
-_DECODER = msgspec.json.Decoder(_Row)
+_DECODER = msgspec.json.Decoder(_SortedRow)
 _ENCODER = msgspec.json.Encoder()
 
 
 def resorted(
-    state: CooperationState, rules: Rules, reopen: Callable[[], BinaryIO], scratch: Path, limits: Limits
+    state: CooperationState, rules: Rules, reopen: Callable[[], BinaryIO], scratch: Path, limits: SortLimits
 ) -> CooperationState:
     """The state of the same rows in order: the first of the log, as many as ``state`` has (a run may stop early).
 
@@ -82,7 +82,7 @@ def _identity(state: CooperationState) -> tuple[int, dict[str, int]]:
     return state.cooperative, {agent: own.rows for agent, own in state.agents.items()}
 
 
-def _rows(stream: BinaryIO, rules: Rules, limits: Limits, missing: set[int]) -> Iterator[_Row]:
+def _rows(stream: BinaryIO, rules: Rules, limits: SortLimits, missing: set[int]) -> Iterator[_SortedRow]:
     if stream.read(len(BOM)) != BOM:
         stream.seek(0)
     first = 1
@@ -93,10 +93,10 @@ def _rows(stream: BinaryIO, rules: Rules, limits: Limits, missing: set[int]) -> 
         names, kinds = list(columns.names), columns.kinds(rules)
         rows = zip(columns.turns, columns.agents, columns.decisions, columns.amounts(), strict=True)
         for turn, agent, word, amount in rows:
-            yield _Row(turn, names[agent], kinds[word], amount)
+            yield _SortedRow(turn, names[agent], kinds[word], amount)
 
 
-def _sorted_runs(rows: Iterator[_Row], folder: Path, limits: Limits) -> Iterator[Path]:
+def _sorted_runs(rows: Iterator[_SortedRow], folder: Path, limits: SortLimits) -> Iterator[Path]:
     """Files of sorted rows, in the order of the log."""
     for number in count():
         run = list(islice(rows, limits.run_rows))
@@ -107,7 +107,7 @@ def _sorted_runs(rows: Iterator[_Row], folder: Path, limits: Limits) -> Iterator
         yield _written(folder / f"run-{number}.jsonl", iter(run))
 
 
-def _few_enough(runs: list[Path], limits: Limits) -> list[Path]:
+def _few_enough(runs: list[Path], limits: SortLimits) -> list[Path]:
     """At most ``fan_in`` files with the same rows: neighbours are merged, so rows of one turn keep their order."""
     while len(runs) > limits.fan_in:
         groups = [runs[at : at + limits.fan_in] for at in range(0, len(runs), limits.fan_in)]
@@ -122,29 +122,29 @@ def _merged_file(group: list[Path]) -> Path:
     return target.replace(group[0])
 
 
-def _merged(runs: Sequence[Path]) -> Iterator[_Row]:
+def _merged(runs: Sequence[Path]) -> Iterator[_SortedRow]:
     """The rows of sorted files in order; of one turn, the earlier file's come first."""
     return heapq.merge(*map(_read, runs), key=_TURN)
 
 
-def _written(path: Path, rows: Iterator[_Row]) -> Path:
+def _written(path: Path, rows: Iterator[_SortedRow]) -> Path:
     with path.open("wb") as out:
         while piece := list(islice(rows, _PIECE_ROWS)):
             out.write(_ENCODER.encode_lines(piece))
     return path
 
 
-def _read(path: Path) -> Iterator[_Row]:
+def _read(path: Path) -> Iterator[_SortedRow]:
     with path.open("rb") as stream:
         while lines := stream.readlines(_READ_BYTES):
             yield from _DECODER.decode_lines(b"".join(lines))
 
 
-def _summarize(rows: list[_Row]) -> CooperationState:
-    groups: defaultdict[str, list[_Row]] = defaultdict(list)
+def _summarize(rows: list[_SortedRow]) -> CooperationState:
+    groups: defaultdict[str, list[_SortedRow]] = defaultdict(list)
     for row in rows:
         groups[row.agent].append(row)
-    columns: Iterable[tuple[str, Columns]] = (
+    columns: Iterable[tuple[str, AgentRows]] = (
         (agent, ([row.turn for row in own], [row.kind for row in own], [row.value for row in own]))
         for agent, own in groups.items()
     )

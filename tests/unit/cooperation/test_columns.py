@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.cooperation import columns
-from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, AgentState
 from evalq.evalcore.evaluators.cooperation.columns import (
     chunk_state,
     count,
@@ -19,10 +18,10 @@ from evalq.evalcore.evaluators.cooperation.columns import (
     read_columns,
     read_in_python,
 )
-from evalq.evalcore.evaluators.cooperation.lines import parse_line
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.evaluators.cooperation.state import CooperationState
-from evalq.evalcore.evaluators.cooperation.turns import MOST_BLOCKS
+from evalq.evalcore.evaluators.cooperation.reading import parse_line
+from evalq.evalcore.evaluators.cooperation.report import CooperationState
+from evalq.evalcore.evaluators.cooperation.score import BETRAYAL, COOPERATIVE, MOST_BLOCKS, AgentState
 from evalq.evalcore.native import compiled_log
 from evalq.evalcore.records.batch import Batch
 from tests.unit.cooperation.logs import as_jsonl, rows

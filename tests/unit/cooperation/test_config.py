@@ -13,8 +13,7 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError, EvalqError, UsageError
 from evalq.evalcore.evaluators.cooperation import CooperationParams, evaluator
-from evalq.evalcore.evaluators.cooperation.config import load_experiment
-from evalq.evalcore.evaluators.cooperation.summary import write_summary
+from evalq.evalcore.evaluators.cooperation.experiment import load_experiment, write_summary
 
 CONFIG = """\
 experiment:

@@ -12,11 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
-from evalq.evalcore.evaluators.cooperation import evaluator
-from evalq.evalcore.evaluators.cooperation import lines as lines_module
+from evalq.evalcore.evaluators.cooperation import evaluator, reading
 from evalq.evalcore.evaluators.cooperation.columns import Faulty
-from evalq.evalcore.evaluators.cooperation.lines import MAX_DEPTH, BadLine, parse_line, read_line
-from evalq.evalcore.evaluators.cooperation.record import Event
+from evalq.evalcore.evaluators.cooperation.reading import MAX_DEPTH, BadLine, Event, parse_line, read_line
 from evalq.evalcore.records.batch import Batch
 from tests.unit.cooperation.logs import entry, report_bytes, run
 
@@ -170,7 +168,7 @@ def test_lines_as_they_should_be_are_decoded_at_once(monkeypatch: pytest.MonkeyP
     """Only an odd line is read by the rules, which gives the same."""
     lines = [GOOD[:-1], b'{"turn": 2, "agent": "b", "resources": {"stone": -1.5, "wood": "3.25"}}\r']
     by_rules = [parse_line(line) for line in lines]
-    monkeypatch.setattr(lines_module, "parse_line", None)
+    monkeypatch.setattr(reading, "parse_line", None)
     assert [plain(read_line(line)) for line in lines] == [plain(event) for event in by_rules]
 
 

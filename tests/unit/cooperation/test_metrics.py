@@ -14,7 +14,7 @@ import evalq.evalcore.evaluators.cooperation as package
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.cooperation import Cooperation, CooperationEvaluator, evaluator
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
-from evalq.evalcore.evaluators.cooperation.resort import Limits
+from evalq.evalcore.evaluators.cooperation.resort import SortLimits
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, entry, report_bytes, rows, run
 from tests.unit.cooperation.oracle import oracle
@@ -69,7 +69,7 @@ def test_the_report_does_not_depend_on_how_the_log_is_cut(log: list[dict[str, An
     data = as_jsonl(log)
     whole = run(data)
     assert report_bytes(run(data, chunk_size)) == report_bytes(whole)
-    narrow = Cooperation(Limits(run_rows=2, fan_in=2, block_bytes=80))
+    narrow = Cooperation(SortLimits(run_rows=2, fan_in=2, block_bytes=80))
     assert report_bytes(run(data, chunk_size, narrow)) == report_bytes(whole)
 
 

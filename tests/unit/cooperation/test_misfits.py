@@ -13,11 +13,11 @@ import pytest
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.cooperation import evaluator
-from evalq.evalcore.evaluators.cooperation.charts import opening
 from evalq.evalcore.evaluators.cooperation.columns import chunk_state
-from evalq.evalcore.evaluators.cooperation.kinds import unknown_counts
 from evalq.evalcore.evaluators.cooperation.params import Rules
-from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.evaluators.cooperation.report import CooperationState
+from evalq.evalcore.evaluators.cooperation.score import unknown_counts
+from evalq.evalcore.evaluators.cooperation.views import page_summary
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl
 
@@ -44,7 +44,7 @@ def test_a_log_without_a_word_of_the_rules_says_so_first(tmp_path: Path, words: 
     assert (entry["cooperation_rate"], entry["snapshots"]) == (0.0, 12)
     first = evaluator.views.markdown(report, {}).splitlines()[0]
     assert "no decision in a.jsonl is a word of the rules" in first
-    assert opening(report).headline.startswith("No decision in the log is a word of the rules")
+    assert page_summary(report).headline.startswith("No decision in the log is a word of the rules")
     assert any("is a word of the rules" in note for note in evaluator.views.notices(report))
     (gap,) = report["left_out"]
     assert (gap["what"], gap["count"], gap["instead"]) == ("log", 1, "a cooperation rate of 0")

@@ -11,9 +11,9 @@ import pytest
 from evalq.evalcore.contract.evaluator import Batch, Request, dead_outcome
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.cooperation import MetricsResult, evaluator
-from evalq.evalcore.evaluators.cooperation.charts import CHARTS, opening
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
-from evalq.evalcore.evaluators.cooperation.section import pretty_json
+from evalq.evalcore.evaluators.cooperation.report import pretty_json
+from evalq.evalcore.evaluators.cooperation.views import CHARTS, page_summary
 from evalq.evalcore.fold.inline import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, run
 from tests.unit.cooperation.test_metrics import SAMPLE
@@ -143,8 +143,8 @@ def test_the_page_of_several_logs_begins_with_all_their_events(tmp_path: Path) -
     for path, turns in zip(logs, (3, 4), strict=True):
         path.write_bytes(as_jsonl([{"turn": turn, "agent": "x"} for turn in range(turns)]))
     found = report(*logs)
-    assert opening(found).headline == "2 logs of 7 events"
-    assert not opening(found).tiles
+    assert page_summary(found).headline == "2 logs of 7 events"
+    assert not page_summary(found).tiles
     labels = {mark.label.partition(" · ")[0] for chart in CHARTS for mark in chart.marks(found)}
     assert labels == {"a.jsonl", "b.jsonl"}
 
@@ -167,7 +167,7 @@ def test_the_page_of_one_log_begins_with_its_measures(tmp_path: Path) -> None:
     found = {}
     for skipped in (b"", b"not an event\n"):
         log.write_bytes(events + skipped)
-        summary = opening(evaluate_files(evaluator, [log], {"skip_bad_lines": bool(skipped)}).report)
+        summary = page_summary(evaluate_files(evaluator, [log], {"skip_bad_lines": bool(skipped)}).report)
         assert summary.headline == "66.7 % of 3 events are cooperative"
         found[skipped] = {tile.label: (tile.value, tile.note, tile.state) for tile in summary.tiles}
     assert found[b""] == {
@@ -180,7 +180,7 @@ def test_the_page_of_one_log_begins_with_its_measures(tmp_path: Path) -> None:
     }
     assert found[b"not an event\n"] == found[b""] | {"Lines skipped": ("1", "", "doubtful")}
     log.write_bytes(as_jsonl([{"turn": 0, "agent": "x", "decision": "cooperate"}]))
-    values = {tile.label: tile.value for tile in opening(report(log)).tiles}
+    values = {tile.label: tile.value for tile in page_summary(report(log)).tiles}
     assert values["Average recovery"] == "none"
 
 

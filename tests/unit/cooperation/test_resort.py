@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import InputChanged
-from evalq.evalcore.evaluators.cooperation import Cooperation, Rules, evaluator, resort
-from evalq.evalcore.evaluators.cooperation import turns as turns_module
-from evalq.evalcore.evaluators.cooperation.resort import Limits, resorted
-from evalq.evalcore.evaluators.cooperation.state import CooperationState
+from evalq.evalcore.evaluators.cooperation import Cooperation, Rules, evaluator, resort, score
+from evalq.evalcore.evaluators.cooperation.report import CooperationState
+from evalq.evalcore.evaluators.cooperation.resort import SortLimits, resorted
 from tests.unit.cooperation.logs import as_jsonl, entry, report_bytes, run, state_of
 from tests.unit.cooperation.test_metrics import agrees
 
-TINY = Limits(run_rows=5, fan_in=3, block_bytes=200)
+TINY = SortLimits(run_rows=5, fan_in=3, block_bytes=200)
 
 
 def shuffled_log(rows: int, seed: int = 7) -> list[dict[str, Any]]:
@@ -74,7 +73,7 @@ def test_files_that_are_merged_make_room(tmp_path: Path) -> None:
     """Of a group only the merged file is left, so the disk holds the rows about once."""
     paths = [tmp_path / f"run-{number}.jsonl" for number in range(7)]
     for number, path in enumerate(paths):
-        resort._written(path, iter([resort._Row(number, "a", 0, None), resort._Row(9, "a", 0, number)]))
+        resort._written(path, iter([resort._SortedRow(number, "a", 0, None), resort._SortedRow(9, "a", 0, number)]))
     left = resort._few_enough(paths, TINY)
     assert sorted(tmp_path.iterdir()) == sorted(left) == [paths[0], paths[3], paths[6]]
     assert [row.turn for row in resort._merged(left)] == [*range(7), *[9] * 7]
@@ -137,7 +136,7 @@ def test_a_log_in_order_within_each_agent_is_not_read_again(tmp_path: Path) -> N
 
 def test_too_many_scattered_turns_out_of_order_are_counted_by_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the turn set is full, a log out of order is sorted and its turns are still counted exactly."""
-    monkeypatch.setattr(turns_module, "MOST_BLOCKS", 3)
+    monkeypatch.setattr(score, "MOST_BLOCKS", 3)
     log = [{"turn": n * 1000 + (700 if agent == "a" else 0), "agent": agent} for n in range(9) for agent in "ab"]
     about = entry(run(as_jsonl(log), 4, Cooperation(TINY)))["metadata"]
     assert (about["total_turns"], about["out_of_order"]) == (18, True)

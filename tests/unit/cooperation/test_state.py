@@ -8,10 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.cooperation import turns as turns_module
-from evalq.evalcore.evaluators.cooperation.agents import BETRAYAL, COOPERATIVE, AgentState
-from evalq.evalcore.evaluators.cooperation.state import CooperationState
-from evalq.evalcore.evaluators.cooperation.turns import MOST_BLOCKS, TurnSet
+from evalq.evalcore.evaluators.cooperation import score
+from evalq.evalcore.evaluators.cooperation.report import CooperationState
+from evalq.evalcore.evaluators.cooperation.score import BETRAYAL, COOPERATIVE, MOST_BLOCKS, AgentState, TurnSet
 from tests.unit.cooperation.logs import rows, state_of
 
 
@@ -97,13 +96,13 @@ def test_a_full_turn_set_stays_full_whatever_the_order() -> None:
 @given(rows(), st.integers(0, 40), st.integers(0, 40))
 def test_full_turn_sets_keep_merging_associative(log: list[dict[str, Any]], i: int, j: int) -> None:
     """With room for very few turns, when a set overflows does not depend on how pieces were merged."""
-    before, turns_module.MOST_BLOCKS = turns_module.MOST_BLOCKS, 2
+    before, score.MOST_BLOCKS = score.MOST_BLOCKS, 2
     try:
         i, j = sorted((min(i, len(log)), min(j, len(log))))
         a, b, c = state_of(log[:i]), state_of(log[i:j]), state_of(log[j:])
         assert merged(merged(a, b), c).to_wire() == merged(a, merged(b, c)).to_wire() == state_of(log).to_wire()
     finally:
-        turns_module.MOST_BLOCKS = before
+        score.MOST_BLOCKS = before
 
 
 def test_the_state_of_a_long_log_is_small() -> None:

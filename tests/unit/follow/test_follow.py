@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.cooperation import evaluator
 from evalq.evalcore.evaluators.cooperation.evaluator import Cooperation
-from evalq.evalcore.evaluators.cooperation.resort import Limits
+from evalq.evalcore.evaluators.cooperation.resort import SortLimits
 from evalq.evalcore.files import write_atomic
 from evalq.producer.follow import follower as follower_module
 from evalq.producer.follow import rotation
@@ -307,7 +307,7 @@ def test_a_log_out_of_order_is_read_again_for_its_sort_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its report is exact, over rotations too; what that costs is told with the pass."""
-    monkeypatch.setattr(evaluator, "whole", Cooperation(Limits(run_rows=50, fan_in=3, block_bytes=500)).whole)
+    monkeypatch.setattr(evaluator, "whole", Cooperation(SortLimits(run_rows=50, fan_in=3, block_bytes=500)).whole)
     data = numbered(shuffled_log(300))
     with Stage(tmp_path).entered() as stage:
         stage.append(data[:9_000])

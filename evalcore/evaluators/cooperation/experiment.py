@@ -1,4 +1,4 @@
-"""The seed's experiment configuration, and how it completes what was asked for on the command line.
+"""The seed's experiment configuration, and its command cooperation-report.
 
 Only the sections ``experiment`` and ``evaluation`` are read, and of ``experiment`` only the keys named here: all else
 belongs to the simulation.
@@ -6,7 +6,8 @@ belongs to the simulation.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,18 @@ from typing import Any
 import msgspec
 from pydantic import ConfigDict
 
-from evalq.evalcore.contract.evaluator import Params, Request
+from evalq.evalcore.contract.evaluator import Command, Option, Params, Request
 from evalq.evalcore.contract.params import load_mapping, merged, validate
 from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.evaluators.cooperation.params import Rules
+from evalq.evalcore.evaluators.cooperation.report import MetricsResult, pretty_json
+from evalq.evalcore.evaluators.cooperation.views import log_tables, misfits, share, title
+from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.records.inputs import discover, format_suffixes, stands_for
 from evalq.evalcore.trust import Thing, Writer, refuse
+from evalq.evalcore.views.markdown import escape
 
-__all__ = ["Experiment", "completed", "load_experiment"]
-
+__all__ = ["COMMAND", "completed", "load_experiment", "write_text"]
 
 _FILES = ("log_path", "metrics_path", "summary_path", "report_path")
 
@@ -42,7 +46,7 @@ class _Experiment(Params):
     report_path: str | None = None
 
 
-class _Config(Params):
+class _Configuration(Params):
     experiment: _Experiment = _Experiment()
     evaluation: Rules = Rules()
 
@@ -71,8 +75,8 @@ def load_experiment(path: str | Path, used: Collection[str] = _FILES) -> Experim
     """
     loaded = load_mapping(path)
     # Null is what YAML makes of a section with nothing below it.
-    sections = {key: loaded[key] for key in _Config.model_fields if loaded.get(key) is not None}
-    config = validate(_Config, sections, str(path))
+    sections = {key: loaded[key] for key in _Configuration.model_fields if loaded.get(key) is not None}
+    config = validate(_Configuration, sections, str(path))
     own, folder = config.experiment, Path(path).parent
     for key in used:
         _refuse_outside(f"{path}: experiment.{key}", folder, getattr(own, key))
@@ -151,3 +155,84 @@ def _inputs(asked: Request, experiment: Experiment | None) -> list[str]:
 def _rules_file(path: str) -> dict[str, Any]:
     # Only the keys that the file gives: the others would put the defaults over the configuration's (SPEC, section 2).
     return validate(Rules, load_mapping(path), path).model_dump(mode="json", exclude_unset=True)
+
+
+# The command ``cooperation-report``: the seed's SUMMARY.md and report.json from a metrics.json.
+
+
+def write_summary(options: Mapping[str, Any]) -> str:
+    """Write both files; they lie next to metrics.json unless an option or the configuration names a path.
+
+    Returns a line that says what was written. Raises UsageError, ConfigError, and InputError for metrics that are
+    not there or not readable.
+    """
+    config = options.get("config")
+    if not config:
+        raise UsageError("cooperation-report needs --config C, the experiment's configuration file")
+    named = {"metrics_path": "metrics", "summary_path": "summary", "report_path": "report"}
+    experiment = load_experiment(config, [key for key, option in named.items() if not options.get(option)])
+    source = Path(options.get("metrics") or experiment.metrics)
+    metrics = _load(source, config)
+    # Beside metrics.json and not in the run's folder, where evalq's own report.json is (SPEC, section 2).
+    summary = Path(options.get("summary") or experiment.summary or source.parent / "SUMMARY.md")
+    report = Path(options.get("report") or experiment.report or source.parent / "report.json")
+    name, entry = escape(experiment.name or source.parent.name), metrics.to_dict()
+    write_text(
+        summary,
+        f"{title(f'Cooperation metrics: {name}', misfits(entry, 'the log'))}\n\n{log_tables(entry)}",
+    )
+    # From metrics.json alone, as the seed's two commands have it: this one reads no log.
+    write_text(report, pretty_json(_report(experiment, metrics)))
+    return f"wrote {summary} and {report} from {source}"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or nothing, and the folders that it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text.encode())
+
+
+def _load(path: Path, config: str) -> MetricsResult:
+    try:
+        with open_input(path) as stream:
+            return msgspec.json.decode(stream.read(), type=MetricsResult)
+    except FileNotFoundError:
+        hint = f"not there; run `evalq cooperation --config {shlex.quote(config)}` first"
+        raise InputError("no metrics to report on", [(str(path), hint)]) from None
+    except (OSError, ValueError) as error:
+        raise InputError("no metrics to report on", [(str(path), f"not a metrics.json: {error}")]) from None
+
+
+def _report(experiment: Experiment, metrics: MetricsResult) -> dict[str, Any]:
+    entry = metrics.to_dict()
+    given, counts = entry.pop("contributions"), entry.pop("message_counts")
+    metadata = entry.pop("metadata")
+    messages, contributed = sum(counts.values()), sum(given.values())
+    return {
+        "experiment": {"name": experiment.name, "seed": experiment.seed, "dry_run": metadata.get("dry_run")},
+        "metrics": entry,
+        "agents": [
+            {
+                "agent": name,
+                "messages": counts[name],
+                "message_share": share(counts[name], messages),
+                "contribution": given[name],
+                "contribution_share": share(given[name], contributed),
+            }
+            for name in sorted(counts)
+        ],
+        "metadata": metadata,
+    }
+
+
+COMMAND = Command(
+    "cooperation-report",
+    "Write SUMMARY.md and report.json from an experiment's metrics.json.",
+    (
+        Option(("--config",), "the experiment's configuration (YAML)", "path"),
+        Option(("--metrics",), "metrics.json to read, in place of the configuration's"),
+        Option(("--summary",), "where to write SUMMARY.md"),
+        Option(("--report",), "where to write report.json"),
+    ),
+    write_summary,
+)

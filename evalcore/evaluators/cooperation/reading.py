@@ -1,4 +1,4 @@
-"""One log line by itself: the event it holds, or what is wrong with it.
+"""Reading a log line: the event in it, or what is wrong with it.
 
 JSON is read as Python's own reader does: the last value of a repeated key counts, a lone surrogate may be escaped, and
 ``NaN`` or ``1e400`` is let pass in a key that no rule reads.
@@ -9,19 +9,70 @@ from __future__ import annotations
 import json
 import re
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from evalq.evalcore.evaluators.cooperation.record import LARGEST, Event, Number, integral, number
-
-__all__ = ["MAX_DEPTH", "BadLine", "parse_line", "read_line"]
+__all__ = ["MAX_DEPTH", "BadLine", "Event", "number", "parse_line", "read_line"]
 
 MAX_DEPTH = 256
 """Levels of arrays and objects a line may have: our own limit, since a parser's depends on who called it."""
+_LARGEST = 1e290
+"""A resource beyond this counts as infinite: sums of such numbers could not be written as a finite one."""
+_MOST_DIGITS = 300
+_SHOWN = 40
+"""Characters of a value that a reason shows."""
+_LEAST_TURN, _MOST_TURN = -(1 << 63), (1 << 63) - 1
+
+# What the decoder of well-formed lines lets in: all that is surely a turn or a resource, as it is written.
+_Int64 = Annotated[int, Meta(ge=_LEAST_TURN, le=_MOST_TURN)]
+_Finite = Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)]
+_Number = _Int64 | _Finite | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}(\.[0-9]{1,15})?\Z")]
+if TYPE_CHECKING:  # no event is handed out whose turn is not yet an int
+    _Turn = int
+else:
+    _Turn = _Int64 | float | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}\Z")]
+
+_NUMERIC = re.compile(r"\s*([+-]?[0-9]+)\s*|\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+
+
+class Event(msgspec.Struct, gc=False):
+    """The keys of a log line that any rule reads; every other key is ignored.
+
+    A resource may still be a short decimal string, which `number` turns into its number.
+    """
+
+    turn: _Turn
+    agent: str
+    decision: str | None = None
+    resources: dict[str, _Number] | None = None
+    dry_run: bool | None = None
+
+
+def number(text: str) -> int | float | None:
+    """The number a decimal string is, an int where it is written as one; None where it is no number.
+
+    White space around it is allowed, underscores and words (nan, inf) are not. The float of a huge exponent
+    is infinite; an int too long for a resource comes back as a float.
+    """
+    match = _NUMERIC.fullmatch(text)
+    if match is None:
+        return None
+    value = float(text)
+    short = match[1] is not None and len(match[1]) <= _MOST_DIGITS
+    return int(text) if short and abs(value) <= _LARGEST else value
+
+
+def _integral(value: float | str) -> int | None:
+    """The turn that ``value`` is (2.0, "2" and "2.0" are turn 2); None where it is no integer of 64 bits."""
+    known = number(value) if isinstance(value, str) else value
+    if known is None or not _LEAST_TURN <= known <= _MOST_TURN or known != int(known):
+        return None
+    return int(known)
+
 
 _DECODER = msgspec.json.Decoder(Event)
-_SHOWN = 40
 _MISSING = object()
 # Possessive, and the last quote may lack: a string that a cut line leaves open must not be tried from each quote in it.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
@@ -33,13 +84,13 @@ class BadLine(ValueError):
     """A log line that is no event; the message is the reason shown to the user."""
 
 
-class _Literal(str):
+class _WrittenNumber(str):
     """A JSON number as it is written: its value is only worked out where a rule reads it."""
 
     __slots__ = ()
 
 
-class _Constant(_Literal):
+class _WrittenConstant(_WrittenNumber):
     """``NaN``, ``Infinity`` or ``-Infinity``, which Python writes although JSON has no such words."""
 
     __slots__ = ()
@@ -61,7 +112,7 @@ def parse_line(line: bytes) -> Event:
         raise BadLine(f"nested deeper than {MAX_DEPTH} levels")
     try:
         text = line.decode()
-        row = json.loads(text, parse_int=_Literal, parse_float=_Literal, parse_constant=_Constant)
+        row = json.loads(text, parse_int=_WrittenNumber, parse_float=_WrittenNumber, parse_constant=_WrittenConstant)
     except UnicodeDecodeError as error:
         raise BadLine(f"not UTF-8: byte 0x{line[error.start]:02x} at column {error.start + 1}") from None
     except json.JSONDecodeError as error:
@@ -90,8 +141,8 @@ def _too_deep(line: bytes) -> bool:
 def _turn(value: Any) -> int:
     if value is _MISSING:
         raise BadLine("turn is missing")
-    # 2.0 is a text here, as "2" is (a number is a `_Literal`); true, null and lists are none (SPEC, section 2).
-    turn = integral(str(value)) if isinstance(value, str) and not isinstance(value, _Constant) else None
+    # 2.0 is a text here, as "2" is (a number is a `_WrittenNumber`); true, null and lists are none (SPEC, section 2).
+    turn = _integral(str(value)) if isinstance(value, str) and not isinstance(value, _WrittenConstant) else None
     if turn is None:
         raise BadLine(f"turn is no integer (of 64 bits) but {_kind(value)}")
     return turn
@@ -110,26 +161,26 @@ def _agent(value: Any) -> str:
     return str(value)
 
 
-def _resources(row: dict[str, Any]) -> dict[str, Number]:
+def _resources(row: dict[str, Any]) -> dict[str, _Number]:
     return {name: _resource(name, value) for name, value in row.items()}
 
 
 def _resource(name: str, value: Any) -> int | float:
-    known = number(value) if isinstance(value, str) and not isinstance(value, _Constant) else None
+    known = number(value) if isinstance(value, str) and not isinstance(value, _WrittenConstant) else None
     if known is None:
         raise BadLine(f"resource {_quoted(name)} is no finite number but {_kind(value)}")
-    if abs(known) > LARGEST:
+    if abs(known) > _LARGEST:
         raise BadLine(f"resource {_quoted(name)} is infinite or too large to be summed: {value[:_SHOWN]}")
     return known
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and not isinstance(value, _Literal)
+    return isinstance(value, str) and not isinstance(value, _WrittenNumber)
 
 
 def _kind(value: Any) -> str:
     """``value`` as a reason names it."""
-    if isinstance(value, _Literal):
+    if isinstance(value, _WrittenNumber):
         return value[:_SHOWN]
     if isinstance(value, str):
         return f"the string {_quoted(value)}"

@@ -1,26 +1,56 @@
-"""What one agent's rows in a piece of a log add up to, with both ends left open for its neighbours.
+"""The rules of cooperation: what a decision is, and what one agent's rows in a piece of a log add up to.
 
-Every number here is taken over the agent's own rows by turn. Sorting a log stably by (turn, agent) leaves the
-rows of an agent whose turns never decrease in the order they had. So such an agent's numbers are those of
-the sorted log however the rows of different agents are mixed, and only an agent whose own turns decrease
-(``ordered`` is false) makes the log need the sort.
+Every number of an agent is taken over its own rows by turn, with both ends of the piece left open for its neighbours.
+Sorting a log stably by (turn, agent) leaves the rows of an agent whose turns never decrease in the order they had. So
+such an agent's numbers are those of the sorted log however the rows of different agents are mixed, and only an agent
+whose own turns decrease (``ordered`` is false) makes the log need the sort.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import sub
+from typing import Self
 
+import msgspec
+
+from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = ["BETRAYAL", "COOPERATIVE", "NEITHER", "AgentState", "exact"]
+__all__ = ["BETRAYAL", "COOPERATIVE", "AgentState", "TurnSet", "kinds_of", "unknown_counts"]
 
 NEITHER, COOPERATIVE, BETRAYAL = 0, 1, 2
+"""What a decision is by the rules."""
 
 Number = int | float
+_MOST_LETTERS = 80
+# A power of two: block and bit of a turn are a shift and a mask, for negative turns as well.
+_BLOCK_BITS = 8
+MOST_BLOCKS = 8192
+
+
+def kinds_of(decisions: Iterable[str | None], rules: Rules) -> list[int]:
+    """What each decision is by the rules."""
+    # Cooperative words last: they win where a word is in both lists, since they are tested first.
+    kinds = dict.fromkeys(rules.betrayal_decisions, BETRAYAL) | dict.fromkeys(rules.cooperative_decisions, COOPERATIVE)
+    return [NEITHER if decision is None else kinds.get(decision.lower(), NEITHER) for decision in decisions]
+
+
+def unknown_counts(words: Iterable[str], kinds: Iterable[int], said: Iterable[int]) -> Counter[str]:
+    """How often each word that no rule knows was ``said``, given each spelling once; words are made fit for a report.
+
+    That is in lower case, cut to 80 characters, and without halves of surrogate pairs, which UTF-8 cannot carry.
+    """
+    found = Counter[str]()
+    # The kinds have one more, of rows without a decision.
+    for word, kind, times in zip(words, kinds, said, strict=False):
+        if kind == NEITHER and times:
+            found[word.lower()[:_MOST_LETTERS].encode("utf-8", "replace").decode()] += times
+    return found
 
 
 class AgentState(Merging, array_like=True, gc=False):
@@ -169,3 +199,46 @@ def exact(values: Sequence[Number]) -> ExactSum:
         parts.append(rest)
         terms.append(-rest)
     return ExactSum.of(parts)
+
+
+class TurnSet(Merging):
+    """Distinct turns as bitmaps of 256 neighbours each (hexadecimal), by block number: they travel with every chunk.
+
+    Up to MOST_BLOCKS blocks: two million turns in a row, some MB. A set that would need more is ``full`` and
+    empty for good: it no longer knows its turns. How many blocks a union has can only grow with what it is a union
+    of, so whether a merged set is full does not depend on how it was merged.
+    """
+
+    blocks: dict[str, str] = msgspec.field(default_factory=dict)
+    full: bool = False
+
+    @classmethod
+    def of(cls, turns: Iterable[int]) -> Self:
+        """The set of ``turns``."""
+        masks: dict[int, int] = {}
+        for turn in turns:
+            block = turn >> _BLOCK_BITS
+            masks[block] = masks.get(block, 0) | 1 << (turn & 255)
+        return cls({str(block): format(mask, "x") for block, mask in masks.items()})._capped()
+
+    @classmethod
+    def of_blocks(cls, blocks: dict[str, str]) -> Self:
+        """The set of which ``blocks`` are the bitmaps, however many."""
+        return cls(blocks)._capped()
+
+    def merge(self, later: TurnSet) -> None:
+        """Take in the turns of ``later``, in place, at a cost in the size of ``later``."""
+        self.full = self.full or later.full
+        for block, mask in later.blocks.items():
+            mine = self.blocks.get(block)
+            self.blocks[block] = mask if mine is None else format(int(mine, 16) | int(mask, 16), "x")
+        self._capped()
+
+    def count(self) -> int:
+        """How many distinct turns; meaningless when ``full``."""
+        return sum(int(mask, 16).bit_count() for mask in self.blocks.values())
+
+    def _capped(self) -> Self:
+        if self.full or len(self.blocks) > MOST_BLOCKS:
+            self.full, self.blocks = True, {}
+        return self
