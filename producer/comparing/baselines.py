@@ -13,7 +13,7 @@ from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, write_atomic
-from evalq.producer.outputs.cases import decoded
+from evalq.producer.outputs.cases import decode_cases
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
@@ -58,11 +58,11 @@ class Baselines:
         if _NAME.match(name):
             for path in sorted((self._folder / name).glob("*.json")):
                 with open_input(path) as stream:  # no pipe and no device, which a link may lead to
-                    found[path.stem] = decoded(stream.read(), str(path))
+                    found[path.stem] = decode_cases(stream.read(), str(path))
             if self._servers.named:
                 # After the files: what is approved on the server counts where both have it.
                 there = self._servers.baselines.read(name).items()
-                found |= {at: decoded(data, f"the baseline {name} in the ledger") for at, data in there}
+                found |= {at: decode_cases(data, f"the baseline {name} in the ledger") for at, data in there}
         return [found[place] for place in sorted(found)]
 
     def every(self) -> tuple[dict[str, list[RunCases]], list[str]]:

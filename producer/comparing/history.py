@@ -10,7 +10,7 @@ from evalq.evalcore.compare.quarantine import CaseHistory, past_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import EvalqError
 from evalq.producer.invocation.finding import folders
-from evalq.producer.outputs.cases import cases_of, decoded
+from evalq.producer.outputs.cases import cases_of, decode_cases
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
@@ -63,4 +63,4 @@ def _in_ledger(run: RunCases, servers: Servers, seen: set[str]) -> Iterator[RunC
         with contextlib.suppress(EvalqError):
             data = reports.cases(entry.run)
             if data is not None:
-                yield decoded(data, f"what the ledger has of run {entry.run}")
+                yield decode_cases(data, f"what the ledger has of run {entry.run}")

@@ -14,7 +14,7 @@ from evalq.producer.comparing.results import runs_of_results
 from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import folders
-from evalq.producer.outputs.cases import CASES, cases_of, decoded
+from evalq.producer.outputs.cases import CASES, cases_of, decode_cases
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
@@ -97,9 +97,9 @@ def _of_file(path: Path) -> RunCases:
         if (folder / "run.json").is_file():
             return cases_of(RunFolder.existing(folder))
         if (folder / CASES).is_file():
-            return decoded(read_plain(folder / CASES), str(folder / CASES))
+            return decode_cases(read_plain(folder / CASES), str(folder / CASES))
         raise UsageError(f"{path}: a report alone does not say how each case went; name its run folder, or its {CASES}")
-    return decoded(path.read_bytes(), str(path))
+    return decode_cases(path.read_bytes(), str(path))
 
 
 def _of_ledger(run: str, servers: Servers) -> RunCases:
@@ -109,7 +109,7 @@ def _of_ledger(run: str, servers: Servers) -> RunCases:
 
         data = Reports(servers.runs, servers.settings).cases(run)
         if data is not None:
-            return decoded(data, f"what the ledger has of run {run}")
+            return decode_cases(data, f"what the ledger has of run {run}")
         if servers.knows(run):
             raise UsageError(
                 f"run {run} is in the ledger, but how its cases went is not (it is not finished, or too large "

@@ -20,8 +20,7 @@ from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 from evalq.producer.invocation.finding import find
 from evalq.producer.outputs import render
 from evalq.producer.outputs.cases import CASES
-from evalq.producer.outputs.final import found
-from evalq.producer.outputs.text import results_yaml
+from evalq.producer.outputs.final import results_yaml, run_json_facts
 from evalq.producer.page import write_page
 from evalq.producer.servers import Servers
 
@@ -105,6 +104,6 @@ def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: byt
     if cases is not None:  # who compares the run has no records here to read them from
         folder.write(CASES, cases)
     # What was counted when it was last driven from here is not how it ended.
-    folder.note(progress=None, **found(evaluator, report))
+    folder.note(progress=None, **run_json_facts(evaluator, report))
     # Last: a folder counts as one with a report as soon as this file is there.
     folder.write("report.json", data)

@@ -1,9 +1,8 @@
-"""What a finished run shows: its text, the files of its folder, and those asked for, a module for each ending."""
+"""What a finished run shows: its report as text, the files of its folder, and those asked for with -o."""
 
-from evalq.producer.outputs.final import write_final, write_report
+from evalq.producer.outputs.final import render, write_final, write_report
 from evalq.producer.outputs.requested import check_output, check_outputs, read_files, refuse_read, write_output
-from evalq.producer.outputs.rows import records_of
-from evalq.producer.outputs.text import render
+from evalq.producer.outputs.tables import records_of
 
 __all__ = [
     "check_output",

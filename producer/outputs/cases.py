@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,14 +20,16 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import UsageError, WireError
-from evalq.evalcore.files import open_input, read_plain
+from evalq.evalcore.files import open_input, read_plain, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.evalcore.version import __version__
 from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.files import OUTPUTS, RECORDS
 from evalq.producer.folder.own_runs import may_read
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.final import rates_of
 
-__all__ = ["CASES", "cases_of", "computed_cases", "decoded", "fresh_cases", "report_digest"]
+__all__ = ["CASES", "cases_of", "computed_cases", "decode_cases", "fresh_cases"]
 
 CASES = "cases.json"
 _SAMPLED = 1 << 13
@@ -43,11 +46,11 @@ def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
     kept = _kept(folder.path / CASES)
     if kept is not None and kept.report == name:
         return kept
-    found = _read(folder, registry.get(report["evaluator"]), report, name)
+    found = _count_cases(folder, registry.get(report["evaluator"]), report, name)
     return _keep(folder, found) if keep else found
 
 
-def decoded(data: bytes, origin: str) -> RunCases:
+def decode_cases(data: bytes, origin: str) -> RunCases:
     """The cases in ``data``, which came from ``origin``. Raises WireError."""
     try:
         found = msgspec.json.decode(data, type=RunCases)
@@ -85,7 +88,11 @@ def fresh_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[
     """
     name = report_digest(report)
     kept = _kept(folder.path / CASES)
-    return kept if kept is not None and kept.report == name else _keep(folder, _read(folder, evaluator, report, name))
+    return (
+        kept
+        if kept is not None and kept.report == name
+        else _keep(folder, _count_cases(folder, evaluator, report, name))
+    )
 
 
 def report_digest(report: dict[str, Json]) -> str:
@@ -95,7 +102,7 @@ def report_digest(report: dict[str, Json]) -> str:
 
 def _kept(path: Path) -> RunCases | None:
     try:
-        return decoded(read_plain(path), str(path))
+        return decode_cases(read_plain(path), str(path))
     except (OSError, WireError):
         return None
 
@@ -107,7 +114,7 @@ def _keep(folder: RunFolder, found: RunCases) -> RunCases:
 
 
 @unprinted()
-def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], name: str) -> RunCases:
+def _count_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], name: str) -> RunCases:
     counter = CaseCounter(evaluator, str(folder.path))
     if not folder.records.is_file():
         raise UsageError(f"{folder.path}: its records are not here, only its report; compare it where it was driven")
@@ -119,10 +126,10 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     usage, took = read_usage(outputs) if live else (None, {})
     # Live answers are a candidate's own, equal or not.
     if live:
-        told = _Recorded([], causes_in(outputs))
+        told = _RecordedFiles([], causes_in(outputs))
     elif evaluator.whole.follows:
         # A whole log is one record: in another order it is another one, and to read it again takes long.
-        told = _Recorded([], Causes())
+        told = _RecordedFiles([], Causes())
     else:
         told = _recorded(folder, info, found.inputs)
     found.cases.unusable = unusable_of(found.cases, told.causes)
@@ -141,7 +148,7 @@ def _read(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, J
     )
 
 
-class _Recorded(NamedTuple):
+class _RecordedFiles(NamedTuple):
     """What the files of recorded outputs say beside their evaluation: see `RunCases`."""
 
     lines: list[str]
@@ -149,12 +156,12 @@ class _Recorded(NamedTuple):
     doubled: int = 0
 
 
-def _recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> _Recorded:
+def _recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> _RecordedFiles:
     """Of the files that were evaluated; nothing where they are not there as they were, by the SHA-256 of each in
     ``inputs``, or are not for this run's folder to choose.
     """
-    nothing = _Recorded([], Causes())
-    digests, lines, causes, calls = [], [], Causes(), _Calls()
+    nothing = _RecordedFiles([], Causes())
+    digests, lines, causes, calls = [], [], Causes(), _CallSample()
     for number, source in enumerate(info.sources):
         if source.members or not may_read(folder, source.path):
             return nothing
@@ -174,10 +181,10 @@ def _recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> _Recorded:
         if count:
             # A sum is the same in whichever order.
             lines.append(f"{count}-{whole % (1 << 128):032x}")
-    return _Recorded(sorted(lines), causes, calls.doubled) if sorted(digests) == inputs else nothing
+    return _RecordedFiles(sorted(lines), causes, calls.doubled) if sorted(digests) == inputs else nothing
 
 
-class _Calls:
+class _CallSample:
     """Recorded answers by the calls that gave them, of which a sample is kept: what comes again from another file."""
 
     def __init__(self) -> None:
@@ -193,3 +200,82 @@ class _Calls:
         if len(self._files) > _SAMPLED:
             self._mask = 2 * self._mask + 1
             self._files = {number: file for number, file in self._files.items() if not number & self._mask}
+
+
+# Every Eval Ever: a run's aggregate record in the shared schema of the EvalEval Coalition, version 0.2.1.
+# Source: eval.schema.json of https://github.com/evaleval/every_eval_ever. A run has one evaluation for each rate
+# over all its outputs, with its interval.
+
+SCHEMA_VERSION = "0.2.1"
+_LEVEL = 0.95
+
+
+def write_every_eval_ever(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any]) -> None:
+    """The record of a finished run. Raises UsageError for one that has no rate."""
+    write_atomic(path, canonical_line(_aggregate_record(path, folder, evaluator, cases_of(folder))))
+
+
+def _aggregate_record(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], run: RunCases) -> dict[str, Json]:
+    info, report = folder.info(), folder.report()
+    model = run.target or "recorded outputs"
+    ended = str(int(datetime.fromisoformat(info.started).timestamp()))
+    name = run.suite if run.suite not in ("", "default") else evaluator.name
+    results = list(_results(name, evaluator, report, run))
+    if not results:
+        raise UsageError(
+            f"-o {path}: {evaluator.name} has no rate over its outputs, and such a file holds nothing else: write "
+            f"another format (the run is whole, in {folder.named()})"
+        )
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"{name}/{model}/{ended}",
+        "evaluation_timestamp": info.started,
+        "retrieved_timestamp": ended,
+        "source_metadata": {
+            "source_name": "evalq",
+            "source_type": "evaluation_run",
+            # Who ran it is not for evalq to say: whoever hands the record in writes that there.
+            "source_organization_name": "unknown",
+            "evaluator_relationship": "other",
+            "additional_details": {"run": info.run, "report_sha256": run.report},
+        },
+        "eval_library": {"name": "evalq", "version": __version__},
+        "model_info": {"name": model, "id": model},
+        "evaluation_results": results,
+    }
+
+
+def _results(
+    name: str, evaluator: Evaluator[Any, Any], report: Mapping[str, Any], run: RunCases
+) -> Iterator[dict[str, Json]]:
+    results = report["results"]
+    source = {
+        "dataset_name": name,
+        "source_type": "other",
+        "additional_details": {"specification_sha256": run.specification},
+    }
+    for key, value in rates_of(report).items():
+        yield {
+            "evaluation_name": f"{evaluator.name}.{key}",
+            "source_data": source,
+            "metric_config": {
+                "evaluation_description": key.replace("_", " "),
+                "lower_is_better": "error" in key or "fail" in key,
+                "score_type": "continuous",
+                "min_score": 0,
+                "max_score": 1,
+            },
+            "score_details": _score(value, results.get(f"{key}_interval"), run),
+        }
+
+
+def _score(value: float, interval: Any, run: RunCases) -> dict[str, Json]:
+    uncertainty: dict[str, Json] = {"num_samples": run.records.get("scored", 0)}
+    if isinstance(interval, dict) and None not in (interval.get("low"), interval.get("high")):
+        uncertainty["confidence_interval"] = {
+            "lower": interval["low"],
+            "upper": interval["high"],
+            "confidence_level": _LEVEL,
+            "method": "evalq",
+        }
+    return {"score": value, "uncertainty": uncertainty}

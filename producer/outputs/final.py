@@ -1,24 +1,125 @@
-"""The files of a run's folder once it is done."""
+"""A report as text, and the files of a run's folder once it is done."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
+import yaml
+
+from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.files import replacing, write_atomic
-from evalq.evalcore.model.canonical import Json, canonical_line, uncollected
+from evalq.evalcore.model.canonical import Json, canonical_json, canonical_line
 from evalq.evalcore.naming import is_text
+from evalq.evalcore.records.core_yaml import Dumper, FastDumper
+from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.files import JOURNAL, KEPT, KEY, MANIFEST
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.outputs.rates import rates_of
-from evalq.producer.outputs.text import render, results_yaml
 from evalq.producer.page import ALL_UP_TO, summary_of, write_page
 from evalq.workers import tracing
 
-__all__ = ["drop_left", "found", "write_final", "write_report"]
+__all__ = [
+    "drop_left",
+    "rates_of",
+    "render",
+    "results_yaml",
+    "run_json_facts",
+    "write_final",
+    "write_report",
+    "yaml_text",
+]
+
+_WHOLE_BYTES = 1 << 20
+"""Of a report.json that is longer, results.yaml has a part of each long list alone: YAML takes thirty times as long to
+write as JSON, and nobody reads so much of it."""
+_LISTED = 100
+
+
+@unprinted()
+def render(
+    fmt: str,
+    evaluator: Evaluator[Any, Any],
+    report: Mapping[str, Json],
+    options: Mapping[str, Any],
+    timestamp: str = "",
+) -> str:
+    """The report as text: markdown, json or yaml; empty for none.
+
+    With a ``timestamp`` json and yaml are in the form that the evaluator's specification has for results.
+    """
+    if timestamp and fmt in ("json", "yaml"):
+        document = evaluator.views.document(report, timestamp)
+        if document != report:
+            return plain(fmt, document)
+    if fmt == "markdown":
+        return visible(evaluator.views.markdown(report, options))
+    if fmt == "json":
+        return canonical_json(report).decode() + "\n"
+    if fmt == "yaml":
+        return yaml_text(dict(report), sort_keys=True)
+    return ""
+
+
+def results_yaml(evaluator: Evaluator[Any, Any], report: Mapping[str, Json], timestamp: str, size: int) -> str:
+    """What results.yaml holds; ``size`` is that of report.json."""
+    if size <= _WHOLE_BYTES:
+        return yaml_text(evaluator.views.document(report, timestamp))
+    cut: list[Json] = []
+    brief = {**report, **{name: _brief(report[name], name, evaluator, cut) for name in ("params", "results")}}
+    document = evaluator.views.document(brief, timestamp)
+    told = {"left_out_here": {"lists": cut, "all_in": "report.json, and a line for each record in records.jsonl"}}
+    return yaml_text({**document, **told} if isinstance(document, dict) else document)
+
+
+def _brief(value: Json, path: str, evaluator: Evaluator[Any, Any], cut: list[Json]) -> Json:
+    """``value`` with a part of each long list or mapping in it; what was left out is noted in ``cut``."""
+    if isinstance(value, dict):
+        if len(value) > _LISTED:
+            cut.append({"where": path, "listed": _LISTED, "of": len(value)})
+        return {key: _brief(each, f"{path}.{key}", evaluator, cut) for key, each in islice(value.items(), _LISTED)}
+    if not isinstance(value, list):
+        return value
+    kept = value
+    if len(value) > _LISTED:
+        failed = list(filter(evaluator.views.failed, value))
+        # In the order of the whole list; the first of all where none failed.
+        kept = failed[:_LISTED] or value[:_LISTED]
+        cut.append({"where": path, "listed": len(kept), "of": len(value), "failed": len(failed)})
+    return [_brief(each, f"{path}[]", evaluator, cut) for each in kept]
+
+
+def yaml_text(document: Any, *, sort_keys: bool = False) -> str:
+    """``document``, plain data, in YAML's block style, as readers of YAML 1.1 and 1.2 read it alike.
+
+    Where PyYAML comes without libyaml, long lines break elsewhere, and it takes three times as long.
+    """
+    text: str = yaml.dump(document, Dumper=FastDumper or Dumper, allow_unicode=True, sort_keys=sort_keys)
+    return text
+
+
+def plain(fmt: str, document: Json) -> str:
+    """A document in its own order."""
+    if fmt == "yaml":
+        return yaml_text(document)
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+# The rates over all outputs of a run, for those who are told a few numbers of it.
+
+
+def rates_of(report: Mapping[str, Any]) -> dict[str, float]:
+    """{name in the results: share} of a report; empty for an evaluator that has none."""
+    results = report["results"]
+    return {
+        key: float(value)
+        for key, value in (results.items() if isinstance(results, Mapping) else ())
+        if key.endswith("_rate") and isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 @uncollected()
@@ -33,7 +134,7 @@ def write_final(
     with replacing(folder.path / "manifest.json") as out:
         out.writelines(job.manifest.document(job.header))
     write_report(folder, job.evaluator, job.request, report, history, data)
-    folder.note(state="done", retry=None, **found(job.evaluator, report), **facts)
+    folder.note(state="done", retry=None, **run_json_facts(job.evaluator, report), **facts)
     named = {f"{job.evaluator.name}.{key}": value for key, value in rates_of(report).items()}
     tracing.told_results(job.run, named)
     if not report["records"]["dead"]:
@@ -41,7 +142,7 @@ def write_final(
 
 
 @unprinted()
-def found(evaluator: Evaluator[Any, Any], report: dict[str, Json]) -> dict[str, Json]:
+def run_json_facts(evaluator: Evaluator[Any, Any], report: dict[str, Json]) -> dict[str, Json]:
     """What run.json says of a report."""
     headline = summary_of(evaluator, report).headline
     # Of no use to anybody where it cannot be written, and no reason to end a run.

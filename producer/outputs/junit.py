@@ -11,14 +11,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from html import escape
-from typing import Literal, NamedTuple
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import Column
+from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.measures import Measure, pass_measure
+from evalq.evalcore.files import write_atomic
 from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of
+from evalq.producer.outputs.tables import records_of
 
-__all__ = ["MOST_BYTES", "MOST_CASES", "State", "Suite", "Testcase", "class_of", "failing_cases", "junit", "run_suite"]
+__all__ = ["JunitSuite", "State", "Testcase", "class_of", "failing_cases", "junit", "run_suite"]
 
 State = Literal["passed", "failure", "error", "skipped"]
 
@@ -41,7 +50,7 @@ class Testcase(NamedTuple):
     text: str = ""
 
 
-class Suite(NamedTuple):
+class JunitSuite(NamedTuple):
     """Testcases that belong together; ``group`` is their classname, by which viewers fold them."""
 
     name: str
@@ -50,9 +59,9 @@ class Suite(NamedTuple):
     properties: Mapping[str, str] = {}
 
 
-def junit(name: str, suites: Sequence[Suite]) -> bytes:
+def junit(name: str, suites: Sequence[JunitSuite]) -> bytes:
     """The file. Where the suites hold more than it may, testcases that passed are left out first, and it says so."""
-    blocks, room = _Blocks(), _Room(MOST_CASES, MOST_BYTES)
+    blocks, room = _Elements(), _FileRoom(MOST_CASES, MOST_BYTES)
     kept: list[dict[int, str]] = [{} for _ in suites]
     # Two turns over all suites: one with many passed cases leaves room for the failures of the next.
     for urgent in (True, False):
@@ -62,14 +71,14 @@ def junit(name: str, suites: Sequence[Suite]) -> bytes:
                     break
                 if (case.state != "passed") == urgent and room.take(element := blocks.element(suite.group, case)):
                     elements[place] = element
-    parts = [_part(suite, elements, blocks) for suite, elements in zip(suites, kept, strict=True)]
+    parts = [_suite_element(suite, elements, blocks) for suite, elements in zip(suites, kept, strict=True)]
     tests, failures, errors = (sum(part.counts[at] for part in parts) for at in range(3))
     head = f'<testsuites name={_quoted(name)} tests="{tests}" failures="{failures}" errors="{errors}">'
     body = "".join(part.text for part in parts)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}\n{body}</testsuites>\n'.encode()
 
 
-class _Room:
+class _FileRoom:
     """What still fits, in testcases and in bytes."""
 
     def __init__(self, cases: int, size: int) -> None:
@@ -89,12 +98,12 @@ class _Room:
         return True
 
 
-class _Part(NamedTuple):
+class _SuiteElement(NamedTuple):
     text: str
     counts: tuple[int, int, int]
 
 
-def _part(suite: Suite, kept: Mapping[int, str], blocks: _Blocks) -> _Part:
+def _suite_element(suite: JunitSuite, kept: Mapping[int, str], blocks: _Elements) -> _SuiteElement:
     """A suite with those of its testcases that are ``kept``, in their order."""
     places = sorted(kept)
     elements, states = [kept[place] for place in places], [suite.cases[place].state for place in places]
@@ -115,10 +124,10 @@ def _part(suite: Suite, kept: Mapping[int, str], blocks: _Blocks) -> _Part:
         for key, value in suite.properties.items()
     )
     facts = f"<properties>\n{facts}</properties>\n" if facts else ""
-    return _Part(f"{head}{facts}{''.join(elements)}</testsuite>\n", (tests, failures, errors))
+    return _SuiteElement(f"{head}{facts}{''.join(elements)}</testsuite>\n", (tests, failures, errors))
 
 
-class _Blocks:
+class _Elements:
     """Makes the elements of testcases, each under a name that none before it has."""
 
     def __init__(self) -> None:
@@ -182,7 +191,7 @@ def run_suite(
     reasons: Mapping[str, Sequence[str]] | None = None,
     aside: Mapping[str, str] | None = None,
     before: Mapping[str, str] | None = None,
-) -> Suite:
+) -> JunitSuite:
     """The cases of ``run``: one fails when any of its answers does, and is an error when none came.
 
     With ``allowed``, which says why, neither blocks: both are skipped then, as is a case in ``aside``, for the reason
@@ -194,7 +203,9 @@ def run_suite(
     names = (place,) if run.suite == "default" else (run.suite, place)
     excused = aside or {}
     cases = [
-        case if case.state == "passed" else _told(_beside(case, before), excused.get(case.name, allowed), reasons or {})
+        case
+        if case.state == "passed"
+        else _failed(_beside(case, before), excused.get(case.name, allowed), reasons or {})
         for case in _cases(run)
     ]
     # As skipped testcases, which every viewer counts and shows; a property nobody sees.
@@ -202,7 +213,7 @@ def run_suite(
         Testcase(f"(left out) {each.what}: {each.why}", "skipped", "left out", each.sentence(), each.sentence(20))
         for each in run.left_out
     ]
-    return Suite(" ".join(names), class_of("evalq", *names), cases, _facts(run))
+    return JunitSuite(" ".join(names), class_of("evalq", *names), cases, _facts(run))
 
 
 def _beside(case: Testcase, before: Mapping[str, str] | None) -> Testcase:
@@ -215,7 +226,7 @@ def failing_cases(run: RunCases) -> list[Testcase]:
     return [case for case in _cases(run) if case.state != "passed"]
 
 
-def _told(case: Testcase, allowed: str, reasons: Mapping[str, Sequence[str]]) -> Testcase:
+def _failed(case: Testcase, allowed: str, reasons: Mapping[str, Sequence[str]]) -> Testcase:
     lines = [case.message, *([allowed] if allowed else []), *reasons.get(case.name, ())]
     state: State = "skipped" if allowed else case.state
     return case._replace(state=state, message="; ".join(lines[: 1 + bool(allowed)]), text="\n".join(lines))
@@ -252,3 +263,37 @@ def _facts(run: RunCases) -> dict[str, str]:
         if any(column.count):
             facts[measure.name] = f"{sum(column.total) / sum(column.count):.6g}"
     return facts
+
+
+_REASONS = 3
+
+
+def write_junit(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any]) -> None:
+    """The cases of a finished run, each with the first reasons why its answers failed."""
+    run = cases_of(folder)
+    write_atomic(path, junit(f"evalq {evaluator.name}", [run_suite(run, reasons=_reasons(folder, evaluator))]))
+
+
+def _reasons(folder: RunFolder, evaluator: Evaluator[Any, Any]) -> dict[str, list[str]]:
+    """{case: why its first answers that did not pass did not}."""
+    measures, rows = evaluator.measures, evaluator.views.rows
+    if measures is None:
+        return {}
+    see, decode, found = rows.reader(folder.report()), msgspec.json.Decoder(rows.line).decode, dict[str, list[str]]()
+    plain = msgspec.json.Decoder().decode
+    with records_of(folder).open("rb") as lines:
+        for line in lines:
+            row = see(decode(line))
+            if row is None or row.state not in ("bad", "doubtful"):
+                continue
+            sighting = measures.see(plain(line))
+            reasons = found.setdefault(sighting.case if sighting is not None else "", [])
+            if len(reasons) < _REASONS:
+                reasons.append(f"{row.record}: {row.reason or '; '.join(_evidence(row))}")
+    return found
+
+
+def _evidence(row: Any) -> list[str]:
+    """What was asked of it and did not come, in a few words each."""
+    failed = (each for each in row.evidence() if not each.fine)
+    return [f"{each.what}: {each.came[:200]} instead of {each.expected[:200]}" for each in islice(failed, _REASONS)]

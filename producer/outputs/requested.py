@@ -1,10 +1,9 @@
-"""The files that are asked for with -o, by their endings."""
+"""The files that are asked for with -o: the format of each ending, and what is refused before anything is computed."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,61 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import StorageError, UsageError
+from evalq.evalcore.files import write_atomic
 from evalq.evalcore.records.inputs import stands_for
-from evalq.producer.folder.files import is_unfinished
+from evalq.producer.folder.files import RECORDS, is_unfinished
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.outputs import formats
-from evalq.producer.outputs.formats import named
+from evalq.producer.outputs.final import render
+from evalq.producer.outputs.tables import check_parquet, write_csv, write_jsonl, write_parquet
+from evalq.producer.page import write_page
 
-__all__ = ["check_output", "check_outputs", "endings", "names", "read_files", "refuse_read", "write_output"]
+__all__ = ["FORMATS", "NAMED", "check_output", "check_outputs", "read_files", "refuse_read", "write_output"]
 
 _FINAL = ("manifest.json", "results.yaml", "cases.json")
 """Of a finished run, beside what an unfinished one has; its reports and records would be written as they are."""
 
 
-def endings() -> list[str]:
-    """What there is a format for."""
-    found = [path for folder in formats.__path__ for path in Path(folder).glob("*.py")]
-    return sorted(f".{path.stem}" for path in found if not path.stem.startswith("_"))
+Writer = Callable[[Path, RunFolder, Evaluator[Any, Any], Mapping[str, Any]], None]
+"""What makes a file of a finished run's folder, by the evaluator's options."""
 
 
-def names() -> list[str]:
-    """The whole names that there is a format for."""
-    return sorted(f"{found.stem.replace('_', '-')}.json" for found in Path(named.__path__[0]).glob("[!_]*.py"))
+def _text(fmt: str) -> Writer:
+    def write(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
+        write_atomic(path, render(fmt, evaluator, folder.report(), options).encode())
+
+    return write
+
+
+def _html(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
+    write_page(path, evaluator, folder.report(), folder.own(RECORDS))
+
+
+def _xml(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
+    # Not at import, and nor is the next: they count cases as comparisons do, which few runs need.
+    from evalq.producer.outputs.junit import write_junit
+
+    write_junit(path, folder, evaluator)
+
+
+def _every_eval_ever(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
+    from evalq.producer.outputs.cases import write_every_eval_ever
+
+    write_every_eval_ever(path, folder, evaluator)
+
+
+FORMATS: dict[str, Writer] = {
+    ".csv": write_csv,
+    ".html": _html,
+    ".json": _text("json"),
+    ".jsonl": write_jsonl,
+    ".md": _text("markdown"),
+    ".parquet": write_parquet,
+    ".xml": _xml,
+    ".yaml": _text("yaml"),
+}
+"""{a file's ending: what writes it}."""
+NAMED: dict[str, Writer] = {"every-eval-ever.json": _every_eval_ever}
+"""Formats that are asked for by a file's whole name, such as week.every-eval-ever.json."""
 
 
 def check_output(path: Path, reads: Iterable[str] = ()) -> None:
@@ -40,17 +73,16 @@ def check_output(path: Path, reads: Iterable[str] = ()) -> None:
 
     Nor over one of the files that the run ``reads``: recorded answers may have been paid for.
     """
-    if path.suffix not in endings():
-        known = ", ".join(endings())
+    if path.suffix not in FORMATS:
+        known = ", ".join(sorted(FORMATS))
         raise UsageError(
-            f"-o {path}: unknown suffix {path.suffix!r}; there are {known}, and the name {', '.join(names())}"
+            f"-o {path}: unknown suffix {path.suffix!r}; there are {known}, and the name {', '.join(NAMED)}"
         )
     if path.is_dir():
         raise UsageError(f"-o {path}: a folder has this name: name another")
     refuse_read(path, reads)
-    check = getattr(_format(path), "check", None)
-    if check is not None:
-        check(path)
+    if path.suffix == ".parquet":
+        check_parquet(path)
 
 
 def refuse_read(path: Path, reads: Iterable[str]) -> None:
@@ -89,15 +121,13 @@ def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], 
     check_outputs([path], folder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _format(path).write(path, folder, evaluator, options)
+        _writer(path)(path, folder, evaluator, options)
     except OSError as error:
         raise StorageError.of(
             error, path, f"write it again: evalq report {folder.named()} -o {shlex.quote(str(path))}"
         ) from error
 
 
-def _format(path: Path) -> Any:
-    own = next((name for name in names() if path.name == name or path.name.endswith(f".{name}")), "")
-    if own:
-        return import_module(f"{named.__name__}.{own.removesuffix('.json').replace('-', '_')}")
-    return import_module(f"{formats.__name__}{path.suffix}")
+def _writer(path: Path) -> Writer:
+    named = (write for name, write in NAMED.items() if path.name == name or path.name.endswith(f".{name}"))
+    return next(named, FORMATS[path.suffix])

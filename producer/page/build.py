@@ -3,28 +3,141 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import Json, canonical_json, longer_than
-from evalq.evalcore.model.state import Omission, omissions_in
-from evalq.evalcore.views.charts import Chart, Mark, Summary, derived_charts, derived_summary
+from evalq.evalcore.model.left_out import Omission, omissions_in
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, derived_charts, derived_summary
 from evalq.evalcore.views.markdown import LEFT_OUT
-from evalq.producer.page.model import (
-    ChartSection,
-    ChartTable,
-    FailedSection,
-    Listing,
-    Page,
-    ProseSection,
-    Section,
-    TableSection,
-    TileSection,
-)
+from evalq.evalcore.views.metrics import Unit
+from evalq.evalcore.views.rows import Column, Evidence
 
-__all__ = ["build_page", "drawn", "summary_of"]
+__all__ = [
+    "ChartSection",
+    "ChartTable",
+    "FailedRecord",
+    "FailedSection",
+    "Listing",
+    "ProseSection",
+    "ReportPage",
+    "Section",
+    "TableSection",
+    "TileSection",
+    "build_page",
+    "chart_tables",
+    "summary_of",
+]
+
+# A page as plain data: what stands on it, and nothing of how it looks.
+
+
+@dataclass(frozen=True)
+class TileSection:
+    """A handful of numbers."""
+
+    title: str
+    tiles: tuple[Tile, ...]
+
+
+@dataclass(frozen=True)
+class ChartTable:
+    """A chart with its rows."""
+
+    title: str
+    caption: str
+    kind: str
+    unit: Unit
+    label: str
+    marks: tuple[Mark, ...]
+    low: float
+    high: float
+    line: float | None = None
+
+
+@dataclass(frozen=True)
+class ChartSection:
+    """Charts, one below the other."""
+
+    title: str
+    charts: tuple[ChartTable, ...]
+
+
+@dataclass(frozen=True)
+class ProseSection:
+    """Sentences."""
+
+    title: str
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TableSection:
+    """A plain table; all cells are text."""
+
+    title: str
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class FailedRecord:
+    """A record that failed or cannot be decided, with what was expected of it beside what came."""
+
+    record: str
+    id: str
+    status: str
+    state: State
+    reason: str
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True)
+class FailedSection:
+    """The first records that failed, readable without scripts; ``total`` says how many there are."""
+
+    title: str
+    total: int
+    first: tuple[FailedRecord, ...]
+
+
+Section = TileSection | ChartSection | ProseSection | TableSection | FailedSection
+
+
+@dataclass
+class Listing:
+    """What the table of records has in it, as it was packed: ``kept`` rows of ``total``.
+
+    ``statuses`` counts all records by (status, state), ``explained`` are failed ones whose evidence came along.
+    """
+
+    columns: tuple[Column, ...] = ()
+    total: int = 0
+    kept: int = 0
+    failed: int = 0
+    explained: int = 0
+    statuses: dict[tuple[str, State], int] = field(default_factory=dict)
+    first: list[FailedRecord] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """A page: what it is about, its headline, its sections, and the table of records where there is one."""
+
+    subject: str
+    headline: str
+    sentence: str
+    state: State
+    sections: tuple[Section, ...]
+    notices: tuple[str, ...] = ()
+    listing: Listing | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    params: str = ""
+
 
 _FAULTS = 50
 _EXAMPLES = 5
@@ -42,14 +155,14 @@ def build_page(
     report: Mapping[str, Json],
     listing: Listing | None = None,
     first: Sequence[Section] = (),
-) -> Page:
+) -> ReportPage:
     """The page of a report (report.json's content), with the records in ``listing``, None where they are not here.
 
     Sections in ``first`` stand before all others.
     """
     views = evaluator.views
     summary = summary_of(evaluator, report)
-    return Page(
+    return ReportPage(
         subject=_subject(report),
         headline=summary.headline,
         sentence=" ".join(filter(None, (summary.sentence, _left_out(listing)))),
@@ -82,7 +195,7 @@ def _sections(
         yield TileSection("Summary", summary.tiles)
     if left_out := omissions_in(report):
         yield _omissions(left_out)
-    charts = tuple(drawn(views.charts or derived_charts(views.metrics, views.panels), report))
+    charts = tuple(chart_tables(views.charts or derived_charts(views.metrics, views.panels), report))
     if charts:
         yield ChartSection("Charts", charts)
     if listing is None:
@@ -110,7 +223,7 @@ def _omissions(left_out: Sequence[Omission]) -> TableSection:
     return TableSection(LEFT_OUT, caption, ("What", "Count", "Why", "For example"), rows)
 
 
-def drawn(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[ChartTable]:
+def chart_tables(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[ChartTable]:
     """Those of the charts that have something to show, with their rows."""
     for chart in charts:
         marks = tuple(chart.marks(report))

@@ -7,19 +7,26 @@ does not grow with the number of records: blocks are written as they fill up.
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import random
-from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
+from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.rows import Evidence, Row, Rows
-from evalq.producer.page.model import FailedRecord, Listing
+from evalq.producer.page.build import FailedRecord, Listing, Section, build_page
+from evalq.producer.page.render import after_blocks, before_blocks
 
-__all__ = ["ALL_UP_TO", "explained", "pack"]
+__all__ = ["ALL_UP_TO", "failed_record", "pack", "write_page"]
 
 ALL_UP_TO = 100_000
 """Of runs with more records the table has a sample of those that passed, and is made only where it is asked for."""
@@ -65,7 +72,7 @@ class _Packing:
         self._draw = random.Random(_SEED).random  # noqa: S311 - a sample, and no secret
         self._rows: list[tuple[Any, ...]] = []
         self._characters = 0
-        self._texts = _Room(total)
+        self._texts = _TextRoom(total)
         self._evidence: list[list[tuple[Any, ...]]] = []
         self._pending = 0
         self._room = _EVIDENCE_BYTES
@@ -100,7 +107,7 @@ class _Packing:
         first = len(listing.first) < _FIRST
         if self._room - self._pending <= 0 and not first:
             return -1
-        failed = explained(row)
+        failed = failed_record(row)
         if first:
             listing.first.append(failed)
         self._evidence.append([msgspec.structs.astuple(piece) for piece in failed.evidence])
@@ -132,7 +139,7 @@ class _Packing:
         return self._out.write(b'<script type="text/plain" class="%s">%s</script>\n' % (kind.encode(), packed))
 
 
-class _Room:
+class _TextRoom:
     """How long the texts of a row may be, so that all rows find room: shorter where those before took more."""
 
     def __init__(self, rows: int) -> None:
@@ -147,7 +154,7 @@ class _Room:
         self.most = max(_LEAST, min(_TEXT, round(self.most * min(2.0, max(0.5, share)))))
 
 
-def explained(row: Row) -> FailedRecord:
+def failed_record(row: Row) -> FailedRecord:
     """A record that failed with its evidence, both as long as a page has room for."""
     evidence = tuple(_cut(piece) for piece in row.evidence()[:_PIECES])
     return FailedRecord(row.record, row.id, row.status, row.state, _shortened(row.reason, _TEXT), evidence)
@@ -161,3 +168,35 @@ def _cut(piece: Evidence) -> Evidence:
 
 def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+# Writing a page: records are packed first, since the headline says how many of them are left out.
+
+_IN_MEMORY = 16_000_000
+
+
+def write_page(
+    path: Path,
+    evaluator: Evaluator[Any, Any],
+    report: Mapping[str, Json],
+    records: Path | None,
+    first: Sequence[Section] = (),
+) -> None:
+    """Write the page of ``report`` to ``path``, whole or not at all; ``records`` is its records.jsonl, if it is there.
+    Without them the page has no table.
+
+    The same report and records give the same bytes. Memory does not grow with the number of records. Raises OSError,
+    and WireError for a damaged record.
+    """
+    with contextlib.ExitStack() as opened:
+        scratch = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(path.parent))  # noqa: SIM115 - the stack closes it
+        blocks = cast("BinaryIO", opened.enter_context(scratch))
+        listing = None
+        if records is not None and records.is_file():
+            listing = pack(opened.enter_context(open_input(records)), evaluator.views.rows, report, blocks)
+        page = build_page(evaluator, report, listing, first)
+        out = opened.enter_context(replacing(path))
+        out.write(before_blocks(page))
+        blocks.seek(0)
+        shutil.copyfileobj(blocks, out, 1 << 20)
+        out.write(after_blocks(page))

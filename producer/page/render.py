@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import NamedTuple
 
 import msgspec
 
-from evalq.evalcore.views.charts import Tile
+from evalq.evalcore.views.charts import Mark, Tile, number
+from evalq.evalcore.views.markdown import visible
 from evalq.evalcore.views.rows import Evidence
-from evalq.producer.page.drawing import chart
-from evalq.producer.page.markup import Html, element, joined, text
-from evalq.producer.page.model import (
+from evalq.producer.page.build import (
     ChartSection,
+    ChartTable,
     FailedRecord,
     FailedSection,
     Listing,
-    Page,
     ProseSection,
+    ReportPage,
     Section,
     TableSection,
     TileSection,
@@ -29,16 +30,228 @@ from evalq.producer.page.model import (
 
 __all__ = [
     "Block",
+    "Html",
     "after_blocks",
-    "banner",
     "before_blocks",
-    "compared",
-    "contents",
+    "chart_figure",
+    "element",
+    "evidence_table",
+    "joined",
+    "page_banner",
+    "page_contents",
     "record_table",
     "table_script",
+    "text",
     "tile_list",
     "title_of",
 ]
+
+# HTML as values: text is escaped wherever it comes in, so that no data can become markup.
+
+_EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "line", "circle"})
+
+
+class Html(str):
+    """Markup that is made already."""
+
+    __slots__ = ()
+
+
+def text(value: object) -> Html:
+    """``value`` as text: nothing in it takes effect, in HTML or as a sign that nobody sees."""
+    return value if isinstance(value, Html) else Html(escape(visible(str(value))))
+
+
+def element(name: str, /, *children: object, **attributes: object) -> Html:
+    """An element; attributes of None or False are left out, ``_`` in their names is a dash (``class_``: class)."""
+    given = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value)}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if name in _EMPTY:
+        return Html(f"<{name}{given}>" if name not in ("rect", "line", "circle") else f"<{name}{given}/>")
+    return Html(f"<{name}{given}>{joined(*children)}</{name}>")
+
+
+def joined(*children: object) -> Html:
+    """Children one after the other; None is nothing."""
+    return Html("".join(text(child) for child in children if child is not None))
+
+
+# Charts as tables: a row for each value, its drawing in a cell beside its number.
+# So a chart is its own text alternative: a screen reader reads the numbers, a printer prints both, and on a phone
+# the drawings shrink while the words keep their size. Drawings are placed in percent, so they need no script and no
+# style.
+
+_SHOWN_ROWS = 15
+_HEIGHT, _BAR = 18, 10
+_HUES = 6
+
+
+def chart_figure(drawn: ChartTable) -> Html:
+    """A chart with its title and caption; of many rows, those after the first are folded away."""
+    table = _stacked if drawn.kind == "stacked" else _single
+    groups = list(dict.fromkeys(mark.label for mark in drawn.marks))
+    shown, folded = set(groups[:_SHOWN_ROWS]), set(groups[_SHOWN_ROWS:])
+    parts: list[Html] = [table(drawn, [mark for mark in drawn.marks if mark.label in shown])]
+    if folded:
+        rest = table(drawn, [mark for mark in drawn.marks if mark.label in folded])
+        parts.append(element("details", element("summary", f"{len(folded):,} more"), rest))
+    limit = None
+    if drawn.line is not None:
+        limit = element("p", f"The line is at {number(drawn.line, drawn.unit)}.", class_="caption")
+    return element(
+        "figure",
+        element("figcaption", element("h3", drawn.title), element("p", drawn.caption, class_="caption"), limit),
+        element("div", *parts, class_="scroll", tabindex="0", role="group", aria_label=drawn.title),
+        class_=drawn.kind,
+    )
+
+
+def _single(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
+    interval = any(mark.low is not None for mark in marks)
+    notes = any(mark.note for mark in marks)
+    heads = [
+        element("th", drawn.label, scope="col"),
+        element("th", _axis(drawn), scope="col", class_="drawing"),
+        element("th", "Value", scope="col", class_="n"),
+        element("th", "Interval", scope="col", class_="n") if interval else None,
+        element("th", "Note", scope="col") if notes else None,
+    ]
+    rows = [
+        element(
+            "tr",
+            element("th", mark.label or "–", scope="row", dir="auto"),
+            element("td", _track(drawn, _dot(drawn, mark) if drawn.kind == "dots" else _bar(drawn, mark))),
+            element("td", number(mark.value, drawn.unit), class_="n"),
+            element("td", _interval(drawn, mark), class_="n quiet") if interval else None,
+            element("td", mark.note, class_="quiet") if notes else None,
+        )
+        for mark in marks
+    ]
+    return _table(drawn, heads, rows)
+
+
+def _stacked(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
+    """A row a label, a column a part; the colours of the heads are the legend."""
+    parts = list(dict.fromkeys(mark.part for mark in marks))
+    heads = [element("th", drawn.label, scope="col"), element("th", "Shares", scope="col", class_="drawing")]
+    # The first mark of a part gives its look, so the last to be written is the first.
+    looks = {mark.part: _look(mark, parts.index(mark.part)) for mark in reversed(marks)}
+    heads += [element("th", _swatch(looks[part]), part, scope="col", class_="n") for part in parts]
+    by_label: dict[str, dict[str, Mark]] = {}
+    for mark in marks:
+        by_label.setdefault(mark.label, {})[mark.part] = mark
+    rows = []
+    for label, own in by_label.items():
+        cells = [
+            element("td", number(own[part].value if part in own else None, drawn.unit), class_="n") for part in parts
+        ]
+        drawing = element("td", _svg(_segments([own[part] for part in parts if part in own], looks)))
+        rows.append(element("tr", element("th", label or "–", scope="row", dir="auto"), drawing, *cells))
+    return _table(drawn, heads, rows)
+
+
+def _table(drawn: ChartTable, heads: Iterable[Html | None], rows: Iterable[Html]) -> Html:
+    caption = element("caption", drawn.title, class_="unseen")
+    return element("table", caption, element("thead", element("tr", *heads)), element("tbody", *rows), class_="drawn")
+
+
+def _axis(drawn: ChartTable) -> Html:
+    low, high = (number(end, drawn.unit).replace(".0 %", " %") for end in (drawn.low, drawn.high))
+    return element("span", element("span", low), element("span", high), class_="axis")
+
+
+def _at(drawn: ChartTable, value: float) -> float:
+    width = drawn.high - drawn.low
+    # What lies outside the axis is drawn at its end; the number stands beside it.
+    return min(1.0, max(0.0, (value - drawn.low) / width)) if width else 0.0
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}%"
+
+
+def _track(drawn: ChartTable, inner: Html) -> Html:
+    limit = None
+    if drawn.line is not None:
+        at = _percent(_at(drawn, drawn.line))
+        limit = element("line", x1=at, x2=at, y1="0", y2=_HEIGHT, class_="limit")
+    return _svg(joined(inner, limit))
+
+
+def _svg(inner: Html) -> Html:
+    return element("svg", inner, class_="track", height=_HEIGHT, aria_hidden="true", focusable="false")
+
+
+def _bar(drawn: ChartTable, mark: Mark) -> Html:
+    if mark.value is None:
+        return Html()
+    # A bar starts at nought, or where the axis begins above it.
+    top, zero, end = (_HEIGHT - _BAR) // 2, _at(drawn, max(0.0, drawn.low)), _at(drawn, mark.value)
+    rail = element("rect", x="0", y=top, width="100%", height=_BAR, rx="2", class_="rail")
+    start, length = min(zero, end), abs(end - zero)
+    bar = element("rect", x=_percent(start), y=top, width=_percent(length), height=_BAR, rx="2", class_=mark.state)
+    return joined(rail, bar, _whisker(drawn, mark))
+
+
+def _whisker(drawn: ChartTable, mark: Mark) -> Html:
+    if mark.low is None or mark.high is None:
+        return Html()
+    middle = _HEIGHT // 2
+    ends = [_percent(_at(drawn, end)) for end in (mark.low, mark.high)]
+    across = element("line", x1=ends[0], x2=ends[1], y1=middle, y2=middle, class_="whisker")
+    caps = [element("line", x1=end, x2=end, y1=middle - 4, y2=middle + 4, class_="whisker") for end in ends]
+    return joined(across, *caps)
+
+
+def _dot(drawn: ChartTable, mark: Mark) -> Html:
+    middle = _HEIGHT // 2
+    rail = element("line", x1="0", x2="100%", y1=middle, y2=middle, class_="rail")
+    if mark.value is None:
+        return rail
+    spread = Html()
+    if mark.low is not None and mark.high is not None:
+        start, end = _at(drawn, mark.low), _at(drawn, mark.high)
+        spread = element(
+            "rect", x=_percent(start), y=middle - 3, width=_percent(end - start), height=6, rx="3",
+            class_=f"spread {mark.state}",
+        )  # fmt: skip
+    return joined(
+        rail, spread, element("circle", cx=_percent(_at(drawn, mark.value)), cy=middle, r="5", class_=mark.state)
+    )
+
+
+def _segments(marks: Sequence[Mark], looks: dict[str, str]) -> Html:
+    whole = sum(mark.value or 0.0 for mark in marks)
+    start, found = 0.0, []
+    for mark in marks:
+        share = (mark.value or 0.0) / whole if whole else 0.0
+        if share:
+            found.append(
+                element(
+                    "rect", x=_percent(start), y="2", width=_percent(share), height=_HEIGHT - 4, class_=looks[mark.part]
+                )
+            )
+        start += share
+    return joined(*found)
+
+
+def _look(mark: Mark, at: int) -> str:
+    return f"seg {mark.state if mark.state != 'none' else f'hue{at % _HUES}'}"
+
+
+def _swatch(look: str) -> Html:
+    square = element("rect", x="0", y="0", width="10", height="10", rx="2", class_=look)
+    return element("svg", square, class_="swatch", width="10", height="10", aria_hidden="true", focusable="false")
+
+
+def _interval(drawn: ChartTable, mark: Mark) -> str:
+    if mark.low is None or mark.high is None:
+        return "–"
+    return f"{number(mark.low, drawn.unit)} to {number(mark.high, drawn.unit)}"
+
 
 _SKIP = element("a", "Skip to the content", href="#content", class_="skip")
 
@@ -51,16 +264,18 @@ class Block(NamedTuple):
     inner: Html
 
 
-def before_blocks(page: Page) -> bytes:
+def before_blocks(page: ReportPage) -> bytes:
     """The page up to where the blocks of its records go."""
     listing = page.listing
     shown = listing is not None and listing.kept > 0
     records = [Block("records", "Records", record_table(listing))] if listing is not None and shown else []
-    body = joined(_SKIP, banner(page, records), Html('<main id="content">'), contents(page, records), Html("</main>"))
+    body = joined(
+        _SKIP, page_banner(page, records), Html('<main id="content">'), page_contents(page, records), Html("</main>")
+    )
     return f"{_head(title_of(page))}<body>\n{body}\n".encode()
 
 
-def after_blocks(page: Page) -> bytes:
+def after_blocks(page: ReportPage) -> bytes:
     """The rest of it: the script, once all that it reads is there."""
     script = element("script", Html(table_script())) if page.listing and page.listing.kept else ""
     return f"{script}</body></html>\n".encode()
@@ -68,15 +283,15 @@ def after_blocks(page: Page) -> bytes:
 
 def table_script() -> str:
     """The one script: it fills the table."""
-    return _asset("page.js")
+    return _page_file("page.js")
 
 
-def title_of(page: Page) -> str:
+def title_of(page: ReportPage) -> str:
     """What its tab is called."""
     return f"{page.headline} · {page.subject}"
 
 
-def banner(page: Page, blocks: Sequence[Block] = ()) -> Html:
+def page_banner(page: ReportPage, blocks: Sequence[Block] = ()) -> Html:
     """What the page is about, its headline, and links to its sections and to further ``blocks``."""
     links = [(f"s{at}", section.title) for at, section in enumerate(page.sections)]
     links += [(block.name, block.title) for block in blocks]
@@ -89,10 +304,10 @@ def banner(page: Page, blocks: Sequence[Block] = ()) -> Html:
     )
 
 
-def contents(page: Page, blocks: Sequence[Block] = ()) -> Html:
+def page_contents(page: ReportPage, blocks: Sequence[Block] = ()) -> Html:
     """Its notices and sections, further ``blocks``, and what is known of its run."""
     sections = [_section(section, at) for at, section in enumerate(page.sections)]
-    return joined(_notices(page.notices), *sections, *map(_block, blocks), _about(page))
+    return joined(_notice_list(page.notices), *sections, *map(_block, blocks), _about(page))
 
 
 def _block(block: Block) -> Html:
@@ -101,7 +316,7 @@ def _block(block: Block) -> Html:
 
 
 @cache
-def _asset(name: str) -> str:
+def _page_file(name: str) -> str:
     return (files("evalq.producer.page") / name).read_text(encoding="utf-8")
 
 
@@ -110,7 +325,7 @@ def _hash(source: str) -> str:
 
 
 def _head(title: str) -> str:
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _page_file("page.css"), _page_file("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -129,7 +344,7 @@ def _links(contents: list[tuple[str, str]]) -> Html:
     return element("nav", element("ul", *items), aria_label="On this page")
 
 
-def _notices(notices: tuple[str, ...]) -> Html | None:
+def _notice_list(notices: tuple[str, ...]) -> Html | None:
     if not notices:
         return None
     return element("div", *(element("p", notice) for notice in notices), class_="notice", role="note")
@@ -141,7 +356,7 @@ def _section(section: Section, at: int) -> Html:
         case TileSection():
             inner = [tile_list(section.tiles)]
         case ChartSection():
-            inner = [element("div", *map(chart, section.charts), class_="charts")]
+            inner = [element("div", *map(chart_figure, section.charts), class_="charts")]
         case ProseSection():
             inner = [element("p", sentence) for sentence in section.sentences]
         case TableSection():
@@ -178,10 +393,10 @@ def _failed(failed: FailedRecord) -> Html:
     name = element("span", failed.id or failed.record, class_="name", dir="auto")
     summary = element("summary", mark, " ", name, " ", element("span", failed.reason, class_="reason", dir="auto"))
     where = element("p", "Record ", element("code", failed.record, dir="auto"), class_="caption")
-    return element("details", summary, where, compared(failed.evidence), class_="failed")
+    return element("details", summary, where, evidence_table(failed.evidence), class_="failed")
 
 
-def compared(evidence: tuple[Evidence, ...]) -> Html | None:
+def evidence_table(evidence: tuple[Evidence, ...]) -> Html | None:
     """What was expected of a record, beside what came."""
     if not evidence:
         return None
@@ -216,7 +431,7 @@ def record_table(listing: Listing) -> Html:
     )
 
 
-def _about(page: Page) -> Html:
+def _about(page: ReportPage) -> Html:
     facts = [joined(element("dt", name), element("dd", value, dir="auto")) for name, value in page.facts]
     params = element("pre", page.params, tabindex="0", aria_label="Parameters", role="region")
     return element(

@@ -12,11 +12,8 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
 from evalq.producer.comparing.comparing import MARGIN
 from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, cost_text, seconds_text, surprise
-from evalq.producer.page.build import drawn, summary_of
-from evalq.producer.page.drawing import chart
-from evalq.producer.page.markup import Html, element, joined
-from evalq.producer.page.model import ChartTable
-from evalq.producer.page.render import tile_list
+from evalq.producer.page.build import ChartTable, chart_tables, summary_of
+from evalq.producer.page.render import Html, chart_figure, element, joined, tile_list
 from evalq.producer.viewing.frame import Answer, document, link, table
 from evalq.producer.viewing.sides import BASELINE, Side, Sides
 from evalq.producer.viewing.viewer import Query, Viewer, asked
@@ -134,7 +131,7 @@ def _changes(found: Sequence[Comparison]) -> Html | None:
         "As a share of the measure's scale, right of the line is better; with its 95 % interval. Within "
         f"{100 * margin:g} % either way is the same."
     )
-    figure = chart(ChartTable("Change", caption, "dots", "share", "Measure", tuple(marks), -reach, reach, 0.0))
+    figure = chart_figure(ChartTable("Change", caption, "dots", "share", "Measure", tuple(marks), -reach, reach, 0.0))
     return element("section", element("h2", "What changed", id="h-changed"), figure, aria_labelledby="h-changed")
 
 
@@ -228,10 +225,10 @@ def _both(viewer: Viewer, one: Side, other: Side) -> Html | None:
 
 def _pair(declared: Chart, reports: Sequence[Mapping[str, Json] | None]) -> Html | None:
     """One chart of both, on one scale."""
-    both = [next(iter(drawn([declared], report)), None) if report else None for report in reports]
+    both = [next(iter(chart_tables([declared], report)), None) if report else None for report in reports]
     shown = [each for each in both if each is not None]
     if not shown:
         return None
     low, high = min(each.low for each in shown), max(each.high for each in shown)
-    figures = [chart(replace(each, low=low, high=high)) if each else None for each in both]
+    figures = [chart_figure(replace(each, low=low, high=high)) if each else None for each in both]
     return element("div", *(element("div", figure) for figure in figures), class_="pair")

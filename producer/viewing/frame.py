@@ -12,8 +12,7 @@ from importlib.resources import files
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from evalq.producer.page.markup import Html, element, joined, text
-from evalq.producer.page.render import table_script
+from evalq.producer.page.render import Html, element, joined, table_script, text
 
 __all__ = ["Answer", "bare", "below", "document", "link", "policy", "refusal", "table"]
 

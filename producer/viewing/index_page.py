@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from evalq.evalcore.views.charts import State
-from evalq.producer.page.markup import Html, element, joined
+from evalq.producer.page.render import Html, element, joined
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.frame import Answer, document, link, table
 from evalq.producer.viewing.progress import Standing

@@ -11,8 +11,8 @@ import msgspec
 
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.rows import Row, Rows
-from evalq.producer.page.model import FailedRecord
-from evalq.producer.page.packing import explained
+from evalq.producer.page.build import FailedRecord
+from evalq.producer.page.packing import failed_record
 from evalq.producer.viewing.lines import LONGEST, LinesOf
 
 __all__ = ["ROWS", "FoundRecord", "RecordFilter", "RecordPage", "Records"]
@@ -82,7 +82,7 @@ class Records:
                     return RecordPage(found, number, True, lines.total)
                 row = self._row(line)
                 if row is not None and wanted.takes(row):
-                    found.append(FoundRecord(number, _short(row), explained(row) if explain else None))
+                    found.append(FoundRecord(number, _short(row), failed_record(row) if explain else None))
         return RecordPage(found, lines.total or 0, False, lines.total)
 
     def one(self, number: int) -> tuple[FailedRecord, str] | None:
@@ -94,7 +94,7 @@ class Records:
         with stream:
             for _, line in lines.read(stream, number):
                 row = self._row(line)
-                return None if row is None else (explained(row), _pretty(line))
+                return None if row is None else (failed_record(row), _pretty(line))
         return None
 
     def _row(self, line: bytes) -> Row | None:

@@ -11,9 +11,8 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.page import ALL_UP_TO
-from evalq.producer.page.markup import Html, element, joined
 from evalq.producer.page.packing import pack
-from evalq.producer.page.render import compared, record_table, table_script
+from evalq.producer.page.render import Html, element, evidence_table, joined, record_table, table_script
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.frame import Answer, document, link, refusal, table
 from evalq.producer.viewing.records import ROWS, FoundRecord, RecordFilter, RecordPage, Records
@@ -80,7 +79,7 @@ def record_page(viewer: Viewer, known: KnownRun, query: Query) -> Answer:
         element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
     )
     main = joined(
-        section("Expected and came", compared(record.evidence)) if record.evidence else None,
+        section("Expected and came", evidence_table(record.evidence)) if record.evidence else None,
         section(
             "As it was recorded",
             element("p", "Record ", element("code", record.record, dir="auto"), class_="caption"),

@@ -7,9 +7,8 @@ from typing import Any
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.producer.page import ALL_UP_TO, build_page
-from evalq.producer.page.markup import Html, element, joined
-from evalq.producer.page.model import Listing
-from evalq.producer.page.render import Block, banner, contents, title_of
+from evalq.producer.page.build import Listing
+from evalq.producer.page.render import Block, Html, element, joined, page_banner, page_contents, title_of
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.frame import Answer, document, link
 from evalq.producer.viewing.index_page import look_of, when
@@ -44,8 +43,8 @@ def run_page(viewer: Viewer, known: KnownRun) -> Answer:
         )
     blocks.append(Block("place", "Where it is", _place(known, standing)))
     page = build_page(evaluator, report, listing)
-    main = joined(None if standing.state == "done" else _standing(known, standing), contents(page, blocks))
-    return document(title_of(page), banner(page, blocks), main)
+    main = joined(None if standing.state == "done" else _standing(known, standing), page_contents(page, blocks))
+    return document(title_of(page), page_banner(page, blocks), main)
 
 
 def _failed(looked: RecordPage, evaluator: Evaluator[Any, Any]) -> Listing:

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.page.markup import element
+from evalq.producer.page.render import element
 from evalq.producer.viewing.frame import Answer, bare, below, policy
 from evalq.producer.viewing.site import Site
 from evalq.workers.servers.listening import HERE, Listening

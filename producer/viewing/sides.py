@@ -10,7 +10,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.comparing import compare_runs
-from evalq.producer.outputs.cases import CASES, cases_of, decoded
+from evalq.producer.outputs.cases import CASES, cases_of, decode_cases
 from evalq.producer.servers import Servers
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.viewer import NewestValues, Viewer
@@ -69,7 +69,7 @@ class Sides:
             data = self._viewer.ledger.cases(known.run)
             if data is None:
                 raise UsageError(f"run {known.run}: the ledger does not have how its cases went; see it in its folder")
-            return decoded(data, f"what the ledger has of run {known.run}")
+            return decode_cases(data, f"what the ledger has of run {known.run}")
         key = self.stamp(known)
         with self._reading:  # two at once would read the same records twice
             return self._cases.get(key) or self._cases.put(key, cases_of(known.folder, keep=False))

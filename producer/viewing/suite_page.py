@@ -9,9 +9,8 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.views.charts import Mark, number
 from evalq.evalcore.views.metrics import Metric, Unit
 from evalq.producer.comparing.text import VERDICTS
-from evalq.producer.page.drawing import chart
-from evalq.producer.page.markup import Html, element, joined
-from evalq.producer.page.model import ChartTable
+from evalq.producer.page.build import ChartTable
+from evalq.producer.page.render import Html, chart_figure, element, joined
 from evalq.producer.viewing.compare_page import LOOKS, spoken
 from evalq.producer.viewing.frame import Answer, document, link, table
 from evalq.producer.viewing.history import Histories, PastRun, Suite, Went, suites_of
@@ -101,7 +100,7 @@ def _charts(rows: Sequence[tuple[str, str, Went]]) -> Iterator[Html]:
         if marks:
             unit: Unit = "share" if (measure.low, measure.high) == (0.0, 1.0) else "number"
             caption = "The mean over cases of each run, with its 95 % interval."
-            yield chart(ChartTable(spoken(name), caption, "dots", unit, "Run", marks, measure.low, measure.high))
+            yield chart_figure(ChartTable(spoken(name), caption, "dots", unit, "Run", marks, measure.low, measure.high))
 
 
 def _runs(metrics: Sequence[Metric], shown: Sequence[PastRun], found: Mapping[str, Went], names: Sequence[str]) -> Html:

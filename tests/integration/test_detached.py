@@ -15,7 +15,7 @@ from evalq.evalcore.compare.drift_record import DriftRecord, counted
 from evalq.evalcore.errors import Divergent, InfrastructureError
 from evalq.evalcore.model.canonical import unpack
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.outputs.cases import cases_of, decoded
+from evalq.producer.outputs.cases import cases_of, decode_cases
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import Drift, History, HistoryKey
@@ -92,7 +92,7 @@ def test_watching_a_finalised_run_gives_the_whole_folder(
     run = _detach(server, data, tmp_path / "run")
     wait_until(lambda: _reports(server).report(run), "the report is in the ledger")
     left = _reports(server).cases(run) or b""
-    cases = decoded(left, run)
+    cases = decode_cases(left, run)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     policy = {"gates": [{"metric": "planagent.set.accuracy", "min": 0, "max_drop": 1}], "deterministic": True}

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.outputs.cases import cases_of, decoded
+from evalq.producer.outputs.cases import cases_of, decode_cases
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.history import History, HistoryKey
 from evalq.workers.ledger.keys import RunKeys, SweepKeys
@@ -475,7 +475,7 @@ def test_a_detached_sweep_is_called_and_evaluated_by_the_fleet(
         lambda: History(server.client, Settings()).entries(HistoryKey("vs", "night", "chat")), "an entry"
     )
     assert (entry.run, entry.tags, entry.records["total"]) == (run, {"by": "cron"}, 60)
-    cases = decoded(reports.cases(run) or b"", run)
+    cases = decode_cases(reports.cases(run) or b"", run)
     shown = evalq("report", run, "--format", "json", cwd=tmp_path, EVALQ_BROKER=server.url)
     assert json.loads(shown.stdout)["mode_collapse"] == json.loads(report)["results"]["mode_collapse"]
     assert "calls recorded  60" in evalq("status", "run", cwd=tmp_path, EVALQ_BROKER=server.url).stdout

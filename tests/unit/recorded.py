@@ -24,7 +24,7 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.views.rows import Row
-from evalq.producer.page.build import drawn
+from evalq.producer.page.build import chart_tables
 from tests.contract.folders import conformance_inputs
 
 __all__ = ["kept", "made"]
@@ -90,7 +90,7 @@ def _shown(evaluator: Evaluator[Any, Any], report: dict[str, Any], lines: list[s
     return {
         "summary": msgspec.to_builtins(views.summary(report) if views.summary else None),
         "notices": list(views.notices(report)),
-        "charts": [msgspec.to_builtins(each) for each in drawn(views.charts, report)],
+        "charts": [msgspec.to_builtins(each) for each in chart_tables(views.charts, report)],
         "columns": msgspec.to_builtins(views.rows.columns),
         "rows": [_row(row) for row in rows if row is not None],
     }

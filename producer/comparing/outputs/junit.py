@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from evalq.evalcore.compare.run import RunCases
 from evalq.producer.comparing.outputs.outcome import Outcome, Point
-from evalq.producer.outputs.junit import State, Suite, Testcase, class_of, junit, run_suite
+from evalq.producer.outputs.junit import JunitSuite, State, Testcase, class_of, junit, run_suite
 
 __all__ = ["write_junit"]
 
@@ -19,7 +19,7 @@ _NOT_NAMED = "not beyond chance: nothing that decides names this case"
 def write_junit(outcome: Outcome, name: str) -> bytes:
     """The file. Where the outcome lets the run pass, nothing in it is a failure: what did not hold is skipped."""
     allowed = f"{outcome.word}: it blocks nothing" if outcome.passes else ""
-    own = Suite(f"evalq {outcome.what}", class_of("evalq", outcome.what), list(_testcases(outcome)))
+    own = JunitSuite(f"evalq {outcome.what}", class_of("evalq", outcome.what), list(_testcases(outcome)))
     suites = [
         run_suite(run, allowed=allowed, aside=_aside(outcome, run), before=outcome.before(run)) for run in outcome.runs
     ]

@@ -22,7 +22,7 @@ from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.outputs.cases import CASES, cases_of, decoded
+from evalq.producer.outputs.cases import CASES, cases_of, decode_cases
 from tests.unit.comparing.conftest import Command, Made
 
 
@@ -61,7 +61,7 @@ def test_a_damaged_one_is_made_anew(made: Made) -> None:
         (folder.path / CASES).write_bytes(damage)
         assert cases_of(folder) == first
         with pytest.raises(WireError):
-            decoded(damage, "here")
+            decode_cases(damage, "here")
 
 
 def test_it_has_the_version_that_judged_its_records(made: Made, command: Command, here: Path) -> None:

@@ -17,7 +17,7 @@ from evalq.evalcore.evaluators.checks.expanding import load_cases
 from evalq.evalcore.records import core_yaml
 from evalq.evalcore.records.documents import DocumentFault, KeyLines, read_document
 from evalq.producer.importing.reading import read_yaml
-from evalq.producer.outputs.yaml_text import yaml_text
+from evalq.producer.outputs.final import yaml_text
 from tests.unit.core.made.yaml_scalars import same, shown
 
 TABLE = json.loads((Path(__file__).parent / "made" / "yaml_scalars.json").read_text())

@@ -20,8 +20,7 @@ from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
 from evalq.evalcore.evaluators.planagent.params import Kind
 from evalq.evalcore.evaluators.planagent.score import score_rows
 from evalq.producer.outputs.junit import run_suite
-from evalq.producer.page.build import build_page
-from evalq.producer.page.model import TableSection
+from evalq.producer.page.build import TableSection, build_page
 from tests.unit.planagent.helpers import COLUMNS, SELECT_CHECK, Row, answer, evaluation, row, to_csv
 
 READ = checklist_reader(PlanParams())

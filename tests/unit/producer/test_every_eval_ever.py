@@ -11,9 +11,9 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.outputs.requested import names, write_output
-from evalq.producer.run.backend import Backend
-from evalq.producer.run.execute import carry_out
+from evalq.producer.outputs.requested import NAMED, write_output
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.samples import sampled
 from tests.unit.producer.quiet import QUIET
@@ -65,7 +65,7 @@ def test_a_run_is_written_in_the_shared_schema(tmp_path: Path) -> None:
 
 def test_a_run_without_a_rate_says_so(tmp_path: Path) -> None:
     """Instead of a record without evaluations; named as it was asked for, with where the run is."""
-    assert names() == ["every-eval-ever.json"]
+    assert list(NAMED) == ["every-eval-ever.json"]
     evaluator = registry.get("planagent")
     job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))
     carry_out(job, Backend(Settings(), inline=True), QUIET)

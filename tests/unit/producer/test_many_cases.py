@@ -23,10 +23,9 @@ from evalq.producer.cli import cli
 from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.outputs.text import results_yaml
-from evalq.producer.outputs.yaml_text import yaml_text
-from evalq.producer.run.backend import Backend
-from evalq.producer.run.execute import carry_out
+from evalq.producer.outputs.final import results_yaml, yaml_text
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.unit.producer.quiet import QUIET
 

@@ -17,32 +17,26 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, UsageError, WireError
 from evalq.producer.cli import cli
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.outputs import check_output, formats, read_files, render, write_output
-from evalq.producer.outputs.formats import csv as as_csv
-from evalq.producer.outputs.formats import parquet as as_parquet
-from evalq.producer.outputs.requested import endings
-from evalq.producer.run.backend import Backend
-from evalq.producer.run.execute import carry_out
+from evalq.producer.outputs import check_output, read_files, render, write_output
+from evalq.producer.outputs import tables as as_csv
+from evalq.producer.outputs import tables as as_parquet
+from evalq.producer.outputs.requested import FORMATS
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.samples import sampled
 from tests.unit.producer.quiet import QUIET
 
 
-def test_the_formats_are_those_of_the_folder() -> None:
-    """Their names are the endings; one that disappears would be missed."""
-    assert {".csv", ".html", ".json", ".jsonl", ".md", ".parquet", ".xml", ".yaml"} <= set(endings())
+def test_the_formats_that_there_are() -> None:
+    """One that disappears would be missed."""
+    assert {".csv", ".html", ".json", ".jsonl", ".md", ".parquet", ".xml", ".yaml"} <= set(FORMATS)
 
 
-def test_a_format_that_is_added_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is found, asked whether it can write, and stands among those that are offered."""
-    (tmp_path / "txt.py").write_text(
-        "def check(path):\n    assert path.name != 'no.txt'\n\n"
-        "def write(path, folder, evaluator, options):\n    path.write_text(folder.info().run)\n"
-    )
-    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
-    assert ".txt" in endings()
-    with pytest.raises(AssertionError):
-        check_output(Path("no.txt"))
+def test_a_format_that_is_added_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken, and stands among those that are offered."""
+    monkeypatch.setitem(FORMATS, ".txt", lambda path, folder, _evaluator, _options: path.write_text(folder.info().run))
+    check_output(Path("a.txt"))
     with pytest.raises(UsageError, match=r"unknown suffix '\.pdf'; there are .*\.txt, \.xml, \.yaml"):
         check_output(Path("a.pdf"))
 
@@ -52,10 +46,10 @@ def test_each_format_writes_a_finished_run(tmp_path: Path) -> None:
     evaluator = registry.get("planagent")
     job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))
     report = carry_out(job, Backend(Settings(), inline=True), QUIET)
-    for ending in endings():
+    for ending in FORMATS:
         write_output(tmp_path / "out" / f"a{ending}", job.folder, evaluator, {})
     written = {path.suffix: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    assert sorted(written) == endings()
+    assert sorted(written) == sorted(FORMATS)
     assert written[".jsonl"] == job.folder.records.read_bytes()
     for ending, fmt in ((".json", "json"), (".yaml", "yaml"), (".md", "markdown")):
         assert written[ending].decode() == render(fmt, evaluator, report, {})

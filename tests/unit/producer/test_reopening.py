@@ -14,12 +14,12 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.model.canonical import canonical_line
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.outputs import rows, write_output
+from evalq.producer.outputs import tables, write_output
 from evalq.producer.outputs.cases import cases_of
 from evalq.producer.page import packing
-from evalq.producer.page import write as page_writing
-from evalq.producer.run.backend import Backend
-from evalq.producer.run.execute import carry_out
+from evalq.producer.page import packing as page_writing
+from evalq.producer.runs.backend import Backend
+from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.samples import sampled
 from tests.unit.producer.quiet import QUIET
@@ -66,7 +66,7 @@ def test_a_file_of_many_records_is_written_in_the_memory_of_few(
     ending: str, finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every format of -o streams: six times the records need no more than a block of them."""
-    monkeypatch.setattr(rows, "_ROWS_AT_ONCE", BLOCK)
+    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", BLOCK)
     monkeypatch.setattr(packing, "_ROWS", BLOCK)
     monkeypatch.setattr(packing, "_EXPLAINED", BLOCK)
     monkeypatch.setattr(page_writing, "_IN_MEMORY", 1)

@@ -1,9 +1,0 @@
-"""The report as YAML."""
-
-from __future__ import annotations
-
-from evalq.producer.outputs.text import writer
-
-__all__ = ["write"]
-
-write = writer("yaml")
