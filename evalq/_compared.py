@@ -150,7 +150,7 @@ class Comparisons(Sequence[Comparison]):
         return f"[{', '.join(map(repr, self._found))}]"
 
     def __str__(self) -> str:
-        from evalq.producer.comparing.text import comparison_text
+        from evalq.producer.comparing.comparing import comparison_text
 
         return "\n".join(comparison_text(sides.base, sides.cand, found) for sides, found in self._by_runs())
 
@@ -210,7 +210,7 @@ class Decision(decision.Decision, frozen=True):
         return visible(f"<evalq gate: {'; '.join([self.decided, *why])}>")
 
     def __str__(self) -> str:
-        from evalq.producer.comparing.text import decision_text
+        from evalq.producer.comparing.comparing import decision_text
 
         return decision_text(self)
 

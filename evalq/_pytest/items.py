@@ -16,9 +16,9 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.lifecycle.gate import GateOptions, check_gate
-from evalq.producer.suites.listing import listed_cases
-from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
+from evalq.producer.attending.suites import Against, check_gate
+from evalq.producer.suites.calls import listed_cases
+from evalq.producer.suites.suite_file import PlannedRun, SuitePlan, load_suite
 from evalq.workers.settings import load_settings
 
 __all__ = ["CaseTest", "SuiteFile", "SuiteTest"]
@@ -27,7 +27,7 @@ __all__ = ["CaseTest", "SuiteFile", "SuiteTest"]
 class SuiteFile(pytest.File):
     """A suite: what it will be about is known from its inputs, and nothing is evaluated to collect it."""
 
-    suite: Suite
+    suite: SuitePlan
     runs: SuiteRuns
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
@@ -214,8 +214,8 @@ class PolicyTest(SuiteTest):
 
     def decide(self) -> Verdict:
         """As `evalq run` ends by it, and written where the suite wants it."""
-        from evalq.producer.comparing.outputs import write_decision
-        from evalq.producer.comparing.text import decision_text
+        from evalq.producer.comparing.comparing import decision_text
+        from evalq.producer.comparing.decision_files import write_decision
 
         decision = self._file.decision()
         try:

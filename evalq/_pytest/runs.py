@@ -18,7 +18,7 @@ import pytest
 from evalq._pytest.command import Command, CommandResult
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.files import RUNS
-from evalq.producer.suites.suite_file import Suite
+from evalq.producer.suites.suite_file import SuitePlan
 from evalq.workers.settings import load_settings
 
 __all__ = ["NotMade", "SuiteRuns"]
@@ -36,7 +36,7 @@ class SuiteRuns:
     The kernel lets go of the lock when its holder dies, however it does; the next one then resumes the same runs.
     """
 
-    def __init__(self, config: pytest.Config, path: Path, suite: Suite, session: str = "") -> None:
+    def __init__(self, config: pytest.Config, path: Path, suite: SuitePlan, session: str = "") -> None:
         """``path`` is the suite's file; the processes of one session give one key of it, a single one needs none.
 
         Raises UsageError for options that do not fit, ConfigError.

@@ -9,9 +9,8 @@ import click
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.producer.comparing.comparing import MARGIN
-from evalq.producer.comparing.ending import end
+from evalq.producer.comparing.decision_files import DecidingCommand, errors_written, finish_decision
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs
-from evalq.producer.comparing.outputs import Deciding, errors_written
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import (
@@ -54,7 +53,7 @@ def _check_regressions(
             mode=mode or "single",
             written=False,
         )
-    return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
+    return finish_decision(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
 def _policy(runs: list[RunCases], margin: float) -> Policy:
@@ -116,5 +115,5 @@ COMMAND = command(
         "fell by more than the margin or cases newly collapsed, 4 if the answers cannot tell, 0 if a drop is excluded. "
         "A measure that rests on judges counts once people have labelled enough of their verdicts."
     ),
-    kind=Deciding,
+    kind=DecidingCommand,
 )

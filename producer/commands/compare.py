@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from evalq.producer.comparing.comparing import MARGIN, compare_runs
+from evalq.producer.comparing.comparing import MARGIN, compare_runs, comparison_text
+from evalq.producer.comparing.decision_files import DecidingCommand, errors_written, write_comparison
 from evalq.producer.comparing.gating import is_approved
 from evalq.producer.comparing.operands import base_of, operand, partner
-from evalq.producer.comparing.outputs import ComparedRuns, Deciding, errors_written, write_comparison
-from evalq.producer.comparing.text import comparison_text
+from evalq.producer.comparing.outcome import ComparedRuns
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import warn
 from evalq.producer.invocation.invocation import Invocation
@@ -78,5 +78,5 @@ COMMAND = command(
         "of baselines. The exit code is 0 whatever the verdict, even if JUnit XML lists what got worse as a failure; "
         "evalq gate decides by a policy."
     ),
-    kind=Deciding,
+    kind=DecidingCommand,
 )

@@ -9,10 +9,15 @@ import msgspec
 
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError
-from evalq.producer.comparing.ending import end
+from evalq.producer.attending.confirming import Asking, confirm_runs
+from evalq.producer.comparing.decision_files import (
+    DecidingCommand,
+    check_decision_outputs,
+    errors_written,
+    finish_decision,
+)
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of
-from evalq.producer.comparing.outputs import Deciding, check_decision_outputs, errors_written
 from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
@@ -73,7 +78,7 @@ def _gate(
             decision = confirm_runs(wanted, runs, baseline, servers, asking, candidate)
         else:
             decision = gate_runs(wanted, runs, baseline, servers, candidate=candidate, mode=mode or "policy")
-    return end(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
+    return finish_decision(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
 def _refuse_idle(**given: bool) -> None:
@@ -123,5 +128,5 @@ COMMAND = command(
         "worse beyond chance and a violation is neither shown nor excluded, INCONCLUSIVE if the answers cannot tell. "
         "Errors are not scores: missing answers count against the candidate before it can get GO."
     ),
-    kind=Deciding,
+    kind=DecidingCommand,
 )  # fmt: skip

@@ -9,8 +9,7 @@ import msgspec
 
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.comparing.drift_text import drift_lines
-from evalq.producer.comparing.drifting import SuiteHistory, histories
+from evalq.producer.comparing.drifting import SuiteHistory, drift_lines, histories
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import as_json, server_options

@@ -16,8 +16,10 @@ import msgspec
 from evalq.evalcore.errors import EvalqError, Interrupted
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.comparing.ending import exit_code
-from evalq.producer.comparing.outputs import Deciding, errors_written, withdrawn
+from evalq.producer.attending.finish import conclude_shown, tell
+from evalq.producer.attending.start import begin_or_join
+from evalq.producer.attending.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
+from evalq.producer.comparing.decision_files import DecidingCommand, errors_in_earlier_files, errors_written, exit_code
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
@@ -36,8 +38,8 @@ from evalq.producer.lifecycle.finish import conclude_shown, tell
 from evalq.producer.lifecycle.gate import GateOptions, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.lifecycle.start import begin_or_join
 from evalq.producer.outputs import check_output, read_files, refuse_read, render, write_output
-from evalq.producer.suites.listing import planned_calls, planned_text
-from evalq.producer.suites.suite_file import PlannedRun, Suite, load_suite
+from evalq.producer.suites.calls import planned_calls, planned_text
+from evalq.producer.suites.suite_file import PlannedRun, SuitePlan, load_suite
 from evalq.producer.suites.summary import matrix_rows, matrix_text
 
 if TYPE_CHECKING:
@@ -65,14 +67,14 @@ def _run(
     outputs: tuple[Path, ...],
     allow_inconclusive: bool,
 ) -> int:
-    with withdrawn("gate", () if invocation.start.dry_run else outputs):
+    with errors_in_earlier_files("gate", () if invocation.start.dry_run else outputs):
         suite = _asked(config, outputs, invocation.where.load().roots, no_gate=no_gate)
     if invocation.start.dry_run:
         return _listed(suite, invocation.output.fmt)
     if suite.policy is None and from_environment("baseline"):
         baseline = ""  # set for the suites that have a policy
-    against = GateOptions(baseline, candidate or invocation.start.once or "", confirm, base_target)
-    with withdrawn("gate", suite.outputs):
+    against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
+    with errors_in_earlier_files("gate", suite.outputs):
         check_gate(suite, against, detach=invocation.start.detach)
     reporter = invocation.output.reporter("records")
     # Until its own files say what the gate decided, those of an earlier attempt would stand as this one's.
@@ -95,7 +97,7 @@ def _run(
 
 
 def _all_ended(
-    suite: Suite, config: str, against: GateOptions, invocation: Invocation, reporter: Reporter
+    suite: SuitePlan, config: str, against: Against, invocation: Invocation, reporter: Reporter
 ) -> tuple[list[_Ended], Matrices]:
     """Each run of the suite, seen through and shown, and what its matrices came to."""
     from evalq.producer.run.backend import shared_backend
@@ -114,16 +116,16 @@ def _all_ended(
     return ended, rows
 
 
-def _refuse_uncallable(suite: Suite, backend: Backend) -> None:
+def _refuse_uncallable(suite: SuitePlan, backend: Backend) -> None:
     if not any(run.live for run in suite.runs):
         return
-    from evalq.producer.suites.callable import refuse_uncallable
-    from evalq.producer.sweep.callers import Callers
+    from evalq.producer.suites.calls import refuse_uncallable
+    from evalq.producer.sweeps.callers import Callers
 
     refuse_uncallable(suite, Callers(backend, backend))
 
 
-def _listed(suite: Suite, fmt: str) -> int:
+def _listed(suite: SuitePlan, fmt: str) -> int:
     """Say what would be run, and call nobody."""
     planned = planned_calls(suite)
     if fmt == "json":
@@ -133,7 +135,7 @@ def _listed(suite: Suite, fmt: str) -> int:
     return 0
 
 
-def _asked(config: str, outputs: tuple[Path, ...], roots: tuple[Path, ...], *, no_gate: bool) -> Suite:
+def _asked(config: str, outputs: tuple[Path, ...], roots: tuple[Path, ...], *, no_gate: bool) -> SuitePlan:
     """The suite file, with what the command line adds to it and takes away; what cannot be written is refused now."""
     suite = load_suite(config, roots)
     if no_gate:
@@ -157,7 +159,7 @@ class _Ended(NamedTuple):
     error: str = ""
 
 
-def _ended(run: PlannedRun, suite: Suite, backend: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
+def _ended(run: PlannedRun, suite: SuitePlan, backend: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
     """Start one run and see it through; one that fails leaves the others alone.
 
     Raises Interrupted and Unwatched: who ends the command means all of them.
@@ -241,5 +243,5 @@ COMMAND = command(
     ),
     decision_outputs(),
     may_be_inconclusive(),
-    kind=Deciding,
+    kind=DecidingCommand,
 )

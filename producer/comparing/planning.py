@@ -20,8 +20,8 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table
+from evalq.producer.comparing.gate_record import looks_of
 from evalq.producer.comparing.gating import is_approved
-from evalq.producer.comparing.looks import looks_of
 from evalq.producer.comparing.operands import base_of
 
 if TYPE_CHECKING:

@@ -23,12 +23,9 @@ from evalq.evalcore.compare.looks import SCREEN, Errors, confirming
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import pooled
-from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
-from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.producer.comparing.baselines import FOLDER, Baselines
-from evalq.producer.comparing.docket import Docket
-from evalq.producer.comparing.ending import exit_code
-from evalq.producer.comparing.gating import MatchedRuns, candidates_of, gate_runs, is_approved, matched, refuse_itself
+from evalq.evalcore.errors import Incomplete, UsageError
+from evalq.producer.comparing.gate_record import GateRecord
+from evalq.producer.comparing.gating import MatchedRuns, matched, refuse_itself
 from evalq.producer.comparing.operands import operand
 from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
 from evalq.producer.comparing.text import decision_text
@@ -96,7 +93,7 @@ def confirm_runs(
         raise UsageError("--confirm counts confirmations at an approved baseline: --baseline NAME")
     refuse_itself(found)
     sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
-    docket = Docket(policy, candidates, found.partners, servers, candidate)
+    docket = GateRecord(policy, candidates, found.partners, servers, candidate)
     screened, look = docket.decided(
         lambda look: found.decide(Errors(SCREEN, look.errors.go, look.errors.no_go)), " screen"
     )

@@ -32,31 +32,85 @@ prompts and inputs (`evalq.producer.suites.matrix`).
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from evalq.evalcore.compare.demands import off_scale
 from evalq.evalcore.compare.gate import run_meant
-from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.paths import why_no_number
+from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.contract.plug_in import unprinted
-from evalq.evalcore.errors import UsageError
-from evalq.evalcore.records.inputs import stands_for
+from evalq.evalcore.errors import EvalqError, UsageError
+from evalq.evalcore.records.inputs import discover, format_suffixes, stands_for
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.folder.own_runs import named_paths
 from evalq.producer.outputs.requested import read_files, refuse_read
-from evalq.producer.suites.faults import At, Key, beside, checked, place_of, wrong
-from evalq.producer.suites.live import live_options
 from evalq.producer.suites.matrix import Fault, combinations
-from evalq.producer.suites.policy_paths import why_no_passes, why_off_scale, why_unknown
-from evalq.producer.suites.run_model import AnyRun, SuiteKeys, run_model
-from evalq.producer.sweep.options import SweepOptions
+from evalq.producer.suites.run_model import (
+    AnyRun,
+    FilePlace,
+    Key,
+    SuiteKeys,
+    beside,
+    checked,
+    live_options,
+    location_of,
+    run_model,
+    wrong,
+)
+from evalq.producer.sweeps.options import SweepOptions
 
-__all__ = ["PlannedRun", "Suite", "load_suite"]
+__all__ = ["PlannedRun", "SuitePlan", "load_suite"]
+
+# Whether a run of a suite will have the number that a policy is about, told before it is paid for.
+
+
+def why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *, live: bool) -> str:
+    """Why the run that ``request`` asks for has no number at ``path``; empty where it may have.
+
+    Nothing is said of a run whose inputs cannot be found yet: starting it says what they lack.
+    """
+    if any(path == measure.name for measure in (evaluator.measures.measures if evaluator.measures else ())):
+        return ""
+    try:
+        asked = evaluator.command.request(_request_with_answers(evaluator, request) if live else request)
+        params = validate(evaluator.Params, asked.params, "params")
+        given = request.inputs if live else asked.inputs
+        found = discover(given, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
+    except EvalqError:
+        return ""
+    return why_no_number(path, evaluator, params, [source.name for source in found], live=live)
+
+
+def why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
+    """Why no case of a run passes or fails by the number at ``path``; empty where each does."""
+    measures = evaluator.measures.measures if evaluator.measures else ()
+    passes = [measure.name for measure in measures if measure.kind == "pass"]
+    if path in passes:
+        return ""
+    return f"single cases pass or fail by {', '.join(passes) or 'no number of this evaluator'}"
+
+
+def why_off_scale(gate: Gate, evaluator: Evaluator[Any, Any]) -> tuple[str, str] | None:
+    """The key of ``gate`` that lies off its number's scale, and why that is wrong; None where none does."""
+    measure = gate.measure_in(evaluator.measures.measures if evaluator.measures else ())
+    return off_scale(gate, measure) if measure is not None else None
+
+
+def _request_with_answers(evaluator: Evaluator[Any, Any], request: Request) -> Request:
+    """What will evaluate the answers that are still to be given, as far as they do not change it."""
+    calls = live_calls(evaluator)
+    if not calls.answers_suffice:
+        return request
+    with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
+        return calls.answered(request, Path(scratch) / "outputs.jsonl", Path(scratch))
 
 
 class PlannedRun(msgspec.Struct):
@@ -81,7 +135,7 @@ class PlannedRun(msgspec.Struct):
         return self.name or self.evaluator.name
 
 
-class Suite(msgspec.Struct):
+class SuitePlan(msgspec.Struct):
     """A suite file, read: ``policy`` is None where it is no gate."""
 
     name: str
@@ -92,7 +146,7 @@ class Suite(msgspec.Struct):
 
 
 @unprinted()
-def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> Suite:
+def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> SuitePlan:
     """What a suite file says. Raises ConfigError with file, line and key path for anything not as above.
 
     A suite may be anybody's, as in a pull request: it names files in its own folder, in the current one and under
@@ -122,7 +176,7 @@ def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> Suite:
     if isinstance(suite.policy, str):
         _refuse_outside(path, ("policy",), [beside(Path(path).parent, suite.policy)], allowed)
     _refuse_read(path, suite, numbered, outputs)
-    return Suite(name, planned, _policy(path, suite, numbered), suite.baseline, outputs)
+    return SuitePlan(name, planned, _policy(path, suite, numbered), suite.baseline, outputs)
 
 
 def _named(run: PlannedRun) -> Iterator[str]:
@@ -229,7 +283,7 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
     key: Key = ("runs", number)
     known = checked(AnyRun, written, path, key)
     if known.matrix is None:
-        yield _run(At(path, key), written)
+        yield _run(FilePlace(path, key), written)
         return
     evaluator = registry.get(known.evaluator)
     base, rest = known.name or evaluator.name, {name: value for name, value in written.items() if name != "matrix"}
@@ -239,12 +293,12 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
         raise wrong(path, [((*key, "matrix", *fault.key), fault.reason)]) from None
     for each in made:
         moved = {name: (*key, "matrix", *place) for name, place in each.places.items()}
-        run = _run(At(path, key, moved), {**rest, **each.written})
+        run = _run(FilePlace(path, key, moved), {**rest, **each.written})
         run.name, run.base, run.labels = each.called(base), base, each.labels
         yield run
 
 
-def _run(at: At, written: dict[str, Any]) -> PlannedRun:
+def _run(at: FilePlace, written: dict[str, Any]) -> PlannedRun:
     evaluator = registry.get(at.checked(AnyRun, written).evaluator)
     run = at.checked(run_model(evaluator.name), written)
     base, options = Path(at.path).parent, evaluator.command.options
@@ -255,7 +309,7 @@ def _run(at: At, written: dict[str, Any]) -> PlannedRun:
     live = live_options(at, evaluator.calls, asked, base, recorded=asks_recorded(evaluator, request))
     if live is None:
         completed = evaluator.command.request(request)
-        validate(evaluator.Params, completed.params, place_of(at.path, at.under("params")))
+        validate(evaluator.Params, completed.params, location_of(at.path, at.under("params")))
     elif live.target:
         next(iter(live_calls(evaluator).prompts(request)), None)
     outputs = [base / name for name in run.output]

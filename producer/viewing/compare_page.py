@@ -10,8 +10,15 @@ from evalq.evalcore.contract import registry
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
-from evalq.producer.comparing.comparing import MARGIN
-from evalq.producer.comparing.text import VERDICTS, MeasureFormat, comparison_notes, cost_text, seconds_text, surprise
+from evalq.producer.comparing.comparing import (
+    MARGIN,
+    VERDICTS,
+    MeasureFormat,
+    comparison_notes,
+    cost_text,
+    p_value_text,
+    seconds_text,
+)
 from evalq.producer.page.build import ChartTable, chart_tables, summary_of
 from evalq.producer.page.render import Html, chart_figure, element, joined, tile_list
 from evalq.producer.viewing.frame import Answer, document, link, table
@@ -146,8 +153,8 @@ def _measure(found: Comparison) -> Html:
         ("Compared with it", shown.level(seen.cand)),
         ("Change", shown.change(seen.delta)),
         ("95 % between", f"{shown.change(seen.low)} and {shown.change(seen.high)}"),
-        ("p worse", surprise(seen.p_worse)),
-        ("p better", surprise(seen.p_better)),
+        ("p worse", p_value_text(seen.p_worse)),
+        ("p better", p_value_text(seen.p_better)),
         ("Margin", shown.size(found.margin)),
         ("Would have been seen", shown.size(seen.detectable)),
         ("Cases that both answered", f"{seen.cases:,}"),

@@ -15,7 +15,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.producer.comparing.comparing import MARGIN
-from evalq.producer.comparing.drift_text import drift_lines
+from evalq.producer.comparing.drifting import drift_lines
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.sides import Sides
 from evalq.producer.viewing.viewer import NewestValues, Viewer

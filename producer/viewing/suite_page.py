@@ -8,7 +8,7 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract import registry
 from evalq.evalcore.views.charts import Mark, number
 from evalq.evalcore.views.metrics import Metric, Unit
-from evalq.producer.comparing.text import VERDICTS
+from evalq.producer.comparing.comparing import VERDICTS
 from evalq.producer.page.build import ChartTable
 from evalq.producer.page.render import Html, chart_figure, element, joined
 from evalq.producer.viewing.compare_page import LOOKS, spoken

@@ -113,7 +113,7 @@ def test_a_dry_run_says_what_judging_takes(here: Path) -> None:
 )
 def test_a_suite_names_a_judge(here: Path, keys: dict[str, Any], target: str, cases: list[str] | None) -> None:
     """For live outputs and for recorded ones, with budgets for both."""
-    from evalq.producer.suites.listing import listed_cases
+    from evalq.producer.suites.calls import listed_cases
 
     (here / "cases.yaml").write_text(JUDGED)
     run = {"evaluator": "checks", "cases": "cases.yaml", "max_calls": 50, **keys}

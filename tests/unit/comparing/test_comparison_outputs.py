@@ -9,9 +9,10 @@ from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
+from evalq.producer.comparing.comparing import comparison_text
+from evalq.producer.comparing.decision_files import write_comparison
 from evalq.producer.comparing.html import comparison_html
-from evalq.producer.comparing.outputs import ComparedRuns, write_comparison
-from evalq.producer.comparing.text import comparison_text
+from evalq.producer.comparing.outcome import ComparedRuns
 from tests.unit.compare.made import PASS, passes, run_of
 
 FILES = ("junit.xml", "summary.md", "annotations.txt")

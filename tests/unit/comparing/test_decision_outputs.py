@@ -24,8 +24,13 @@ from evalq.evalcore.compare.summary import CaseSummary, Column
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
+from evalq.producer.comparing.decision_files import (
+    check_decision_output,
+    errors_in_earlier_files,
+    errors_written,
+    write_decision,
+)
 from evalq.producer.comparing.html import decision_html
-from evalq.producer.comparing.outputs import check_decision_output, errors_written, withdrawn, write_decision
 from evalq.producer.suites.summary import MatrixRow, MeasureMean
 from tests.deploy.programs import CHECKERS, program
 from tests.unit.compare import made as summaries
@@ -291,7 +296,7 @@ def test_a_suite_that_nobody_can_be_shown_leaves_no_decision_of_an_earlier_attem
         (SystemExit, "InfrastructureError", 3),
     ],
 )
-@pytest.mark.parametrize("ended", [errors_written, withdrawn])
+@pytest.mark.parametrize("ended", [errors_written, errors_in_earlier_files])
 def test_whatever_ends_a_decision_stands_in_place_of_an_earlier_one(
     tmp_path: Path, ending: type[BaseException], kind: str, code: int, ended: Callable[..., Any]
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import evalq
 from evalq.evalcore.compare.drift_record import DriftState, MeasureState
-from evalq.producer.comparing.drift_text import drift_lines
+from evalq.producer.comparing.drifting import drift_lines
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from evalq.workers.ledger.history import Drift, Entry, History, HistoryKey

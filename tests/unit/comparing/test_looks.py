@@ -18,8 +18,7 @@ from evalq.evalcore.compare.looks import Errors, Look, baseline_digest
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.comparing.baselines import Baselines
-from evalq.producer.comparing.docket import Docket
-from evalq.producer.comparing.looks import Looks, looks_of
+from evalq.producer.comparing.gate_record import GateRecord, Looks, looks_of
 from evalq.producer.servers import Servers
 from evalq.workers.ledger.keys import SHARED, LookKeys
 from evalq.workers.settings import Settings
@@ -157,10 +156,10 @@ def test_a_number_that_another_took_meanwhile_is_decided_again(here: Path) -> No
     def decide(look: Look) -> Decision:
         seen.append(look.number)
         if len(seen) == 1:
-            Docket(policy, [], {}, servers, "another commit").look()
+            GateRecord(policy, [], {}, servers, "another commit").look()
         return Decision("GO", (), (), (), "main")
 
-    _, look = Docket(policy, [], {}, servers, "this commit").decided(decide)
+    _, look = GateRecord(policy, [], {}, servers, "this commit").decided(decide)
     assert (seen, look.number) == ([1, 2], 2)
 
 

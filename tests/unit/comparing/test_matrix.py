@@ -15,17 +15,18 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, EvalqError, Paused
 from evalq.evalcore.model.calls import Prompt
 from evalq.producer.folder.job import folder_name
-from evalq.producer.lifecycle.watch import Unwatched
-from evalq.producer.suites.listing import planned_calls
-from evalq.producer.suites.suite_file import Suite, load_suite
-from evalq.producer.sweep.options import SweepOptions, Wording, _worded, prompts_of
+from evalq.producer.suites.calls import planned_calls
+from evalq.producer.suites.suite_file import SuitePlan, load_suite
+from evalq.producer.sweeps.options import SweepOptions, Wording
+from evalq.producer.sweeps.watching import Unwatched
+from evalq.producer.sweeps.wording import _worded, prompts_of
 from tests.unit.comparing.conftest import Command
 
 CASES = {"cases": [{"id": f"c{n}", "input": f"How much is {n}?", "checks": [{"contains": "x"}]} for n in range(3)]}
 RUN: dict[str, Any] = {"evaluator": "checks", "name": "sup", "cases": "cases.yaml", "repeat": 5}
 
 
-def _loaded(here: Path, run: dict[str, Any], **suite: Any) -> Suite:
+def _loaded(here: Path, run: dict[str, Any], **suite: Any) -> SuitePlan:
     for name in ("cases.yaml", "hard.yaml"):
         (here / name).write_text(yaml.safe_dump(CASES))
     (here / "suite.yaml").write_text(yaml.safe_dump({"runs": [run], **suite}, sort_keys=False))

@@ -12,8 +12,8 @@ import pytest
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.run import Usage
+from evalq.producer.comparing.comparing import comparison_text, cost_text, decision_text
 from evalq.producer.comparing.html import decision_html
-from evalq.producer.comparing.text import comparison_text, cost_text, decision_text
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from tests.unit.compare.made import passes, run_of

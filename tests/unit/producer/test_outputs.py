@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +19,8 @@ from evalq.evalcore.errors import ConfigError, UsageError, WireError
 from evalq.producer.cli import cli
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.outputs import check_output, read_files, render, write_output
-from evalq.producer.outputs import tables as as_csv
-from evalq.producer.outputs import tables as as_parquet
 from evalq.producer.outputs.requested import FORMATS
+from evalq.producer.outputs.tables import write_csv, write_parquet
 from evalq.producer.runs.backend import Backend
 from evalq.producer.runs.execute import carry_out
 from evalq.workers.settings import Settings
@@ -139,29 +139,28 @@ def test_a_folder_in_a_files_place_is_told_before_anything_is_computed(tmp_path:
         check_output(tmp_path / "a.json")
 
 
-def _written(format_of: Any, folder: Path, *records: dict[str, Any]) -> Path:
+def _written(write: Callable[..., None], folder: Path, *records: dict[str, Any]) -> Path:
     """The file that a format makes of ``records``."""
     path = folder / "records.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    format_of.write(
-        folder / "written", SimpleNamespace(reported=True, records=path, path=folder, own=folder.joinpath), None, {}
-    )
+    run: Any = SimpleNamespace(reported=True, records=path, path=folder, own=folder.joinpath)
+    write(folder / "written", run, None, {})
     return folder / "written"
 
 
 def test_a_whole_number_stays_one_where_another_record_has_none(tmp_path: Path) -> None:
     """Also one that no fraction of a computer's is equal to."""
     records = {"score": 5}, {"score": None}, {"score": 2**53 + 1}, {"other": 1.0}
-    assert _written(as_csv, tmp_path, *records).read_text() == "score,other\n5,\n,\n9007199254740993,\n,1.0\n"
+    assert _written(write_csv, tmp_path, *records).read_text() == "score,other\n5,\n,\n9007199254740993,\n,1.0\n"
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(_written(as_parquet, tmp_path, *records)).to_pylist()
+    rows = pq.read_table(_written(write_parquet, tmp_path, *records)).to_pylist()
     assert [row["score"] for row in rows] == [5, None, 2**53 + 1, None]
 
 
 def test_a_return_in_a_cell_begins_no_row(tmp_path: Path) -> None:
     """Readers take it for the end of a line where it stands without quotes."""
-    text = _written(as_csv, tmp_path, {"a": "x\ry", "b": 1}, {"a": "x", "b": 2}).read_bytes().decode()
+    text = _written(write_csv, tmp_path, {"a": "x\ry", "b": 1}, {"a": "x", "b": 2}).read_bytes().decode()
     assert list(csv.reader(io.StringIO(text, newline=""))) == [["a", "b"], ["x\ry", "1"], ["x", "2"]]
 
 
@@ -170,7 +169,7 @@ def test_a_column_of_several_types_is_one_of_texts_in_parquet(tmp_path: Path) ->
     import pyarrow.parquet as pq
 
     records = {"a": 1, "b": 2**63, "c": 2**53 + 1}, {"a": "x", "b": 1, "c": 0.5}, {"a": True}
-    rows = pq.read_table(_written(as_parquet, tmp_path, *records)).to_pylist()
+    rows = pq.read_table(_written(write_parquet, tmp_path, *records)).to_pylist()
     assert [list(row.values()) for row in rows] == [
         ["1", "9223372036854775808", float(2**53)],
         ["x", "1", 0.5],

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalq.producer.cli import cli
-from evalq.producer.comparing.text import VERDICTS
+from evalq.producer.comparing.comparing import VERDICTS
 from evalq.producer.folder.run_folder import RunFolder
 from tests.unit.comparing.conftest import Made
 from tests.unit.viewing.conftest import viewing

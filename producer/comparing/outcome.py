@@ -14,24 +14,24 @@ from evalq.evalcore.contract.measures import changed, level
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import escape
-from evalq.producer.comparing.text import comparison_text, decision_text, standing_of
+from evalq.producer.comparing.comparing import comparison_text, decision_text, standing_of
 
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
 
-__all__ = ["ComparedRuns", "Outcome", "Point", "Standing", "of_comparisons", "of_decision", "of_error"]
+__all__ = ["ComparedRuns", "DecisionOutcome", "OutcomePoint", "PointState", "of_comparisons", "of_decision", "of_error"]
 
-Standing = Literal["kept", "broken", "suspect", "open", "error"]
+PointState = Literal["kept", "broken", "suspect", "open", "error"]
 """Whether the demand holds; "suspect" where it got worse beyond chance and nobody knows by how much, "open" where the
 answers cannot tell, "error" where nothing could be decided.
 """
 
 
-class Point(NamedTuple):
+class OutcomePoint(NamedTuple):
     """One thing that was looked at; ``tier`` says how it is meant, as in a policy. ``veto``: it is of single cases."""
 
     name: str
-    standing: Standing
+    standing: PointState
     word: str
     reason: str
     cases: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Point(NamedTuple):
         return self.tier == "critical"
 
 
-class Outcome(NamedTuple):
+class DecisionOutcome(NamedTuple):
     """``what`` was done ("gate", "compare") and what came out, in a ``word`` of its own.
 
     ``runs`` are those whose cases are shown, ``text`` is all of it as Markdown and ``document`` as JSON. ``allowed``:
@@ -55,8 +55,8 @@ class Outcome(NamedTuple):
 
     what: str
     word: str
-    standing: Standing
-    points: tuple[Point, ...]
+    standing: PointState
+    points: tuple[OutcomePoint, ...]
     runs: tuple[RunCases, ...]
     text: str
     document: Json
@@ -98,21 +98,21 @@ class ComparedRuns(NamedTuple):
     found: Sequence[Comparison]
 
 
-_DECIDED: Mapping[Decided, Standing] = {
+_DECIDED: Mapping[Decided, PointState] = {
     "GO": "kept",
     "NO-GO": "broken",
     "SUSPECT": "suspect",
     "INCONCLUSIVE": "open",
 }
-_VERDICTS: Mapping[Verdict, Standing] = {"same": "kept", "better": "kept", "worse": "broken", "inconclusive": "open"}
+_VERDICTS: Mapping[Verdict, PointState] = {"same": "kept", "better": "kept", "worse": "broken", "inconclusive": "open"}
 _ORDER: Sequence[Verdict] = ("worse", "inconclusive", "same", "better")
 
 
 def of_decision(
     decision: Decision, runs: Sequence[RunCases], *, allowed: bool = False, matrices: Matrices | None = None
-) -> Outcome:
+) -> DecisionOutcome:
     """A gate's; ``matrices`` are those of its suite."""
-    points = (*map(_point, decision.checks), *map(_quarantined, decision.quarantined))
+    points = (*map(_check_point, decision.checks), *map(_quarantine_point, decision.quarantined))
     aside = {
         (each.run, each.case): f"quarantine: {each.reason}"
         for each in decision.quarantined
@@ -125,7 +125,7 @@ def of_decision(
 
         shown = matrix_text(matrices, level=2)
         document["matrices"] = msgspec.to_builtins(matrices)
-    return Outcome(
+    return DecisionOutcome(
         "gate",
         decision.decided,
         _DECIDED[decision.decided],
@@ -142,21 +142,21 @@ def of_decision(
     )
 
 
-def _point(check: Check) -> Point:
+def _check_point(check: Check) -> OutcomePoint:
     name = f"{check.metric}: {check.demand}"
-    return Point(name, _DECIDED[check.decided], check.decided, check.reason, check.cases, check.tier, check.veto)
+    return OutcomePoint(name, _DECIDED[check.decided], check.decided, check.reason, check.cases, check.tier, check.veto)
 
 
-def _quarantined(entry: Quarantined) -> Point:
+def _quarantine_point(entry: Quarantined) -> OutcomePoint:
     """It stands in every format, and decides nothing."""
     name = f"{entry.run}.quarantine: {entry.case}" if entry.run else f"quarantine: {entry.case}"
     word = "QUARANTINED" if entry.aside else "NOT QUARANTINED"
-    return Point(name, "open", word, f"{standing_of(entry)}; {entry.reason}", (), "advisory")
+    return OutcomePoint(name, "open", word, f"{standing_of(entry)}; {entry.reason}", (), "advisory")
 
 
-def of_comparisons(compared: Sequence[ComparedRuns]) -> Outcome:
+def of_comparisons(compared: Sequence[ComparedRuns]) -> DecisionOutcome:
     """That of the worst measure of all pairs; nothing that was compared is forbidden, so what is open may pass."""
-    points = tuple(_measured(pair, found) for pair in compared for found in pair.found)
+    points = tuple(_measure_point(pair, found) for pair in compared for found in pair.found)
     words = [found.verdict for pair in compared for found in pair.found]
     word = min(words, key=_ORDER.index)
     text = "\n".join(comparison_text(*pair) for pair in compared)
@@ -164,7 +164,7 @@ def of_comparisons(compared: Sequence[ComparedRuns]) -> Outcome:
         {"base": pair.base.run, "cand": pair.cand.run, "measures": msgspec.to_builtins(pair.found)} for pair in compared
     ]
     runs = tuple(pair.cand for pair in compared)
-    return Outcome(
+    return DecisionOutcome(
         "compare",
         word,
         _VERDICTS[word],
@@ -177,7 +177,7 @@ def of_comparisons(compared: Sequence[ComparedRuns]) -> Outcome:
     )
 
 
-def _measured(pair: ComparedRuns, found: Comparison) -> Point:
+def _measure_point(pair: ComparedRuns, found: Comparison) -> OutcomePoint:
     name = f"{pair.cand.called}.{found.measure.name}: not worse than {pair.base.run}"
     seen = found.observed
     reason, measure = "no case has an answer in both runs", found.measure
@@ -187,7 +187,7 @@ def _measured(pair: ComparedRuns, found: Comparison) -> Point:
             f"{changed(seen.delta, measure)}, with 95 % between {changed(seen.low, measure)} and "
             f"{changed(seen.high, measure)} for these cases{_besides(found, seen)}"
         )
-    return Point(name, _VERDICTS[found.verdict], found.verdict, reason, tuple(found.named))
+    return OutcomePoint(name, _VERDICTS[found.verdict], found.verdict, reason, tuple(found.named))
 
 
 def _besides(found: Comparison, seen: Estimate) -> str:
@@ -204,10 +204,10 @@ def _besides(found: Comparison, seen: Estimate) -> str:
     return "".join(f"; {part}" for part in parts)
 
 
-def of_error(what: str, error: EvalqError) -> Outcome:
+def of_error(what: str, error: EvalqError) -> DecisionOutcome:
     """That of a command which could not come to one."""
     said, kind = str(error), type(error).__name__
-    point = Point("comparison" if what == "compare" else "decision", "error", kind, said)
+    point = OutcomePoint("comparison" if what == "compare" else "decision", "error", kind, said)
     lines = [f"# ERROR: evalq {what} could not decide", "", *(escape(line) for line in said.splitlines())]
     document = {"decided": "ERROR", "error": said, "kind": kind, "exit_code": error.exit_code}
-    return Outcome(what, "ERROR", "error", (point,), (), "\n".join(lines) + "\n", document)
+    return DecisionOutcome(what, "ERROR", "error", (point,), (), "\n".join(lines) + "\n", document)

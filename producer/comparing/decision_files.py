@@ -1,47 +1,65 @@
-"""Which file is which format, by its name; and the files of a command that failed."""
+"""The files of a decision or a comparison, also of one that failed, and how a command that decides ends."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.errors import EvalqError, InfrastructureError, Interrupted, StorageError, UsageError
-from evalq.evalcore.files import open_appending, write_atomic
-from evalq.producer.comparing.outputs.annotations import write_annotations
-from evalq.producer.comparing.outputs.badge import write_shield, write_svg
-from evalq.producer.comparing.outputs.junit import write_junit
-from evalq.producer.comparing.outputs.outcome import ComparedRuns, Outcome, of_comparisons, of_decision, of_error
-from evalq.producer.comparing.outputs.summary import write_comment, write_summary
+from evalq.evalcore.files import open_appending, open_input, write_atomic
+from evalq.producer.comparing.comparing import decision_text
+from evalq.producer.comparing.formats import (
+    write_annotations,
+    write_comment,
+    write_decision_junit,
+    write_shield,
+    write_summary,
+    write_svg,
+)
+from evalq.producer.comparing.outcome import ComparedRuns, DecisionOutcome, of_comparisons, of_decision, of_error
 from evalq.producer.outputs import refuse_read
 
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
 
-__all__ = ["check_decision_output", "check_decision_outputs", "errors_written", "write_comparison", "write_decision"]
+
+__all__ = [
+    "DecidingCommand",
+    "check_decision_output",
+    "check_decision_outputs",
+    "errors_in_earlier_files",
+    "errors_written",
+    "exit_code",
+    "finish_decision",
+    "write_comparison",
+    "write_decision",
+]
 
 
-def _document(outcome: Outcome, name: str) -> bytes:
+def _document(outcome: DecisionOutcome, name: str) -> bytes:
     try:
         return msgspec.json.encode(outcome.document) + b"\n"
     except UnicodeEncodeError:  # the name of a file that is no text, in an error or as a baseline
         return json.dumps(outcome.document, allow_nan=False).encode() + b"\n"
 
 
-_FORMATS: dict[str, Callable[[Outcome, str], bytes]] = {
+_FORMATS: dict[str, Callable[[DecisionOutcome, str], bytes]] = {
     "annotations.txt": write_annotations,
     "badge.json": write_shield,
     "comment.md": write_comment,
     ".json": _document,
     ".md": write_summary,
     ".svg": write_svg,
-    ".xml": write_junit,
+    ".xml": write_decision_junit,
 }
 """{how the file's name ends: what makes its bytes of an outcome and that name}; of several the first."""
 
@@ -58,7 +76,7 @@ def check_decision_output(path: Path) -> None:
 def check_decision_outputs(paths: Iterable[Path], reads: Iterable[str]) -> None:
     """The same for each of ``paths``, and for one that is among what is read; nothing is written."""
     read = list(reads)
-    for fault in (_fault(path, read) for path in paths):
+    for fault in (_output_fault(path, read) for path in paths):
         if fault is not None:
             raise fault
 
@@ -95,7 +113,7 @@ def errors_written(what: str, paths: Iterable[Path], reads: Iterable[str] = ()) 
     standard output any more, or it is full, and where the user ends the command, or a plug-in does.
     """
     checked, read = list(paths), list(reads)
-    faults = {path: fault for path in checked if (fault := _fault(path, read)) is not None}
+    faults = {path: fault for path in checked if (fault := _output_fault(path, read)) is not None}
     try:
         if faults:
             raise next(iter(faults.values()))
@@ -106,7 +124,7 @@ def errors_written(what: str, paths: Iterable[Path], reads: Iterable[str] = ()) 
         raise
 
 
-def _fault(path: Path, reads: Iterable[str]) -> UsageError | None:
+def _output_fault(path: Path, reads: Iterable[str]) -> UsageError | None:
     try:
         check_decision_output(path)
         refuse_read(path, reads)
@@ -126,7 +144,7 @@ def _as_ours(error: BaseException) -> EvalqError:
     return InfrastructureError(f"{type(error).__name__}: {error}")
 
 
-def _write_each(paths: Iterable[Path], outcome: Outcome) -> None:
+def _write_each(paths: Iterable[Path], outcome: DecisionOutcome) -> None:
     """All that can be written: behind one that cannot, a file of an earlier attempt would stand as this one's."""
     errors = []
     for path in paths:
@@ -138,7 +156,7 @@ def _write_each(paths: Iterable[Path], outcome: Outcome) -> None:
         raise errors[0]
 
 
-def _write(path: Path, outcome: Outcome) -> None:
+def _write(path: Path, outcome: DecisionOutcome) -> None:
     made = _format(path)(outcome, path.name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,8 +175,89 @@ def _withdraw(path: Path) -> None:
             stream.truncate(0)
 
 
-def _format(path: Path) -> Callable[[Outcome, str], bytes]:
+def _format(path: Path) -> Callable[[DecisionOutcome, str], bytes]:
     for end, write in _FORMATS.items():
         if path.name.endswith(end):
             return write
     raise UsageError(f"-o {path}: there is no such format; names end in {', '.join(_FORMATS)}")
+
+
+# Files that an earlier attempt left, of a command that ends before it knows what it reads: they say so, too.
+
+_OURS = re.compile(
+    rb'\{"(decided|comparisons|schemaVersion)":|# [A-Z-]+: |# [^\n]* against |<!-- evalq-comment: |<svg '
+    rb'|<\?xml [^>]*>\s*<testsuites name="evalq |::(error|warning|notice) title=evalq |\Z'
+)
+"""How a file of a decision or a comparison begins; one of annotations may be empty."""
+_HEAD = 1000
+
+
+class DecidingCommand(click.Command):
+    """A command with -o for its decision, which keeps none of an earlier attempt where its arguments are wrong."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            what = "gate" if self.name == "run" else self.name or ""
+            named = () if "--dry-run" in given else _outputs(given)  # which decides nothing
+            with contextlib.suppress(EvalqError), errors_in_earlier_files(what, named):
+                raise UsageError(error.format_message()) from error
+            raise
+
+
+@contextlib.contextmanager
+def errors_in_earlier_files(what: str, paths: Iterable[Path]) -> Iterator[None]:
+    """What ends ``what`` meanwhile stands as an error in those of ``paths`` that hold an earlier decision.
+
+    Only in them: nobody knows yet which files are read, and what was recorded must not be lost by a slip.
+    """
+    try:
+        yield
+    except BaseException:  # a plug-in's sys.exit() is no Exception either
+        with errors_written(what, [path for path in paths if _is_ours(path)]):
+            raise
+
+
+def _is_ours(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError, EvalqError), open_input(path) as stream:
+        return _OURS.match(stream.read(_HEAD)) is not None
+    return False
+
+
+def _outputs(args: Sequence[str]) -> Iterator[Path]:
+    """What -o names in a command line that click does not understand."""
+    rest = iter(args)
+    for each in rest:
+        if each in ("-o", "--output"):
+            yield Path(next(rest, ""))
+        elif each.startswith(("--output=", "-o")):
+            yield Path(each.removeprefix("--output=").removeprefix("-o"))
+
+
+# How every command ends that decided: what it writes and shows, and its exit code.
+
+
+def finish_decision(
+    decision: Decision, runs: Sequence[RunCases], outputs: Sequence[Path], *, as_json: bool, allow_inconclusive: bool
+) -> int:
+    """Write the decision on ``runs`` to ``outputs``, show it, and give the exit code.
+
+    Raises StorageError, when it is shown and all that can be written is.
+    """
+    try:
+        write_decision(outputs, decision, runs, allow_inconclusive=allow_inconclusive)
+    finally:
+        if as_json:
+            click.echo(msgspec.json.encode(decision))
+        else:
+            click.echo(decision_text(decision), nl=False)
+    return exit_code(decision, allow_inconclusive=allow_inconclusive)
+
+
+def exit_code(decision: Decision, *, allow_inconclusive: bool) -> int:
+    """The decision's own, or 0 where it is INCONCLUSIVE and that may pass; an incomplete run never does."""
+    allowed = allow_inconclusive and decision.decided == "INCONCLUSIVE" and decision.exit_with is None
+    return 0 if allowed else decision.exit_code

@@ -1,20 +1,23 @@
-"""The runs of a suite and their cases, before anything is evaluated or paid for."""
+"""What the runs of a suite will call, before anything is paid for: their cases and calls, and what nobody can call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.errors import UsageError
 from evalq.evalcore.fold.case_names import case_names
 from evalq.evalcore.views.markdown import table, visible
-from evalq.producer.suites.suite_file import PlannedRun, Suite
-from evalq.producer.sweep.estimate import asks_of
-from evalq.producer.sweep.options import prompts_of
+from evalq.producer.suites.suite_file import PlannedRun, SuitePlan
+from evalq.producer.sweeps.callers import Callers
+from evalq.producer.sweeps.estimate import asks_of
+from evalq.producer.sweeps.wording import prompts_of
+from evalq.workers.targets.variable import canonical_name
 
-__all__ = ["PlannedCalls", "listed_cases", "planned_calls", "planned_text"]
+__all__ = ["listed_cases", "planned_calls", "planned_text", "refuse_uncallable"]
 
 
 @unprinted()
@@ -47,7 +50,7 @@ class PlannedCalls(msgspec.Struct, frozen=True):
 
 
 @unprinted()
-def planned_calls(suite: Suite) -> list[PlannedCalls]:
+def planned_calls(suite: SuitePlan) -> list[PlannedCalls]:
     """What the runs of ``suite`` would ask; nobody is called. Raises what reading their cases raises."""
     found = []
     for run in suite.runs:
@@ -55,11 +58,11 @@ def planned_calls(suite: Suite) -> list[PlannedCalls]:
         if (live := run.live) is not None and live.target:
             cases = sum(1 for _ in prompts_of(run.evaluator, run.request, live))
             told = PlannedCalls(run.called, run.evaluator.name, live.target, cases, live.repeat, cases * live.repeat)
-        found.append(msgspec.structs.replace(told, about=_about(run)))
+        found.append(msgspec.structs.replace(told, about=_judge_calls(run)))
     return found
 
 
-def _about(run: PlannedRun) -> int:
+def _judge_calls(run: PlannedRun) -> int:
     further = live_calls(run.evaluator).further if run.live is not None else None
     stage = further.begin(run.request) if further is not None else None
     if run.live is None or stage is None:
@@ -81,3 +84,38 @@ def planned_text(runs: Sequence[PlannedCalls]) -> str:
         table((*head, "about the outputs") if judged else head, lines)
         + f"\n{len(runs):,} runs, {calls:,} calls at most\n"
     )
+
+
+# Whether all that a suite asks can be called: looked at before the first call, since a matrix may have 200 runs.
+
+
+def refuse_uncallable(suite: SuitePlan, callers: Callers) -> None:
+    """Raise UsageError that names each run of a target which nobody can call: unknown, without a price that its budget
+    takes, or with choices that its file does not list. A fleet that nobody is in yet says nothing.
+    """
+    judges: dict[bytes, list[str]] = {}
+    faults = []
+    for run in suite.runs:
+        try:
+            for target in _targets(run, judges):
+                callers.facts(target, priced=bool(run.live and run.live.max_cost))
+        except UsageError as error:
+            faults.append(f"{run.called}: {error}")
+    if faults:
+        raise UsageError("\n  ".join(faults))
+
+
+def _targets(run: PlannedRun, judges: dict[bytes, list[str]]) -> Iterator[str]:
+    """Whom a run asks, for outputs and about them; ``judges`` are those of requests that were looked at before."""
+    if run.live is None:
+        return
+    if run.live.target:
+        yield canonical_name(run.live.target)
+    further = live_calls(run.evaluator).further
+    if further is None:
+        return
+    request = msgspec.json.encode(run.request, enc_hook=str)
+    if request not in judges:
+        stage = further.begin(run.request)
+        judges[request] = sorted({canonical_name(name) for name, _ in stage.asks()}) if stage is not None else []
+    yield from judges[request]

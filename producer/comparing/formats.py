@@ -1,0 +1,248 @@
+"""What -o writes of a decision or a comparison: annotations, badges, Markdown for a page or a comment, JUnit XML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape as escape_html
+from typing import Literal
+
+import msgspec
+
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.views.markdown import escape, table, visible
+from evalq.producer.comparing.outcome import DecisionOutcome, OutcomePoint, PointState
+from evalq.producer.outputs.junit import JunitSuite, State, Testcase, class_of, failing_cases, junit, run_suite
+
+__all__ = ["write_annotations", "write_comment", "write_decision_junit", "write_shield", "write_summary", "write_svg"]
+
+_AnnotationKind = Literal["error", "warning", "notice"]
+_OF_A_KIND, _ANNOTATION_TEXT, _TITLE = 10, 2_000, 200
+_GAP = "\N{ZERO WIDTH SPACE}"
+
+
+def write_annotations(outcome: DecisionOutcome, name: str) -> bytes:
+    """Errors for what blocks, warnings for what is open or only warns, notices for the rest; nothing for what holds."""
+    lines: list[str] = []
+    for kind in ("error", "warning", "notice"):
+        points = [point for point in outcome.points if _annotation_kind(point, outcome) == kind]
+        # One less than are shown: the last line says how many more there are.
+        shown = points if len(points) <= _OF_A_KIND else points[: _OF_A_KIND - 1]
+        lines += [_line(kind, f"evalq {outcome.what}: {point.word}", _annotation_text(point)) for point in shown]
+        if len(points) > len(shown):
+            left = f"{len(points) - len(shown):,} more like these; GitHub shows {_OF_A_KIND} of a kind"
+            lines.append(_line(kind, f"evalq {outcome.what}", left))
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def _annotation_kind(point: OutcomePoint, outcome: DecisionOutcome) -> _AnnotationKind | None:
+    if point.standing == "kept":
+        return None
+    if not point.blocks:
+        return "warning" if point.tier == "supporting" else "notice"
+    if point.standing == "open":
+        return "notice" if outcome.passes else "warning"
+    return "notice" if outcome.passes else "error"
+
+
+def _annotation_text(point: OutcomePoint) -> str:
+    cases = f"\ncases: {', '.join(point.cases)}" if point.cases else ""
+    return f"{point.name}: {point.reason}{cases}"
+
+
+def _line(kind: str, title: str, text: str) -> str:
+    return f"::{kind} title={_property(title[:_TITLE])}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    """``text`` as a command's data. The older form of commands begins anywhere in a line, with ##[ or ##vso[."""
+    text = visible(text).encode(errors="replace").decode()
+    text = text if len(text) <= _ANNOTATION_TEXT else f"{text[:_ANNOTATION_TEXT]}… ({len(text):,} characters)"
+    text = text.replace("##", f"#{_GAP}#")
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# An outcome as a badge: data for shields.io's endpoint badge, and a picture of our own.
+
+_COLOURS: dict[PointState, tuple[str, str]] = {
+    "kept": ("brightgreen", "#2a7a2f"),
+    "broken": ("red", "#b3261e"),
+    "suspect": ("orange", "#a34700"),
+    "open": ("yellow", "#8a6100"),
+    "error": ("lightgrey", "#5c5c5c"),
+}
+_LABEL = 40
+_SIGN, _AROUND = 6.6, 12
+"""Pixels: of a sign at this size, about, and around a text."""
+
+
+def write_shield(outcome: DecisionOutcome, name: str) -> bytes:
+    """JSON as https://shields.io/endpoint reads it; ``nightly-badge.json`` is labelled nightly."""
+    label = _label(name.removesuffix("badge.json"))
+    shield = {"schemaVersion": 1, "label": label, "message": outcome.word, "color": _COLOURS[outcome.standing][0]}
+    return msgspec.json.encode(shield | ({"isError": True} if outcome.standing == "error" else {})) + b"\n"
+
+
+def write_svg(outcome: DecisionOutcome, name: str) -> bytes:
+    """A picture that refers to nothing outside of it; ``nightly.svg`` is labelled nightly."""
+    stem = name.removesuffix(".svg")
+    label, word = _label(stem.removesuffix("badge")), outcome.word
+    left, right = (round(_SIGN * len(text) + _AROUND) for text in (label, word))
+    said, colour = f"{escape_html(label)}: {escape_html(word)}", _COLOURS[outcome.standing][1]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{said}">'
+        f'<title>{said}</title><rect width="{left}" height="20" fill="#444"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="{colour}"/>'
+        f'<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+        f"{_svg_text(label, left / 2, left)}{_svg_text(word, left + right / 2, right)}</g></svg>\n"
+    ).encode()
+
+
+def _svg_text(text: str, middle: float, width: int) -> str:
+    return f'<text x="{middle:g}" y="14" textLength="{width - _AROUND}">{escape_html(text)}</text>'
+
+
+def _label(stem: str) -> str:
+    text = " ".join(visible(stem).encode(errors="replace").decode().strip("-_. ").split())
+    return text[:_LABEL] or "evalq"
+
+
+# An outcome as Markdown: the summary of a job's step, and a pull request's one comment that a bot keeps current.
+
+_SUMMARY_BYTES = 1_000_000
+"""GitHub takes 1 MiB from a step, and nothing at all of more."""
+_COMMENT_BYTES = 60_000
+"""Of a comment GitHub takes 65,536 characters."""
+_SUMMARY_ROWS, _COMMENT_ROWS, _CELL = 1_000, 20, 200
+
+_LINKED = re.compile(r"\\#(?=\d)|\bGH-(?=\d)|!(?=\d)")
+"""What forges would make a link to another of their pages, and there a link back."""
+
+
+def write_summary(outcome: DecisionOutcome, name: str) -> bytes:
+    """What was decided and why, then the cases that failed; cut, and saying so, where GitHub would take none of it."""
+    return _cut_to(outcome, "", _SUMMARY_BYTES, _SUMMARY_ROWS)
+
+
+def write_comment(outcome: DecisionOutcome, name: str) -> bytes:
+    """The same, shorter, below a line that pages do not show, by which a bot finds the comment to replace.
+
+    The line holds the file's name, so that several gates have a comment each: ``comment.md`` is evalq's,
+    ``nightly-comment.md`` nightly's.
+    """
+    key = re.sub(r"[^A-Za-z0-9_]+", "-", name.removesuffix("comment.md")).strip("-") or "evalq"
+    return _cut_to(outcome, f"<!-- evalq-comment: {key} -->\n", _COMMENT_BYTES, _COMMENT_ROWS)
+
+
+def _cut_to(outcome: DecisionOutcome, head: str, most: int, rows: int) -> bytes:
+    """Whole lines up to ``most`` bytes."""
+    lines = _markdown(outcome, rows).splitlines()
+    sizes = [len(line.encode()) + 1 for line in lines]
+    room = most - len(head.encode()) - 200
+    kept = 0
+    while kept < len(lines) and room >= sizes[kept]:
+        room -= sizes[kept]
+        kept += 1
+    left = len(lines) - kept
+    if left:
+        lines = [
+            *lines[:kept],
+            "",
+            f"{left:,} of {len(lines):,} lines are left out: this page has room for {most:,} bytes.",
+        ]
+    return (head + "\n".join(lines) + "\n").encode()
+
+
+def _markdown(outcome: DecisionOutcome, rows: int) -> str:
+    whole = [text.rstrip("\n") for text in (outcome.text, outcome.matrix) if text]
+    parts = [*whole, *(part for run in outcome.runs for part in _failed_cases(outcome, run, rows))]
+    text = visible("\n\n".join(parts)).encode(errors="replace").decode()
+    return _LINKED.sub(lambda found: f"{found[0]}\N{ZERO WIDTH SPACE}", text)
+
+
+def _failed_cases(outcome: DecisionOutcome, run: RunCases, most: int) -> Iterator[str]:
+    """The cases that did not pass every time, base beside candidate; those first that something which blocks names."""
+    named, before = outcome.named(run), outcome.before(run)
+    failed = sorted(failing_cases(run), key=lambda case: case.name not in named)
+    if not failed:
+        return
+    every = f"{len(run.cases.ids):,} cases of {escape(run.called)}"
+    title = f"## {len(failed):,} of {every} did not pass every time"
+    if run.called not in outcome.compared:
+        yield title
+        yield table(("case", "answers"), [(case.name[:_CELL], case.message) for case in failed[:most]]).rstrip("\n")
+    else:
+        count = sum(case.name in named for case in failed)
+        yield f"{title}; {f'{count:,}' if count else 'none'} of them beyond chance"
+        shown = [
+            (case.name[:_CELL], case.message, before.get(case.name, ""), "named" if case.name in named else "")
+            for case in failed[:most]
+        ]
+        yield table(("case", "answers", "baseline", "by the gate"), [*shown]).rstrip("\n")
+    if len(failed) > most:
+        yield f"{len(failed) - most:,} of them are left out; the run folder has all (cases.json, report.html)."
+
+
+# An outcome as JUnit XML: a suite of what was demanded, then one of each run's cases.
+
+_STATES: dict[str, State] = {"broken": "failure", "suspect": "failure", "open": "failure", "error": "error"}
+
+
+_NOT_NAMED = "not beyond chance: nothing that decides names this case"
+
+
+def write_decision_junit(outcome: DecisionOutcome, name: str) -> bytes:
+    """The file. Where the outcome lets the run pass, nothing in it is a failure: what did not hold is skipped."""
+    allowed = f"{outcome.word}: it blocks nothing" if outcome.passes else ""
+    own = JunitSuite(f"evalq {outcome.what}", class_of("evalq", outcome.what), list(_testcases(outcome)))
+    suites = [
+        run_suite(run, allowed=allowed, aside=_excused(outcome, run), before=outcome.before(run))
+        for run in outcome.runs
+    ]
+    return junit(f"evalq {outcome.what}", [own, *suites])
+
+
+def _excused(outcome: DecisionOutcome, run: RunCases) -> dict[str, str]:
+    """The cases that fail nothing: those in quarantine, and those that nothing which blocks names."""
+    named = outcome.named(run)
+    # Without a baseline nothing says what chance does to a case: each is shown as it went.
+    excused = (
+        {case: _NOT_NAMED for case in run.cases.ids if case not in named} if run.called in outcome.compared else {}
+    )
+    return excused | {case: reason for (called, case), reason in outcome.aside.items() if called == run.called}
+
+
+def _testcases(outcome: DecisionOutcome) -> Iterator[Testcase]:
+    if outcome.standing != "error":
+        veto = all(point.veto for point in outcome.points if point.blocks and point.standing == outcome.standing)
+        yield _testcase(
+            OutcomePoint("decision", outcome.standing, outcome.word, _decision_message(outcome), veto=veto), outcome
+        )
+    for point in outcome.points:
+        yield _testcase(point, outcome)
+
+
+def _decision_message(outcome: DecisionOutcome) -> str:
+    """Which of its points made it so."""
+    worst = [point.name for point in outcome.points if point.blocks and point.standing == outcome.standing]
+    return f"{outcome.word}: {'; '.join(worst[:5])}" + (f" and {len(worst) - 5} more" if len(worst) > 5 else "")
+
+
+def _testcase(point: OutcomePoint, outcome: DecisionOutcome) -> Testcase:
+    if point.standing == "kept":
+        return Testcase(point.name)
+    lines = [point.reason, *(["cases: " + ", ".join(point.cases)] if point.cases else [])]
+    if not point.blocks:
+        lines.append(f"{point.tier}: it blocks nothing")
+    elif point.standing == "open":
+        lines.append("the answers cannot tell: more repeats or more cases would")
+    elif point.standing == "suspect" and not point.veto:
+        # Cases that fell say nothing of the mean: whether that fell by more than is allowed stands in its own line.
+        lines.append("worse beyond chance; a fall beyond what the policy allows is neither shown nor excluded")
+    excused = not point.blocks or outcome.passes
+    state = "skipped" if excused else _STATES[point.standing]
+    return Testcase(point.name, state, point.word, f"{point.word}: {point.reason}", "\n".join(lines))
