@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,19 +19,98 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params, State
 from evalq.evalcore.contract.partial import decode, encode
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import InputChanged, InputError
-from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
-from evalq.producer.follow import copies, refusals, rotation
-from evalq.producer.follow.checkpoint import Checkpoint
-from evalq.producer.follow.digest import RunningSha256
-from evalq.producer.follow.segment import FileSeen, Segment, opened
-from evalq.producer.follow.whole import Whole, reopened
+from evalq.evalcore.files import open_raw
+from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from evalq.producer.follow import log_files
+from evalq.producer.follow.checkpoint import Checkpoint, RunningSha256
+from evalq.producer.follow.log_files import FileSeen, Segment, begins_with, opened
 
-__all__ = ["SETTLING_SECONDS", "Follower"]
+__all__ = ["SETTLING_SECONDS", "Follower", "Whole"]
+
+# All that was read of a followed log, once more, as one stream.
+
+
+def reopened(segment: Segment, where: Callable[[], Path], settling: Sequence[float]) -> BinaryIO:
+    """The file of a segment, wherever a rotation has it by now: ``where`` says that, and may say so a moment too early.
+
+    Raises what ``where`` raises when it is still so after the pauses of ``settling``.
+    """
+    for pause in settling:
+        with contextlib.suppress(InputChanged, FileNotFoundError):
+            stream = open_raw(where())
+            if segment.difference(stream) is None:
+                return stream
+            stream.close()
+        time.sleep(pause)
+    return open_raw(where())
+
+
+class Whole(io.RawIOBase):
+    """The first ``end`` bytes of ``files``, each given as (how it is opened, how many bytes count), in order.
+
+    One that ends too early is opened again: it may be replaced. ``counted`` is told of all bytes read.
+    """
+
+    def __init__(
+        self, files: Sequence[tuple[Callable[[], BinaryIO], int]], end: int, counted: Callable[[int], None]
+    ) -> None:
+        self._files = list(files)
+        self._starts = [0, *accumulate(length for _, length in files)]
+        self._end = min(end, self._starts[-1])
+        self._at = 0
+        self._open: tuple[int, BinaryIO] | None = None
+        self._counted = counted
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte."""
+        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._end}[whence] + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes, of one file at a time; 0 at the end, or where a file has become shorter."""
+        if self._at >= self._end:
+            return 0
+        index = bisect_right(self._starts, self._at) - 1
+        stop = min(self._end, self._starts[index + 1], self._at + len(buffer))
+        data = self._read(index, stop) or self._read(index, stop, again=True)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        self._counted(len(data))
+        return len(data)
+
+    def close(self) -> None:
+        """Let go of the file at hand."""
+        self._let_go()
+        super().close()
+
+    def _read(self, index: int, stop: int, *, again: bool = False) -> bytes:
+        if again or self._open is None or self._open[0] != index:
+            self._let_go()
+            self._open = index, self._files[index][0]()
+        stream = self._open[1]
+        stream.seek(self._at - self._starts[index])
+        return stream.read(stop - self._at)
+
+    def _let_go(self) -> None:
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
 
 KEEP_BLOCKS = 16
 """Blocks that are evaluated before they are kept, so that a long catching-up goes on where it was killed."""
 SETTLING_SECONDS = (0.05, 0.2, 0.5)
 """A rotation takes less."""
+_ANEW = "begin anew in another --run-dir"
+_RENAME = f"Have the log rotated by renaming (logrotate: without copytruncate), and {_ANEW}"
 
 
 class Follower:
@@ -152,18 +234,18 @@ class Follower:
     def _open(self) -> bool:
         """Open the file to read on in; False where there is no log yet."""
         if not self.kept.segments:
-            beside = rotation.seen_beside(self._log)
+            beside = log_files.seen_beside(self._log)
             stream = opened(self._log)
             if stream is not None:
                 self._enter(stream, self._log, beside)
             return stream is not None
-        path = rotation.find(self._log, self._current)
+        path = log_files.find(self._log, self._current)
         stream = opened(path) if path else None
         # By its number alone it may be another file: those of removed ones are given again, as to what rsync leaves.
         same = stream is not None and self._current.difference(stream) is None
-        # Where the file itself is gone, less than a line does not tell its copy from the files that came behind it.
+        # Where the file itself is gone, every file may begin with less than a line as it did.
         told = path is not None or b"\n" in self._current.head
-        if not same and told and (self._taken_over() or self._copied()):
+        if not same and told and self._replaced():
             if stream is not None:
                 stream.close()
             return True
@@ -173,7 +255,7 @@ class Follower:
         if not self._log.exists():
             return False
         reason = f"what was read of it, {self._current.length:,} bytes, is in no file beside it"
-        raise refusals.lost(self.kept, self._name, reason)
+        raise _lost(self.kept, self._name, reason)
 
     def _next(self) -> tuple[BinaryIO, Path, list[FileSeen]] | None:
         """The file to read behind the current one, once there is something in it; None while there is none.
@@ -182,24 +264,24 @@ class Follower:
         when there is something in the next.
         """
         assert self._stream is not None
-        if self._unlinked() and self._taken_over():
+        if self._unlinked() and self._replaced():
             return None
-        different = self._current.difference(self._stream)
-        if different is not None or self._unlinked():
-            copied = self._copied(self._stream if different is None else None)
-            if different is not None and not copied:
-                raise refusals.altered(self.kept, self._name, self._stream, different)
-        elif not self._emptied() and self._current.is_file(rotation.stat(self._log)):
+        if (different := self._current.difference(self._stream)) is not None:
+            raise _altered(self.kept, self._name, self._stream, different)
+        if self._current.is_file(log_files.stat(self._log)):
+            self._refuse_copied()
             return None
-        here = rotation.find(self._log, self._current)
+        here = log_files.find(self._log, self._current)
         if here is None:
-            rotation.refuse_passed_over(self._log, os.fstat(self._stream.fileno()).st_mtime_ns, self.kept.segments)
-        later, beside = rotation.rotated_later(self._log, here) if here else None, rotation.seen_beside(self._log)
+            log_files.refuse_passed_over(self._log, os.fstat(self._stream.fileno()).st_mtime_ns, self.kept.segments)
+        later, beside = log_files.rotated_later(self._log, here) if here else None, log_files.seen_beside(self._log)
         stream = opened(later or self._log)
         if stream is None:
             return None
         # Had the names moved on before it was opened, the current file would have another by now.
-        if (later is None and not os.fstat(stream.fileno()).st_size) or rotation.find(self._log, self._current) != here:
+        if (later is None and not os.fstat(stream.fileno()).st_size) or log_files.find(
+            self._log, self._current
+        ) != here:
             stream.close()
             return None
         return stream, later or self._log, beside
@@ -207,23 +289,34 @@ class Follower:
     def _unlinked(self) -> bool:
         return self._stream is not None and os.fstat(self._stream.fileno()).st_nlink == 0
 
-    def _taken_over(self) -> bool:
-        """Whether another file of the log's name holds all that was read (as rsync leaves it); if so, go on in it."""
-        return self._go_on_in(copies.find_replaced(self._log, self._current, self.kept.segments, self._stream))
+    def _replaced(self) -> bool:
+        """Whether the log is another file that holds all that was read (as rsync leaves it); if so, go on in it.
 
-    def _copied(self, held: BinaryIO | None = None) -> bool:
-        """Whether the log was copied away and emptied; if so, go on in the copy, which has all of ``held``."""
-        return self._go_on_in(copies.find_copy(self._log, self._current, self.kept.segments, held))
+        Raises InputChanged where a file that came beside it may be what came next as well.
+        """
+        stream, held, current = opened(self._log), self._stream, self._current
+        if stream is None:
+            return False
+        # Of a file that is held it must have what is unread, too.
+        unread = held is not None and current.difference(held) is None and not begins_with(stream, held)
+        if unread or current.difference(stream) is not None:
+            stream.close()
+            return False
+        if other := log_files.came_beside(self._log, current, self.kept.segments):
+            stream.close()
+            reason = f"it and {self._log} came after {current.path}, which is gone; which comes first cannot be known"
+            raise InputChanged("the log was replaced", [(str(other), f"{reason}: {_ANEW}")])
+        self._go_on(stream, self._log)
+        return True
 
-    def _emptied(self) -> bool:
-        """Whether the log was copied away and emptied though it begins as what was read; if so, go on in the copy."""
-        assert self._stream is not None
-        return self._go_on_in(copies.find_emptied(self._log, self._current, self.kept.segments, self._stream))
-
-    def _go_on_in(self, copy: copies.Copy | None) -> bool:
-        if copy is not None:
-            self._go_on(copy.stream, copy.path)
-        return copy is not None
+    def _refuse_copied(self) -> None:
+        """Raise InputChanged where the log was copied beside itself: it may have been emptied behind its reader."""
+        if other := log_files.came_beside(self._log, self._current, self.kept.segments):
+            reason = (
+                f"it came beside {self._log}, which is still the same file: the log was copied, and lines are lost if "
+                f"it was emptied then. {_RENAME} (if you made this copy, and the log goes on, rename the copy)"
+            )
+            raise InputChanged("the log was copied, as copytruncate does", [(str(other), reason)])
 
     def _go_on(self, stream: BinaryIO, path: Path) -> None:
         """Read the current segment on from ``stream``."""
@@ -242,13 +335,15 @@ class Follower:
         self._stream, self._unkept = stream, True
 
     def _read(self) -> bool:
-        """To the end of the file at hand; False where it was emptied meanwhile: what comes next is another then."""
+        """To the end of the file at hand; False where it was emptied meanwhile, which the next look at it refuses."""
         assert self._stream is not None
         file, kept = self._stream.fileno(), self.kept
         while not self._stop() and (block := os.pread(file, BLOCK_BYTES, self._current.length)):
             # Only now is it known that the block came behind what was read, and not behind an emptying.
-            if self._current.difference(self._stream) is not None or self._emptied():
+            if self._current.difference(self._stream) is not None:
                 return False
+            if self._current.is_file(log_files.stat(self._log)):
+                self._refuse_copied()
             self._current.take(block)
             self.read_bytes += len(block)
             self._unkept = True
@@ -284,7 +379,7 @@ class Follower:
         self.again_bytes += count
 
     def _path_of(self, segment: Segment) -> Path:
-        path = copies.locate(self._log, segment)
+        path = log_files.locate(self._log, segment)
         if path is None:
             reason = f"{segment.path} is gone, and all of the log must be read again (to sort it, or to verify it)"
             raise InputChanged("a part of the log is missing", [(f"{self._name}:{segment.first_line}", reason)])
@@ -292,3 +387,20 @@ class Follower:
             where = f"{self._name}:{segment.first_line}"
             raise InputChanged("the log changed behind its reader", [(where, f"{path} grew after the next was begun")])
         return path
+
+
+def _altered(kept: Checkpoint, name: str, stream: BinaryIO, byte: int) -> InputChanged:
+    """``byte`` of ``stream``, the file read last of the log called ``name``, is not the one that was read."""
+    current, size = kept.segments[-1], os.fstat(stream.fileno()).st_size
+    if size < current.length:
+        reason = f"it was cut to {size:,} bytes, where {current.length:,} were read, as copytruncate does. {_RENAME}"
+        return InputChanged("the log was emptied", [(f"{name}:{kept.line}", reason)])
+    reason = f"byte {byte:,} of {current.path} is not the one that was read: it was changed, or emptied. {_RENAME}"
+    where = f"{name}:{current.line_of(byte, kept.line)}"
+    return InputChanged("the log changed behind its reader", [(where, reason)])
+
+
+def _lost(kept: Checkpoint, name: str, reason: str) -> InputChanged:
+    """The file read last is gone, for ``reason``."""
+    more = f"whether lines came behind it that nobody read cannot be known: {_ANEW}"
+    return InputChanged("the log was replaced", [(f"{name}:{kept.line}", f"{reason}; {more}")])

@@ -25,14 +25,14 @@ from evalq.producer.folder.job import new_run_id
 from evalq.producer.folder.own_runs import named_paths, record
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder, remove_halves
 from evalq.producer.follow.checkpoint import Checkpoint
-from evalq.producer.follow.copies import stands
 from evalq.producer.follow.follower import SETTLING_SECONDS, Follower
+from evalq.producer.follow.log_files import stands
 from evalq.producer.outputs import write_report
 
-__all__ = ["FollowRun", "Pass", "begin"]
+__all__ = ["FollowPass", "FollowRun", "begin_following"]
 
 
-class Pass(msgspec.Struct, frozen=True):
+class FollowPass(msgspec.Struct, frozen=True):
     """What one look at the log found.
 
     ``lines`` new lines of ``bytes`` bytes, ``read`` bytes taken from the disk for them (those of an unfinished line
@@ -82,7 +82,7 @@ class FollowRun:
         """Read again all that was read. Raises InputChanged that names the lines that are others."""
         self._follower.verify()
 
-    def run_pass(self) -> Pass:
+    def run_pass(self) -> FollowPass:
         """Evaluate what is new and write the report of the whole; one that is there already is left alone.
 
         Raises InputError as an evaluation of the whole would, and InputChanged where a part of it is missing.
@@ -97,7 +97,7 @@ class FollowRun:
             self._report = self.folder.report() if self._reported() else self._written()
         self._first = False
         kept = follower.kept
-        return Pass(
+        return FollowPass(
             kept.line - line,
             kept.position - position,
             follower.read_bytes - read,
@@ -160,7 +160,7 @@ class FollowRun:
         return report
 
 
-def begin(
+def begin_following(
     evaluator: Evaluator[Any, Any],
     asked: Request,
     out: Path | None,

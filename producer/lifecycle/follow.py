@@ -17,7 +17,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import Cancelled, InputError, Interrupted, NothingEvaluated, UsageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.follow.run import FollowRun, Pass, begin
+from evalq.producer.follow.run import FollowPass, FollowRun, begin_following
 from evalq.producer.invocation.command_line import command_line
 from evalq.producer.invocation.invocation import Invocation
 from evalq.producer.invocation.options import on_command_line
@@ -86,7 +86,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
     settings = invocation.where.load()
     asked = invocation.start.options(settings.unpack_bytes)
     facts = {"suite": asked.suite, "tags": asked.tags, "command": command_line()}
-    folder, params, request = begin(evaluator, request, asked.out, facts)
+    folder, params, request = begin_following(evaluator, request, asked.out, facts)
     stop = _Stop()
     try:
         with folder.driving() as mine, stop.listening():
@@ -127,7 +127,7 @@ def _refuse_cancelled(folder: RunFolder, stop: _Stop) -> None:
         raise Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
 
 
-def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocation, reporter: Reporter) -> Pass:
+def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocation, reporter: Reporter) -> FollowPass:
     """One pass after another; the last one's findings."""
     memory = _Memory(settings, reporter)
     asked = invocation.following
@@ -165,7 +165,7 @@ class _Memory:
         self._kept = False
         self._told = ""
 
-    def keep(self, run: FollowRun, found: Pass, seconds: float) -> None:
+    def keep(self, run: FollowRun, found: FollowPass, seconds: float) -> None:
         """Enter what a pass of ``seconds`` found, and what an earlier one could not enter; says once why it cannot."""
         if found.report is None or (self._kept and not found.lines):
             return
@@ -177,7 +177,7 @@ class _Memory:
         self._told = missing
 
 
-def _passed(run: FollowRun, found: Pass, number: int, invocation: Invocation, reporter: Reporter) -> None:
+def _passed(run: FollowRun, found: FollowPass, number: int, invocation: Invocation, reporter: Reporter) -> None:
     """What is done at the end of every pass: telling of it, and the files asked for with -o."""
     facts = {key: getattr(found, key) for key in ("lines", "bytes", "read", "again", "position", "waiting")}
     reporter.event("pass", number=number, **facts)

@@ -18,7 +18,7 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.checkpoint import Checkpoint
 from evalq.producer.follow.follower import SETTLING_SECONDS
-from evalq.producer.follow.run import FollowRun, Pass, begin
+from evalq.producer.follow.run import FollowPass, FollowRun, begin_following
 from evalq.producer.outputs import render
 
 LOG = "events.jsonl"
@@ -99,11 +99,13 @@ class Stage:
     def run(self) -> FollowRun:
         """The follower, made anew after `forget`."""
         if self._run is None:
-            folder, params, request = begin(evaluator, Request([LOG], dict(self._params), {}), self.out, {"suite": "s"})
+            folder, params, request = begin_following(
+                evaluator, Request([LOG], dict(self._params), {}), self.out, {"suite": "s"}
+            )
             self._run = FollowRun(folder, evaluator, params, request, lambda: False, self._settling)
         return self._run
 
-    def look(self) -> Pass:
+    def look(self) -> FollowPass:
         """One pass."""
         return self.run().run_pass()
 

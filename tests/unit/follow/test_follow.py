@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,15 @@ from evalq.evalcore.evaluators.cooperation.evaluator import Cooperation
 from evalq.evalcore.evaluators.cooperation.resort import SortLimits
 from evalq.evalcore.files import write_atomic
 from evalq.producer.follow import follower as follower_module
-from evalq.producer.follow import rotation
+from evalq.producer.follow import log_files
 from evalq.producer.follow.follower import Follower
-from evalq.producer.follow.rotation import rotated_later
+from evalq.producer.follow.log_files import rotated_later
 from tests.portions import some
 from tests.unit.cooperation.logs import as_jsonl, rows
 from tests.unit.cooperation.test_resort import shuffled_log
 from tests.unit.follow.stage import Stage
 
-STEPS = ["append", "append", "append", "look", "look", "forget", "rotate", "copy", "replace"]
+STEPS = ["append", "append", "append", "look", "look", "forget", "rotate", "replace"]
 
 
 def numbered(log: list[dict[str, Any]]) -> bytes:
@@ -50,7 +49,7 @@ def play(stage: Stage, data: bytes, steps: list[tuple[str, int]]) -> None:
             stage.replace()
             stage.look()
         elif stage.begun:
-            stage.rotate() if step == "rotate" else stage.copy_and_truncate()
+            stage.rotate()
     stage.append(data[len(stage.whole) :])
     stage.look()
     stage.agrees()
@@ -74,8 +73,8 @@ def test_any_growth_rotation_and_restart_gives_the_report_of_the_whole(
 
 
 @settings(deadline=None, max_examples=40)
-@example(seed=510510, how="copy", again=False)  # the first look finds half a line, with which every file begins
-@given(seed=st.integers(0, 1 << 30), how=st.sampled_from(["number", "date", "copy"]), again=st.booleans())
+@example(seed=510510, how="number", again=False)  # the first look finds half a line, with which every file begins
+@given(seed=st.integers(0, 1 << 30), how=st.sampled_from(["number", "date"]), again=st.booleans())
 def test_several_rotations_between_two_looks_are_read_in_their_order(seed: int, how: str, again: bool) -> None:
     """A follower that slept, or was not there, finds where it was and every file that came behind."""
     rng = random.Random(seed)
@@ -87,62 +86,8 @@ def test_several_rotations_between_two_looks_are_read_in_their_order(seed: int, 
             stage.forget()
         for _ in range(rng.randrange(1, 5)):
             stage.append(data[len(stage.whole) :][: rng.randrange(1, 900)])
-            {"number": stage.rotate, "date": stage.rotate_by_date, "copy": stage.copy_and_truncate}[how]()
+            {"number": stage.rotate, "date": stage.rotate_by_date}[how]()
         stage.append(data[len(stage.whole) :])
-        stage.look()
-        stage.agrees()
-
-
-@pytest.mark.parametrize("first", ["", '{"turn": '])
-@pytest.mark.parametrize("emptied", [0, 1, 2, 3])
-@pytest.mark.parametrize("left", [False, True])
-def test_of_a_log_emptied_before_a_line_of_it_was_read_all_is_read(
-    first: str, emptied: int, left: bool, tmp_path: Path
-) -> None:
-    """What was read tells nothing, since all files begin so: the copies made since do. Older ones are left alone."""
-    data, stage = numbered(shuffled_log(40, 1)), Stage(tmp_path)
-    with stage.entered():
-        stage.rotated(1).write_bytes(b'{"turn": 1, "agent": "of another log"}\n')
-        stage.append(first.encode())
-        stage.look()
-        if left:
-            stage.forget()
-        for _ in range(emptied):
-            stage.append(data[len(stage.whole) :][:500])
-            stage.copy_and_truncate()
-        stage.append(data[len(stage.whole) :][:600])
-        stage.look()
-        stage.agrees()
-        stage.append(data[len(stage.whole) :])
-        stage.look()
-        stage.agrees()
-
-
-@pytest.mark.parametrize("first", ["", '{"turn": '])
-def test_a_log_that_is_copied_and_goes_on_is_read_once(first: str, tmp_path: Path) -> None:
-    """As somebody copies it by hand, or logrotate has copied it and is about to empty it."""
-    data, stage = numbered(shuffled_log(40, 1)), Stage(tmp_path)
-    with stage.entered():
-        stage.append(first.encode())
-        stage.look()
-        stage.append(data[len(first) : 500])
-        shutil.copyfile(stage.log, stage.rotated(1))
-        stage.append(data[500:])
-        stage.look()
-        stage.agrees()
-
-
-def test_a_copy_by_hand_is_not_read_besides_the_one_of_rotation(tmp_path: Path) -> None:
-    """It is the beginning of that one, which was rotated away later."""
-    data, stage = numbered(shuffled_log(40, 1)), Stage(tmp_path)
-    with stage.entered():
-        stage.append(data[:500])
-        stage.look()
-        stage.append(data[500:900])
-        shutil.copyfile(stage.log, stage.rotated(1))
-        stage.append(data[900:1400])
-        stage.copy_and_truncate()
-        stage.append(data[1400:])
         stage.look()
         stage.agrees()
 
@@ -208,7 +153,7 @@ def test_a_rotation_in_the_middle_of_a_look_leaves_no_file_out(tmp_path: Path, m
             stage.append(data[len(stage.whole) :][:2_000])
         return found
 
-    monkeypatch.setattr(rotation, "rotated_later", then_move)
+    monkeypatch.setattr(log_files, "rotated_later", then_move)
     with Stage(tmp_path).entered() as stage:
         stage.append(data[:2_000])
         stage.look()
@@ -218,23 +163,6 @@ def test_a_rotation_in_the_middle_of_a_look_leaves_no_file_out(tmp_path: Path, m
             stage.look()  # each is up to where the names moved
         stage.agrees()
     assert moves == 3
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_replaced_log_that_is_rotated_before_the_next_look_is_read_on_in(tmp_path: Path, again: bool) -> None:
-    """The file that was read is gone; the one that holds its bytes has another name already, and more in it."""
-    data = numbered(sorted(shuffled_log(200), key=lambda row: row["turn"]))
-    with Stage(tmp_path).entered() as stage:
-        stage.append(data[:3_000])
-        stage.look()
-        if again:
-            stage.forget()
-        stage.replace()
-        stage.append(data[3_000:6_000])
-        stage.rotate()
-        stage.append(data[6_000:])
-        stage.look()
-        stage.agrees()
 
 
 def test_a_replaced_log_is_read_on_in_where_its_old_number_is_another_files(tmp_path: Path) -> None:
@@ -323,11 +251,11 @@ def test_a_log_out_of_order_is_read_again_for_its_sort_and_says_so(
         stage.agrees()
 
 
-@pytest.mark.parametrize("how", ["rotate", "rotate_by_date", "copy_and_truncate"])
+@pytest.mark.parametrize("how", ["rotate", "rotate_by_date"])
 def test_a_rotation_while_all_is_read_again_for_a_sort_is_gone_along_with(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a long log that takes minutes: its files have other names, or are emptied, when their turn comes."""
+    """Of a long log that takes minutes: its files have other names when their turn comes."""
     data = numbered(shuffled_log(60, 3))
     first, second = data.index(b"\n", 1_500) + 1, data.index(b"\n", 3_000) + 1
     with Stage(tmp_path).entered() as stage:

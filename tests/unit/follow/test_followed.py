@@ -13,8 +13,7 @@ import pytest
 from evalq.evalcore.model.life import may_follow
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.follow.run import FollowRun, Pass
-from evalq.producer.lifecycle.follow import _Stop
+from evalq.producer.follow.run import FollowPass, FollowRun
 from tests.unit.follow.stage import LOG, Stage
 
 FOLLOW = ["cooperation", "--follow", LOG, "--run-dir", "run", "--format", "none"]
@@ -33,7 +32,7 @@ def test_a_folder_that_is_moved_away_is_told_so(
 ) -> None:
     """Nothing of it is damaged; in its place again the same command goes on."""
 
-    def moved(self: FollowRun) -> Pass:
+    def moved(self: FollowRun) -> FollowPass:
         Path("run").rename("elsewhere")
         return run_pass(self)
 
@@ -83,7 +82,7 @@ def test_a_follower_that_is_cancelled_says_so(
     run_pass = FollowRun.run_pass
     with ExitStack() as stack, monkeypatch.context() as patch:
 
-        def ended(self: FollowRun) -> Pass:
+        def ended(self: FollowRun) -> FollowPass:
             stack.enter_context(self.folder.cancelling())
             signal.raise_signal(signal.SIGTERM)
             return run_pass(self)

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.files import open_raw
-from evalq.producer.follow import digest as running_module
-from evalq.producer.follow.copies import find_copy
-from evalq.producer.follow.digest import RunningSha256
-from evalq.producer.follow.rotation import find, rotated_later
-from evalq.producer.follow.segment import PRINT_BYTES, Segment
-from evalq.producer.follow.whole import Whole
+from evalq.producer.follow import checkpoint as running_module
+from evalq.producer.follow.checkpoint import RunningSha256
+from evalq.producer.follow.follower import Whole
+from evalq.producer.follow.log_files import PRINT_BYTES, Segment, find, locate, rotated_later
 from tests.unit.follow.stage import Stage
 
 
@@ -104,11 +102,11 @@ def test_a_file_is_known_by_its_first_and_last_bytes(pieces: list[bytes]) -> Non
     assert (segment.length, segment.head, segment.tail) == (len(data), data[:PRINT_BYTES], data[-PRINT_BYTES:])
 
 
-def test_a_file_is_found_by_itself_and_a_copy_by_its_content(tmp_path: Path) -> None:
-    """Under any name where it is the file; under rotation's names where it is a copy; never by no content at all."""
+def test_a_file_is_found_by_itself_and_never_by_its_content(tmp_path: Path) -> None:
+    """Under any name where it is the file; a copy, under rotation's names or others, is not it."""
     log = tmp_path / "log"
     log.write_bytes(b"abcdef")
-    segment, nothing = read_part(log, 4), read_part(log, 0)
+    segment = read_part(log, 4)
     log.rename(tmp_path / "anything")
     log.write_bytes(b"other")
     assert find(log, segment) == tmp_path / "anything"
@@ -118,11 +116,7 @@ def test_a_file_is_found_by_itself_and_a_copy_by_its_content(tmp_path: Path) -> 
         (tmp_path / name).write_bytes(content)
     (tmp_path / "log.1").unlink()
     assert find(log, segment) is None
-    found = find_copy(log, segment)
-    assert found is not None
-    found[1].close()
-    assert found[0] == tmp_path / "log.4"
-    assert find_copy(log, nothing) is None
+    assert locate(log, segment) is None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow import follower as follower_module
 from evalq.producer.follow import run as run_module
 from evalq.producer.follow.checkpoint import CHECKPOINT, MOST_MARKS, Checkpoint
-from evalq.producer.follow.run import begin
+from evalq.producer.follow.run import begin_following
 from tests.folders import facts
 from tests.unit.follow.stage import LOG, Stage
 
@@ -97,7 +97,7 @@ def test_marks_stay_few_and_reach_from_the_beginning_to_the_end(stage: Stage) ->
 def test_an_emptied_log_without_a_copy_is_refused(stage: Stage) -> None:
     """Lines may have come before it was emptied; nobody knows."""
     os.truncate(stage.log, 0)
-    refused(stage, "the log was replaced", f"{LOG}:101", "cut to 0 bytes, where 6,000 were read")
+    refused(stage, "the log was emptied", f"{LOG}:101", "cut to 0 bytes, where 6,000 were read", "copytruncate")
 
 
 def test_an_emptied_log_that_has_grown_again_is_not_taken_for_the_old_one(stage: Stage) -> None:
@@ -274,7 +274,7 @@ def test_a_folder_belongs_to_one_log_and_one_set_of_parameters(stage: Stage) -> 
     with RunFolder.begin(stage.out.with_name("other")) as other:
         other.note(**facts("r", "open"))
     with pytest.raises(UsageError, match="the folder is another run's"):
-        begin(evaluator, Request([LOG], {}, {}), other.path, {})
+        begin_following(evaluator, Request([LOG], {}, {}), other.path, {})
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_folder_belongs_to_one_log_and_one_set_of_parameters(stage: Stage) -> 
 def test_what_does_not_grow_is_refused(inputs: list[str], said: str, tmp_path: Path) -> None:
     """Before anything is written."""
     with pytest.raises(UsageError, match=said):
-        begin(evaluator, Request(inputs, {}, {}), tmp_path / "run", {})
+        begin_following(evaluator, Request(inputs, {}, {}), tmp_path / "run", {})
     assert not (tmp_path / "run").exists()
 
 
@@ -292,7 +292,7 @@ def test_without_a_folder_named_the_same_command_finds_its_own(tmp_path: Path, m
     """By log and parameters: another log, or other rules, is another run."""
     monkeypatch.chdir(tmp_path)
     paths = [
-        begin(evaluator, Request([log], params, {}), None, {})[0].path
+        begin_following(evaluator, Request([log], params, {}), None, {})[0].path
         for log, params in [("a", {}), ("./a", {}), ("b", {}), ("a", {"skip_bad_lines": True})]
     ]
     assert paths[0] == paths[1]
