@@ -16,7 +16,7 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.attending.suites import Against, check_gate
+from evalq.producer.lifecycle.gate import GateOptions, check_gate
 from evalq.producer.suites.calls import listed_cases
 from evalq.producer.suites.suite_file import PlannedRun, SuitePlan, load_suite
 from evalq.workers.settings import load_settings

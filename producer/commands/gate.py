@@ -9,7 +9,6 @@ import msgspec
 
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError
-from evalq.producer.attending.confirming import Asking, confirm_runs
 from evalq.producer.comparing.decision_files import (
     DecidingCommand,
     check_decision_outputs,

@@ -16,9 +16,6 @@ import msgspec
 from evalq.evalcore.errors import EvalqError, Interrupted
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.attending.finish import conclude_shown, tell
-from evalq.producer.attending.start import begin_or_join
-from evalq.producer.attending.suites import Against, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.comparing.decision_files import DecidingCommand, errors_in_earlier_files, errors_written, exit_code
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.invocation import Invocation
@@ -73,7 +70,7 @@ def _run(
         return _listed(suite, invocation.output.fmt)
     if suite.policy is None and from_environment("baseline"):
         baseline = ""  # set for the suites that have a policy
-    against = Against(baseline, candidate or invocation.start.once or "", confirm, base_target)
+    against = GateOptions(baseline, candidate or invocation.start.once or "", confirm, base_target)
     with errors_in_earlier_files("gate", suite.outputs):
         check_gate(suite, against, detach=invocation.start.detach)
     reporter = invocation.output.reporter("records")
@@ -97,7 +94,7 @@ def _run(
 
 
 def _all_ended(
-    suite: SuitePlan, config: str, against: Against, invocation: Invocation, reporter: Reporter
+    suite: SuitePlan, config: str, against: GateOptions, invocation: Invocation, reporter: Reporter
 ) -> tuple[list[_Ended], Matrices]:
     """Each run of the suite, seen through and shown, and what its matrices came to."""
     from evalq.producer.run.backend import shared_backend
@@ -120,7 +117,7 @@ def _refuse_uncallable(suite: SuitePlan, backend: Backend) -> None:
     if not any(run.live for run in suite.runs):
         return
     from evalq.producer.suites.calls import refuse_uncallable
-    from evalq.producer.sweeps.callers import Callers
+    from evalq.producer.sweep.callers import Callers
 
     refuse_uncallable(suite, Callers(backend, backend))
 

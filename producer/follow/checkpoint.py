@@ -11,7 +11,7 @@ import msgspec
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import read_plain, write_atomic
 from evalq.evalcore.model.canonical import Json, digest
-from evalq.evalcore.model.tally import Tally
+from evalq.evalcore.model.state import Tally
 from evalq.producer.follow.log_files import Segment
 
 __all__ = ["CHECKPOINT", "Checkpoint", "RunningSha256"]

@@ -20,7 +20,7 @@ from evalq.evalcore.contract.partial import decode, encode
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.files import open_raw
-from evalq.evalcore.model.span import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
+from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
 from evalq.producer.follow import log_files
 from evalq.producer.follow.checkpoint import Checkpoint, RunningSha256
 from evalq.producer.follow.log_files import FileSeen, Segment, begins_with, opened

@@ -23,15 +23,17 @@ from evalq.evalcore.compare.looks import SCREEN, Errors, confirming
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import pooled
-from evalq.evalcore.errors import Incomplete, UsageError
+from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
+from evalq.evalcore.trust import Thing, Writer, allows
+from evalq.producer.comparing.baselines import FOLDER, Baselines
+from evalq.producer.comparing.comparing import decision_text
+from evalq.producer.comparing.decision_files import check_decision_output, errors_written, exit_code, write_decision
 from evalq.producer.comparing.gate_record import GateRecord
-from evalq.producer.comparing.gating import MatchedRuns, matched, refuse_itself
+from evalq.producer.comparing.gating import MatchedRuns, candidates_of, gate_runs, is_approved, matched, refuse_itself
 from evalq.producer.comparing.operands import operand
-from evalq.producer.comparing.outputs import check_decision_output, errors_written, write_decision
-from evalq.producer.comparing.text import decision_text
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation
-from evalq.producer.suites.suite_file import Suite
+from evalq.producer.suites.suite_file import SuitePlan
 from evalq.producer.suites.summary import Matrices
 
 if TYPE_CHECKING:
@@ -93,21 +95,21 @@ def confirm_runs(
         raise UsageError("--confirm counts confirmations at an approved baseline: --baseline NAME")
     refuse_itself(found)
     sides = {run.called: _sides(run, found.partners.get(run.called), asking) for run in candidates}
-    docket = GateRecord(policy, candidates, found.partners, servers, candidate)
-    screened, look = docket.decided(
+    record = GateRecord(policy, candidates, found.partners, servers, candidate)
+    screened, look = record.decided(
         lambda look: found.decide(Errors(SCREEN, look.errors.go, look.errors.no_go)), " screen"
     )
     suspects = surprising(screened)
-    if suspects and docket.stopped():
+    if suspects and record.stopped():
         # It was stopped for good: fresh answers would be paid for, and change nothing.
         screened = _still_suspect(screened, suspects)
     elif suspects:
-        number = docket.look(" confirm").number
-        fresh = _asked_afresh(found, suspects, sides, asking, docket.key)
+        number = record.look(" confirm").number
+        fresh = _asked_afresh(found, suspects, sides, asking, record.key)
         screened = _confirmed(screened, fresh, confirming(number)._replace(go=look.errors.go), number)
     note = f"screened at {SCREEN:g}, GO at {look.errors.go:.3g}"
     decision = msgspec.structs.replace(screened, look=look, notes=(note, *screened.notes))
-    return docket.settled(decision, baseline, collapses(decision))
+    return record.settled(decision, baseline, collapses(decision))
 
 
 def _sides(run: RunCases, partner: RunCases | None, asking: ConfirmOptions) -> _Sides:
@@ -274,7 +276,7 @@ class GateOptions(NamedTuple):
     base_target: str = ""
 
 
-def check_gate(suite: Suite, against: GateOptions, *, detach: bool) -> None:
+def check_gate(suite: SuitePlan, against: GateOptions, *, detach: bool) -> None:
     """Raise UsageError, before anything is computed, for a gate that could not decide at the end."""
     policy = suite.policy
     if policy is None:
@@ -298,7 +300,7 @@ def check_gate(suite: Suite, against: GateOptions, *, detach: bool) -> None:
         raise UsageError(f"{compares} is measured against a baseline, and none is named: baseline: NAME, or --baseline")
 
 
-def check_confirm(suite: Suite, against: GateOptions, servers: Servers) -> None:
+def check_confirm(suite: SuitePlan, against: GateOptions, servers: Servers) -> None:
     """Raise UsageError, before anything is paid, where --confirm could not ask both sides of a run again."""
     approved = Baselines(servers).known(against.baseline or suite.baseline)
     for run in suite.runs:
@@ -309,7 +311,7 @@ def check_confirm(suite: Suite, against: GateOptions, servers: Servers) -> None:
 
 
 def gate_suite(
-    suite: Suite,
+    suite: SuitePlan,
     done: Sequence[RunFolder],
     against: GateOptions,
     invocation: Invocation,
@@ -345,7 +347,7 @@ def gate_suite(
     return decision
 
 
-def write_undecided(suite: Suite, error: EvalqError) -> None:
+def write_undecided(suite: SuitePlan, error: EvalqError) -> None:
     """Say in the suite's outputs that a run of it ended in ``error``, so that nothing was decided."""
     with contextlib.suppress(EvalqError), errors_written("gate", suite.outputs):
         raise error

@@ -9,11 +9,10 @@ from typing import Any
 
 import yaml
 
-from evalq.evalcore.collecting import uncollected
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plug_in import unprinted
 from evalq.evalcore.files import replacing, write_atomic
-from evalq.evalcore.model.canonical import Json, canonical_json, canonical_line
+from evalq.evalcore.model.canonical import Json, canonical_json, canonical_line, uncollected
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.core_yaml import Dumper, FastDumper
 from evalq.evalcore.views.markdown import visible

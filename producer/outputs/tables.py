@@ -15,7 +15,7 @@ import msgspec
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.model.span import BOM
+from evalq.evalcore.model.manifest import BOM
 from evalq.producer.folder.files import RECORDS
 from evalq.producer.folder.run_folder import RunFolder
 

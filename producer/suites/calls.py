@@ -12,9 +12,9 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.fold.case_names import case_names
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.suites.suite_file import PlannedRun, SuitePlan
-from evalq.producer.sweeps.callers import Callers
-from evalq.producer.sweeps.estimate import asks_of
-from evalq.producer.sweeps.wording import prompts_of
+from evalq.producer.sweep.callers import Callers
+from evalq.producer.sweep.estimate import asks_of
+from evalq.producer.sweep.options import prompts_of
 from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["listed_cases", "planned_calls", "planned_text", "refuse_uncallable"]

@@ -21,8 +21,7 @@ from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweeps.options import SweepOptions, Wording
-from evalq.producer.sweeps.wording import PLACE
+from evalq.producer.sweep.options import PLACE, SweepOptions, Wording
 
 __all__ = [
     "AnyRun",

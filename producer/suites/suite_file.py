@@ -65,7 +65,7 @@ from evalq.producer.suites.run_model import (
     run_model,
     wrong,
 )
-from evalq.producer.sweeps.options import SweepOptions
+from evalq.producer.sweep.options import SweepOptions
 
 __all__ = ["PlannedRun", "SuitePlan", "load_suite"]
 

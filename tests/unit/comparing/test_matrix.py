@@ -15,11 +15,10 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, EvalqError, Paused
 from evalq.evalcore.model.calls import Prompt
 from evalq.producer.folder.job import folder_name
+from evalq.producer.lifecycle.watch import Unwatched
 from evalq.producer.suites.calls import planned_calls
 from evalq.producer.suites.suite_file import SuitePlan, load_suite
-from evalq.producer.sweeps.options import SweepOptions, Wording
-from evalq.producer.sweeps.watching import Unwatched
-from evalq.producer.sweeps.wording import _worded, prompts_of
+from evalq.producer.sweep.options import SweepOptions, Wording, _worded, prompts_of
 from tests.unit.comparing.conftest import Command
 
 CASES = {"cases": [{"id": f"c{n}", "input": f"How much is {n}?", "checks": [{"contains": "x"}]} for n in range(3)]}

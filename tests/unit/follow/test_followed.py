@@ -14,6 +14,7 @@ from evalq.evalcore.model.life import may_follow
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.run import FollowPass, FollowRun
+from evalq.producer.lifecycle.follow import _Stop
 from tests.unit.follow.stage import LOG, Stage
 
 FOLLOW = ["cooperation", "--follow", LOG, "--run-dir", "run", "--format", "none"]

@@ -12,8 +12,8 @@ from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.outputs.requested import NAMED, write_output
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.samples import sampled
 from tests.unit.producer.quiet import QUIET

@@ -24,8 +24,8 @@ from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.final import results_yaml, yaml_text
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.unit.producer.quiet import QUIET
 

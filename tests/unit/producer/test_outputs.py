@@ -21,8 +21,8 @@ from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.outputs import check_output, read_files, render, write_output
 from evalq.producer.outputs.requested import FORMATS
 from evalq.producer.outputs.tables import write_csv, write_parquet
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.samples import sampled
 from tests.unit.producer.quiet import QUIET

@@ -18,8 +18,8 @@ from evalq.producer.outputs import tables, write_output
 from evalq.producer.outputs.cases import cases_of
 from evalq.producer.page import packing
 from evalq.producer.page import packing as page_writing
-from evalq.producer.runs.backend import Backend
-from evalq.producer.runs.execute import carry_out
+from evalq.producer.run.backend import Backend
+from evalq.producer.run.execute import carry_out
 from evalq.workers.settings import Settings
 from tests.samples import sampled
 from tests.unit.producer.quiet import QUIET
