@@ -5,8 +5,8 @@ from evalq.evalcore.evaluators.checks.evaluator import ChecksEvaluator, evaluato
 from evalq.evalcore.evaluators.checks.expanding import load_cases
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.state import ChecksState
-from evalq.evalcore.evaluators.checks.vocabulary import VOCABULARY
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made
+from evalq.evalcore.evaluators.checks.vocabulary.registry import VOCABULARY
 
 __all__ = [
     "VOCABULARY",

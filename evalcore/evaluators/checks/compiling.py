@@ -11,8 +11,8 @@ import msgspec
 from evalq.evalcore.contract.params import boolean_meant
 from evalq.evalcore.contract.registry import on_naming
 from evalq.evalcore.evaluators.checks.check import Check, CommonOptions, Composed
-from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Kind, Made
+from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import join, kind_of, shorten
 from evalq.evalcore.records.json_path import parse_path

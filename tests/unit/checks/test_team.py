@@ -20,7 +20,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.check import Verdict
 from evalq.evalcore.evaluators.checks.compiling import compile_check
 from evalq.evalcore.evaluators.checks.labelling.fallible import fallible
-from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
+from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.workers.settings import load_settings
 
 

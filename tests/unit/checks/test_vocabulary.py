@@ -10,9 +10,9 @@ import pytest
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.check import FOUND_CHARACTERS, WANTED_CHARACTERS, Verdict
 from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.vocabulary import VOCABULARY
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.numbers import numbers_in
+from evalq.evalcore.evaluators.checks.vocabulary.registry import VOCABULARY
 
 CALLS = [
     {"name": "search", "arguments": {"query": "weather", "days": 2}},

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalq.evalcore.evaluators.checks.compiling import COMPOSED
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
-from evalq.evalcore.evaluators.checks.vocabulary import known_kinds
+from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 
 __all__ = ["any_judged", "fallible", "judged_of"]
 

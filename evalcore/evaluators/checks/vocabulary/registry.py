@@ -1,7 +1,8 @@
-"""Checks of a team's own: installed packages register them under the entry-point group ``evalq.checks``.
+"""The vocabulary: every check by its name, those that come with evalq and those of installed packages.
 
-What is registered is a `Kind`, or a function ``(answer, value) -> bool | float``: whether the answer passes, or a score
-from 0 to 1, which passes from one half on. A cases file can only name it.
+Packages register checks under the entry-point group ``evalq.checks``: a `Kind`, or a function
+``(answer, value) -> bool | float``, which says whether the answer passes, or gives a score from 0 to 1 that passes from
+one half on. A cases file can only name a check.
 """
 
 from __future__ import annotations
@@ -16,19 +17,56 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.plug_in import load
-from evalq.evalcore.contract.registry import CHECKS, plug_ins
+from evalq.evalcore.contract.registry import CHECKS, plug_ins, renewed
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
+from evalq.evalcore.evaluators.checks.vocabulary import (
+    captures,
+    data,
+    judged,
+    numbers,
+    refusal,
+    schema,
+    similar,
+    text,
+    tools,
+    usage,
+)
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind, Made, NoOptions, Run
 from evalq.evalcore.naming import shorten
 
-__all__ = ["team_kinds"]
+__all__ = ["VOCABULARY", "known_kinds"]
 
 _NAME = re.compile(r"(?!not-)[a-z][a-z0-9-]*")
 _HALF = 0.5
 
+VOCABULARY: Mapping[str, Kind] = {
+    kind.name: kind
+    for kinds in (
+        text.KINDS,
+        captures.KINDS,
+        similar.KINDS,
+        numbers.KINDS,
+        data.KINDS,
+        schema.KINDS,
+        tools.KINDS,
+        usage.KINDS,
+        refusal.KINDS,
+        judged.KINDS,
+    )
+    for kind in kinds
+}
+"""Those that come with evalq, in the order of the reference page."""
 
-def team_kinds(taken: Mapping[str, object]) -> Iterator[Kind]:
+
+@renewed
+def known_kinds() -> Mapping[str, Kind]:
+    """All of them, and what installed packages register. Raises ConfigError for one of these that cannot be used."""
+    taken = {**VOCABULARY, **dict.fromkeys(("any", "all", "at-least", "name", "weight", "threshold", "at", "count"))}
+    return {**VOCABULARY, **{kind.name: kind for kind in _team_kinds(taken)}}
+
+
+def _team_kinds(taken: Mapping[str, object]) -> Iterator[Kind]:
     """The checks of installed packages. Raises ConfigError for what cannot be loaded, and for names ``taken``."""
     seen: dict[str, EntryPoint] = {}
     for point in plug_ins(CHECKS):
