@@ -12,6 +12,8 @@ from evalq.evalcore.naming import shorten
 
 __all__ = [
     "LEFT_OUT",
+    "NONE",
+    "decimals",
     "escape",
     "fault_table",
     "generic",
@@ -19,6 +21,7 @@ __all__ = [
     "input_faults",
     "left_out",
     "percent",
+    "percent_between",
     "plain_dollars",
     "table",
     "visible",
@@ -29,6 +32,8 @@ _LIVE = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
 """Where a mention of somebody, an address or a link without markup would come alive, after all escaping is undone."""
 LEFT_OUT = "Left out of the numbers"
 """The heading under which a report names what no number counts."""
+NONE = "N/A"
+"""What stands in a cell that has no value."""
 _EXAMPLES = 3
 _GAP = "\N{ZERO WIDTH SPACE}"
 _DOLLAR = r"<span>\$</span>"
@@ -77,6 +82,17 @@ def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
 def percent(share: float | None, missing: str = "-") -> str:
     """A share with one decimal; ``missing`` where there is none."""
     return missing if share is None else f"{100 * share:.1f} %"
+
+
+def percent_between(value: float | None, low: float | None, high: float | None) -> str:
+    """A share with one decimal, and its interval where there is one; `NONE` without a value."""
+    shown = percent(value, NONE)
+    return shown if value is None or low is None or high is None else f"{shown} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def decimals(value: float | None) -> str:
+    """A number with three decimals; `NONE` without a value."""
+    return NONE if value is None else f"{value:.3f}"
 
 
 def left_out(report: Mapping[str, Json]) -> str:
@@ -142,3 +158,6 @@ def _shown(value: Json) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     return "-" if value is None or value in ({}, []) else str(value)
+
+
+# Numbers of the report as Markdown has them.

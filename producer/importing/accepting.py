@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check
+from evalq.evalcore.evaluators.checks.check import COMPOSED, compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.producer.importing.patterns import NoCounterpart
 

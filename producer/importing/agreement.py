@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.expanding import load_cases
+from evalq.evalcore.evaluators.checks.cases import load_cases
 from evalq.evalcore.evaluators.checks.params import ChecksParams
-from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.producer.importing.imported import Imported, whole
 
 __all__ = ["Agreement", "agreement"]
@@ -43,7 +43,7 @@ class Agreement(NamedTuple):
 
 def agreement(imported: Imported, cases: Path) -> Agreement:
     """Judge every recorded output by ``cases``, the file that was written, beside the source's own verdicts."""
-    judge = Judge(ChecksParams.model_validate({"cases": [case.params for case in load_cases([cases])]}))
+    judge = OutputScorer(ChecksParams.model_validate({"cases": [case.params for case in load_cases([cases])]}))
     agreed = compared = without = 0
     other: list[str] = []
     for source, lines in imported.outputs.items():

@@ -20,9 +20,8 @@ import numpy as np
 from numpy import float64
 from numpy.typing import NDArray
 
-from evalq.evalcore.evaluators.checks.diversity.looser import edged
-from evalq.evalcore.evaluators.checks.diversity.near import SHINGLE, Kinds, similarity, sketch
-from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text
+from evalq.evalcore.evaluators.checks.diversity.near import SHINGLE, NearKinds, kind_of_text, similarity, sketch
+from evalq.evalcore.evaluators.checks.diversity.report import edged
 from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.modes.block import share_rule
 from evalq.evalcore.modes.intervals import collision_interval, collision_probability, mean_interval
@@ -144,7 +143,7 @@ def near_rates(
     truth = max(shares)
     covered = wrong = decided = stopped = 0
     for _ in range(times):
-        bases, kinds, loose, ended = [text_of(40, source) for _ in shares], Kinds(0.8), Kinds(0.7), False
+        bases, kinds, loose, ended = [text_of(40, source) for _ in shares], NearKinds(0.8), NearKinds(0.7), False
         for base in source.choices(bases, shares, k=answers):
             text = edited(base, source.randint(0, changes), source)
             for each in (kinds, loose):

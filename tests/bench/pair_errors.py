@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from evalq.evalcore.evaluators.checks.diversity.pairs import half_of
-from evalq.evalcore.evaluators.checks.judging.vote import votes_of
+from evalq.evalcore.evaluators.checks.answer import votes_of
+from evalq.evalcore.evaluators.checks.diversity.kinds import half_of
 from evalq.evalcore.views.markdown import table
 from tests.unit.checks.near_corpus import AnswerSet, corpus
 

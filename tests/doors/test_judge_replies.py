@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from evalq.evalcore.contract.evaluator import Question, Request
-from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
-from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.score import OutputScorer
+from evalq.evalcore.evaluators.checks.stages import JudgeStage
 from evalq.evalcore.evaluators.planagent.judging import judged, prompts
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.records.extract import NoJson
@@ -104,7 +104,7 @@ def verdict(check: Verdict, answer: str, reply: Callable[[str, str], str], contr
             return [Output(*ids, msgspec.Raw(msgspec.json.encode(said)))]
         return [Output(*ids, error="bad_output: not JSON", text=said)]
 
-    return Judge(params).test(stage.joined(line("a", 0, answer), recorded)).status
+    return OutputScorer(params).test(stage.joined(line("a", 0, answer), recorded)).status
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -23,8 +23,8 @@ import yaml
 from click.testing import CliRunner
 
 from evalq.evalcore.errors import EvalqError, UsageError, WireError
-from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
-from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.score import OutputScorer
+from evalq.evalcore.evaluators.checks.stages import JudgeStage
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.manifest import PlannedInput
 from evalq.evalcore.trust import TABLE, WRITERS, Reach, Thing, Writer, allows, refuse
@@ -230,7 +230,7 @@ def a_judge_reply(traps: Traps, thing: Thing) -> list[str]:
         reply = msgspec.Raw(msgspec.json.encode({"marker": marker, "pass": True, "judge": "other", **named}))
         return [Output(0, question.prompt.case, "", 0, question.prompt.digest, question.target, "c", reply)]
 
-    test = Judge(params).test(stage.joined(line("a", 0), replied))
+    test = OutputScorer(params).test(stage.joined(line("a", 0), replied))
     assert test.status == "passed"
     return [test.reason]
 

@@ -22,8 +22,8 @@ from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import EvalqError, InputError, WireError
 from evalq.evalcore.evaluators.checks import VOCABULARY, Answer, BadCheck, ChecksParams, Usage, load_cases
-from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.check import compile_check
+from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.cooperation.experiment import load_experiment
 from evalq.evalcore.evaluators.planagent import PlanParams
 from evalq.evalcore.evaluators.planagent.answer import read_answer
@@ -185,7 +185,7 @@ def _cases(name: str, data: bytes) -> None:
     """Cases that are read can be checked: each gives a verdict on a text, on JSON and on nothing at all."""
     with _file(data, name) as path, _documented():
         params = validate(ChecksParams, {"cases": [case.params for case in load_cases([path])]}, "cases")
-        judge = Judge(params)
+        judge = OutputScorer(params)
         for case in params.cases[:5]:
             for output in (b'"a 12"', b'{"a": [1]}', b"null"):
                 line = b'{"case": ' + msgspec.json.encode(case.id) + b', "output": ' + output + b"}"

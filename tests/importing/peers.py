@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest
 from tests.importing.environments import (

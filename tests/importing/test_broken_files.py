@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks.expanding import load_cases
+from evalq.evalcore.evaluators.checks.cases import load_cases
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import ImportRequest
 from evalq.producer.importing.writing import write

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.expanding import load_cases
+from evalq.evalcore.evaluators.checks.cases import load_cases
+from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.params import ChecksParams
-from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.writing import write
@@ -178,7 +178,7 @@ def test_each_expression_decides_as_node_does(tmp_path: Path) -> None:
     cases = imported.cases
     assert len(cases) == len(CHECKED), imported.notes
     (written,) = (path for path in write(imported, tmp_path / "evals", force=True).files if path.stem == "cases")
-    judge = Judge(ChecksParams.model_validate({"cases": [case.params for case in load_cases([written])]}))
+    judge = OutputScorer(ChecksParams.model_validate({"cases": [case.params for case in load_cases([written])]}))
     for program, case, theirs in zip(CHECKED, cases, said, strict=True):
         assert {True, False} == set(theirs), program
         for answer, passed in zip(ANSWERS, theirs, strict=True):

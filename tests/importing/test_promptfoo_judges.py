@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.producer.importing import sources
 from evalq.producer.importing.agreement import agreement
 from evalq.producer.importing.imported import Imported, ImportRequest

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.evaluators.checks.score import Judgement
+from evalq.evalcore.evaluators.checks.score import ScoredOutput
 from evalq.producer.importing.imported import Imported
 from tests.importing import hostile
 from tests.importing.environments import PROMPTFOO
@@ -40,7 +40,7 @@ def said() -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Imported, list[Judgement]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Imported, list[ScoredOutput]]:
     """What evalq imports of the tests, and says."""
     folder = tmp_path_factory.mktemp("promptfoo")
     (folder / "promptfooconfig.json").write_text(json.dumps(hostile.config()))
@@ -48,7 +48,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Imported, list[Judg
 
 
 def test_every_check_that_both_have_has_the_same_verdict(
-    said: dict[str, dict[str, Any]], found: tuple[Imported, list[Judgement]]
+    said: dict[str, dict[str, Any]], found: tuple[Imported, list[ScoredOutput]]
 ) -> None:
     """Or differs for a reason that the reference page gives; and what evalq has not is in the notes."""
     imported, judgements = found
@@ -84,7 +84,7 @@ def test_every_check_that_both_have_has_the_same_verdict(
 
 
 def test_a_case_passes_where_promptfoo_passes_it(
-    said: dict[str, dict[str, Any]], found: tuple[Imported, list[Judgement]]
+    said: dict[str, dict[str, Any]], found: tuple[Imported, list[ScoredOutput]]
 ) -> None:
     """With weights and thresholds, wherever every check has a counterpart with the same verdict and score."""
     _, judgements = found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import msgspec
 
 from evalq.evalcore.contract.duplicates import count_first, leave_out_repeated
 from evalq.evalcore.contract.evaluator import (
@@ -23,34 +25,215 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
     without_result,
 )
-from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
-from evalq.evalcore.evaluators.checks.further import asking, to_ask
+from evalq.evalcore.contract.measures import Judged, Measure, Measures, Number, Sighting, spread_of
+from evalq.evalcore.evaluators.checks.check import CheckVerdict, any_judged
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
-from evalq.evalcore.evaluators.checks.labelling.fallible import any_judged
-from evalq.evalcore.evaluators.checks.labelling.shown import notices
-from evalq.evalcore.evaluators.checks.markdown import markdown
-from evalq.evalcore.evaluators.checks.measures import MEASURES
-from evalq.evalcore.evaluators.checks.metrics import METRICS
-from evalq.evalcore.evaluators.checks.panels import PANELS
+from evalq.evalcore.evaluators.checks.labels import notices
+from evalq.evalcore.evaluators.checks.panels import METRICS, PANELS
 from evalq.evalcore.evaluators.checks.params import ChecksParams
-from evalq.evalcore.evaluators.checks.record import record_line
-from evalq.evalcore.evaluators.checks.rows import ROWS
+from evalq.evalcore.evaluators.checks.report import case_failed, checks_section
 from evalq.evalcore.evaluators.checks.sample import write_sample
-from evalq.evalcore.evaluators.checks.score import judge_for
-from evalq.evalcore.evaluators.checks.section import case_failed, checks_section
-from evalq.evalcore.evaluators.checks.state import ChecksState, Gatherer
+from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
+from evalq.evalcore.evaluators.checks.stages import asking, to_ask
+from evalq.evalcore.evaluators.checks.state import ChecksGatherer, ChecksState
+from evalq.evalcore.evaluators.checks.views import CHARTS, ROWS, markdown, opening
 from evalq.evalcore.model.calls import count_cuts
-from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.model.state import LISTED, Faults, Tally
+from evalq.evalcore.naming import shorten
 
-__all__ = ["ChecksEvaluator", "evaluator"]
+__all__ = ["MEASURES", "ChecksEvaluator", "evaluator", "record_line"]
+
+# What of a checks run two runs are compared by: whether an output of a case passes, and its score.
+
+_APART = ("plain", "labels", "judges", "cases", "latency_seconds", "cost", "tokens", "usage")
+"""What a fallible check has no part in."""
+
+
+_TOOK = ("latency_seconds", "cost", "tokens")
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_NUMBERS = (
+    Number("outputs.passed", "higher"),
+    Number("outputs.failed", "lower"),
+    Number("outputs.errors", "lower", holds_missing=True),
+    Number("outputs.*"),
+    Number("cases.answered", "higher"),
+    Number("cases.unrecorded", "lower", holds_missing=True),
+    Number("cases.*"),
+    Number("thresholds.holds", "higher"),
+    Number("thresholds.fails", "lower"),
+    Number("thresholds.*"),
+    *(number for name in _TOOK for number in spread_of(name, _QUANTILES)),
+    Number("plain.outputs.passed", "higher"),
+    Number("plain.outputs.failed", "lower"),
+    Number("plain.*", kind="estimate"),
+    Number("labels.used"),
+    Number("labels.**", kind="estimate"),
+    Number("pass_rate_interval.*", "higher", "estimate"),
+    Number("diversity.verdicts.collapsed", "lower"),
+    Number("diversity.verdicts.diverse", "higher"),
+    Number("diversity.verdicts.*"),
+    Number("diversity.collision_probability.*", kind="estimate"),
+    Number("diversity.cases"),
+    Number("diversity.alpha"),
+    Number("diversity.*", kind="estimate"),
+    Number("stopping.*"),
+    Number("judges.**", kind="estimate"),
+)
+
+
+def _see(line: Mapping[str, Any]) -> Sighting | None:
+    """An output that the selection leaves out is about no case."""
+    if line["status"] == "skipped":
+        return None
+    case, repeat = line.get("id") or "", line.get("repeat")
+    if line.get("passed") is None:
+        return Sighting(case, repeat=repeat)
+    plain = line.get("plain")
+    values = (float(line["passed"]), float(line["score"]), None if plain is None else float(plain))
+    took = line.get("took", {})
+    return Sighting(case, values, repeat, line.get("kind"), tuple(took.get(name) for name in _TOOK))
+
+
+def _collapsed(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"].get("diversity", {}).get("by_case", ())
+    return [entry["case"] for entry in entries if entry["verdict"] == "collapsed"]
+
+
+def _collapse_p(report: Mapping[str, Any]) -> dict[str, float] | None:
+    if "diversity" not in report["results"]:
+        return None  # no answers are counted by kind
+    entries = report["results"]["diversity"]["by_case"]
+    return {each["case"]: each["p_collapsed"] for each in entries if each["p_collapsed"] is not None}
+
+
+def _diverse(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"].get("diversity", {}).get("by_case", ())
+    return [entry["case"] for entry in entries if entry["verdict"] == "diverse"]
+
+
+def _stopped(report: Mapping[str, Any]) -> list[str]:
+    entries = report["results"]["by_case"]
+    return [each["case"] for each in entries if "stop" in each and sum(each["outputs"].values()) < each["stop"]["of"]]
+
+
+def _unrecorded(report: Mapping[str, Any]) -> list[str]:
+    return [entry["case"] for entry in report["results"]["by_case"] if not sum(entry["outputs"].values())]
+
+
+def _named(batch: Batch, params: ChecksParams) -> Iterator[str]:
+    judge = scorer_for(params)
+    return filter(None, (judge.case(data) for _, data in batch.lines()))
+
+
+def _judged(report: Mapping[str, Any]) -> Judged | None:
+    """By which checks outputs are judged, how many labels these have, and who judged."""
+    results = report["results"]
+    if "plain" not in results:
+        return None
+    told = results["labels"]
+    labels = {entry["check"]: _by_case(entry) for entry in told["checks"] if entry["decides"]}
+    judges = [[each["judge"], each["configs"], each["prompts"]] for each in results.get("judges", ())]
+    return Judged(labels, digest(canonical_json(judges)), _APART, _by_case(told["outputs"] or {}))
+
+
+def _by_case(entry: Mapping[str, Any]) -> dict[str, tuple[int, int, int, int, int, int]]:
+    return {case: tuple(counts) for case, *counts in entry.get("by_case", ())}
+
+
+MEASURES = Measures(
+    (Measure("pass_rate"), Measure("score", "score"), Measure("plain.pass_rate", optional=True)),
+    _see,
+    _collapsed,
+    _stopped,
+    _named,
+    _judged,
+    beside=("labels", "judges_decide"),
+    collapse_p=_collapse_p,
+    diverse=_diverse,
+    took=_TOOK,
+    numbers=_NUMBERS,
+    unrecorded=_unrecorded,
+)
+
+
+# One line of records.jsonl: what became of an output, with every check of it.
+
+_REASON = 300
+_SHOWN = 200
+
+
+class _RecordLine(msgspec.Struct):
+    """``id`` is the case; ``passed`` and ``score`` are null where there is no verdict. ``kind`` is that of the text,
+    where answers are counted by kind: equal ones are one text. ``took`` has seconds, cost and tokens, as far as they
+    are known. ``plain`` is whether it passes by its checks that are not fallible, in runs that have others; ``labels``
+    what people said.
+    """
+
+    record: str
+    id: str | None
+    repeat: int | None
+    status: str
+    passed: bool | None
+    score: float | None
+    reason: str | None
+    checks: tuple[CheckVerdict, ...]
+    output: str | None = None
+    kind: str | msgspec.UnsetType = msgspec.UNSET
+    took: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
+    plain: bool | msgspec.UnsetType | None = msgspec.UNSET
+    labels: dict[str, bool] | msgspec.UnsetType = msgspec.UNSET
+
+
+def record_line(record: str, test: ScoredOutput, *, apart: bool = False) -> bytes:
+    """The line of the output that is called ``record``; of one that failed or is counted by kind with its
+    beginning.
+
+    ``apart``: whether some of the run's checks are fallible, so that it is told how the others went.
+    """
+    line = _RecordLine(
+        record,
+        test.plan.case.id if test.plan else None,
+        test.repeat,
+        test.status,
+        {"passed": True, "failed": False}.get(test.status),
+        test.score,
+        shorten(test.reason, _REASON) or None,
+        test.checks,
+        None if test.status == "passed" and not test.mark.text else shorten(test.text, _SHOWN) or None,
+        test.mark.text.hex() or msgspec.UNSET,
+        _took(test) or msgspec.UNSET,
+        _plain(test) if apart else msgspec.UNSET,
+        {check.name: said for check, said in zip(test.checks, test.heard.labels, strict=False) if said is not None}
+        or msgspec.UNSET,
+    )
+    return _encode(line)
+
+
+def _took(test: ScoredOutput) -> dict[str, float]:
+    """What an output with a verdict took, as far as it is known: what the report's quantiles are over."""
+    if test.score is None:
+        return {}
+    usage = test.usage
+    told = {"latency_seconds": usage.latency, "cost": usage.cost, "tokens": usage.tokens}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _plain(test: ScoredOutput) -> bool | None:
+    """By checks that are not fallible; None for an output without a verdict, and where there are only others."""
+    if test.plan is not None and any(test.plan.judged):
+        return test.heard.plain
+    return {"passed": True, "failed": False}.get(test.status)
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def settle(state: ChecksState, params: ChecksParams, reopen: Callable[[], BinaryIO], scratch: Path) -> ChecksState:
     """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
     if not state.overlap:
         return state
-    settled, repeated = count_first(judge_for(params).test, Gatherer(), reopen, state.last, state.dead)
+    settled, repeated = count_first(scorer_for(params).test, ChecksGatherer(), reopen, state.last, state.dead)
     settled.repeated, settled.dead = repeated, state.dead
     return settled
 
@@ -145,7 +328,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:
         """Judge every line of a chunk."""
-        judge, gatherer, tally, apart = judge_for(params), Gatherer(), Tally(), any_judged(params)
+        judge, gatherer, tally, apart = scorer_for(params), ChecksGatherer(), Tally(), any_judged(params)
         lines: list[bytes] = []
         faults: list[tuple[int, str]] = []
         for number, data in batch.lines():

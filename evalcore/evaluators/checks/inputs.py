@@ -11,19 +11,79 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.contract.stopping import StoppingByCase
+from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.evalcore.evaluators.checks.expanding import ExpandedCase, load_cases
-from evalq.evalcore.evaluators.checks.labelling.reading import load_labels
-from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of, thresholds_of
-from evalq.evalcore.evaluators.checks.score import judge_for
-from evalq.evalcore.evaluators.checks.stopping import stopping_for
+from evalq.evalcore.evaluators.checks.cases import ExpandedCase, load_cases, load_labels
+from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS
+from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
+from evalq.evalcore.evaluators.checks.diversity.report import without_doubt
+from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, diversity_of, thresholds_of
+from evalq.evalcore.evaluators.checks.report import Demand
+from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
 from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.modes.block import share_rule
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.decoding import Malformed, decode
 from evalq.evalcore.records.inputs import require_distinct
 
-__all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping"]
+__all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping", "stopping_for"]
+
+# Which cases of a sweep are decided, as its outputs arrive: what `--stop when-decided` asks before each further
+# call.
+# It judges lines as the report does, so what it says of the lines it was fed is the verdict of their report.
+
+
+class _CaseProgress(CaseSoFar):
+    """How many outputs had a verdict, how many of them passed, and how many were of which kind."""
+
+    def __init__(self, params: ChecksParams) -> None:
+        super().__init__()
+        self._params = params
+        self._passed = self._answers = 0
+        self._kinds: NearKinds | None = None
+
+    def count(self, test: ScoredOutput) -> None:
+        if test.plan is None:
+            return
+        self._answers += 1
+        self._passed += test.status == "passed"
+        case = test.plan.case
+        demands = [
+            Demand(case.id, each, self._passed, self._answers, self.planned)
+            for each in thresholds_of(case, self._params)
+        ]
+        settled = [demand.verdict in ("holds", "fails") for demand in demands]
+        if test.plan.diversity is not None:
+            settled.append(self._one_kind(test, test.plan.diversity))
+        self.decided = bool(settled) and all(settled)
+
+    def _one_kind(self, test: ScoredOutput, how: Diversity) -> bool:
+        """Whether it is known that the answers collapsed, or did not."""
+        kinds = self._kinds = self._kinds or NearKinds(how.similarity)
+        if test.mark.text and test.repeat is not None and test.repeat < MOST_REPEATS:
+            kinds.add(test.mark.text, test.mark.likeness)
+        if kinds.answers < 2:
+            return False  # a single answer repeats nothing
+        said = share_rule(self.planned).verdict(kinds.mode, kinds.answers, how.collapse_share)
+        # Another answer may join kinds that were two, so that nearness alone never shows an end of diversity.
+        if how.by == "near":
+            return said == "collapsed" and without_doubt(said, kinds, share_rule(self.planned), how)
+        return said in ("collapsed", "diverse")
+
+
+def stopping_for(params: ChecksParams) -> StoppingByCase:
+    """Decides each case when each of its thresholds holds or fails, and its answers are collapsed or diverse.
+
+    The chance that either verdict of one of them is ever wrong is ALPHA at most, however often one asks.
+    """
+    judge = scorer_for(params)
+
+    def judged(line: bytes) -> ScoredOutput | None:
+        test = judge.test(line)
+        return None if test.plan is None or test.repeat is None or test.score is None else test
+
+    return StoppingByCase(judged, lambda: _CaseProgress(params))
+
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 # These endings alone: v1.5 may be a case's whole name.
@@ -86,7 +146,7 @@ def stopping(asked: Request) -> StoppingByCase | None:
     Raises UsageError, ConfigError.
     """
     params = selected(asked)[1]
-    judge = judge_for(params)
+    judge = scorer_for(params)
     wanted = [case for case in params.selected() if thresholds_of(case, params) or diversity_of(case, params)]
     for case in wanted:
         plan = judge.plan(case.id)

@@ -2,28 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Self
 
 import msgspec
 
 from evalq.evalcore.contract.evaluator import State
-from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
-from evalq.evalcore.evaluators.checks.judging.tally import JudgeTally, count_votes, merge_judges
-from evalq.evalcore.evaluators.checks.judging.vote import Vote
-from evalq.evalcore.evaluators.checks.score import Judgement
+from evalq.evalcore.evaluators.checks.answer import Unreadable, Vote
+from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts
+from evalq.evalcore.evaluators.checks.score import ScoredOutput
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion
 from evalq.evalcore.model.state import LISTED, Faults, Merging, has_seen, mark_seen, merge_seen, overlap
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.quantiles import Quantiles
 
-__all__ = ["BILLION", "CaseState", "ChecksState", "Gatherer"]
+__all__ = ["BILLION", "CaseCounts", "ChecksGatherer", "ChecksState"]
+
+# What judges came to: how often each was asked, how often its reply was a verdict, what that took.
+
+_MOST = 100
+"""Judges, and digests of each, that are told of: the first ones by name."""
+Judges = dict[str, "JudgeTally"]
+
+
+class JudgeTally(Merging, array_like=True):
+    """One judge: votes ``asked``, of which ``failed`` have no reply, and ``unreadable`` one that is no verdict.
+
+    ``configs`` are the digests of its settings, ``templates`` those of the words around the texts.
+    """
+
+    asked: int = 0
+    failed: int = 0
+    unreadable: int = 0
+    configs: list[str] = msgspec.field(default_factory=list)
+    templates: list[str] = msgspec.field(default_factory=list)
+    latency: Quantiles = msgspec.field(default_factory=Quantiles)
+    cost: Quantiles = msgspec.field(default_factory=Quantiles)
+    tokens: Quantiles = msgspec.field(default_factory=Quantiles)
+
+    def merge(self, later: JudgeTally) -> None:
+        """Take in the votes of later lines."""
+        self.asked += later.asked
+        self.failed += later.failed
+        self.unreadable += later.unreadable
+        self.configs = _first({*self.configs, *later.configs})
+        self.templates = _first({*self.templates, *later.templates})
+        for mine, theirs in ((self.latency, later.latency), (self.cost, later.cost), (self.tokens, later.tokens)):
+            mine.merge(theirs)
+
+    def settled(self) -> JudgeTally:
+        """The same in the one order that its wire form has."""
+        for quantiles in (self.latency, self.cost, self.tokens):
+            quantiles.buckets = dict(sorted(quantiles.buckets.items()))
+        return self
+
+
+def _first(names: Iterable[str]) -> list[str]:
+    return sorted(names)[:_MOST]
+
+
+def merge_judges(mine: Judges, later: Judges) -> Judges:
+    """The judges of both, in the order of their names."""
+    for name, tally in later.items():
+        if name in mine:
+            mine[name].merge(tally)
+        else:
+            mine[name] = tally
+    # The first by name of both are the first of each, so that these are whole however the parts were merged.
+    return {name: mine[name].settled() for name in _first(mine)}
+
+
+def count_votes(votes: Iterable[tuple[Vote, JudgeQuestion]]) -> Judges:
+    """What recorded votes come to, each with what was asked."""
+    judges: dict[str, list[tuple[Vote, JudgeQuestion]]] = {}
+    for vote, asked in votes:
+        judges.setdefault(shorten(vote.judge), []).append((vote, asked))
+    return {name: _tally(judges[name]).settled() for name in _first(judges)}
+
+
+def _tally(votes: list[tuple[Vote, JudgeQuestion]]) -> JudgeTally:
+    made = JudgeTally(len(votes))
+    latency, cost, tokens = [], [], []
+    for vote, asked in votes:
+        if vote.failed:
+            made.failed += 1
+        else:
+            made.unreadable += not _is_read(vote, asked)
+        if not vote.attempts:
+            continue
+        # Of the last attempt alone, since those before it gave no reply; all of them were paid for.
+        latency.append(vote.attempts[-1].latency_seconds)
+        # What was not told is left out: counted as 0 it would make a judge look cheap.
+        cost += [sum(known)] if (known := [each.cost for each in vote.attempts if each.cost is not None]) else []
+        counts = [n for each in vote.attempts for n in (each.prompt_tokens, each.completion_tokens) if n is not None]
+        tokens += [float(sum(counts))] if counts else []
+    made.configs = _first({shorten(vote.config) for vote, _ in votes} - {""})
+    made.templates = _first({shorten(vote.template) for vote, _ in votes} - {""})
+    made.latency, made.cost, made.tokens = (Quantiles.of(values) for values in (latency, cost, tokens))
+    return made
+
+
+def _is_read(vote: Vote, asked: JudgeQuestion) -> bool:
+    try:
+        vote.read(asked.read)
+    except Unreadable:
+        return False
+    return True
+
 
 BILLION = 1_000_000_000
 """Scores are added up in billionths: whole numbers add up to the same in any order."""
 _EVIDENCE = 300
 
 
-class CaseState(Merging, array_like=True):
+class CaseCounts(Merging, array_like=True):
     """One case: outputs by status, the sum of their scores in billionths, and the repeats seen.
 
     ``checks`` has [passed, failed, errors] for each check of the case. ``planned`` is how many calls the case was to
@@ -55,7 +147,7 @@ class CaseState(Merging, array_like=True):
         """Outputs of any kind, those without a verdict included."""
         return self.passed + self.failed + self.errors
 
-    def merge(self, later: CaseState) -> None:
+    def merge(self, later: CaseCounts) -> None:
         """Take in the outputs of later lines."""
         self.passed += later.passed
         self.failed += later.failed
@@ -90,7 +182,7 @@ class ChecksState(State):
     ``astray`` the labels in lines that are about nothing, ``dead`` the lines without a result.
     """
 
-    cases: dict[int, CaseState] = msgspec.field(default_factory=dict)
+    cases: dict[int, CaseCounts] = msgspec.field(default_factory=dict)
     overlap: bool = False
     last: int = 0
     repeated: Faults = msgspec.field(default_factory=Faults)
@@ -143,7 +235,7 @@ class ChecksState(State):
         return msgspec.json.encode(self)
 
 
-class Gatherer:
+class ChecksGatherer:
     """Adds judgements up to a state. What outputs took is added once at the end: that is cheap for many at a time."""
 
     def __init__(self) -> None:
@@ -155,7 +247,7 @@ class Gatherer:
         self._astray: list[tuple[int, str]] = []
         self._votes: list[tuple[Vote, JudgeQuestion]] = []
 
-    def add(self, line: int, test: Judgement) -> None:
+    def add(self, line: int, test: ScoredOutput) -> None:
         """Count the judgement of ``line``; skipped ones and those of no known case leave no trace but the line."""
         self.state.last = line
         plan = test.plan
@@ -163,7 +255,7 @@ class Gatherer:
             return
         case = self.state.cases.get(plan.index)
         if case is None:
-            case = self.state.cases[plan.index] = CaseState()
+            case = self.state.cases[plan.index] = CaseCounts()
         case.planned = max(case.planned, test.planned)
         # Also of an output without a verdict: its judge was asked, and paid.
         self._votes += [(vote, plan.asked[vote.check]) for vote in test.votes]
@@ -199,7 +291,7 @@ class Gatherer:
             self.state.drawn[index] = KindCounts()
         return self.state.drawn[index]
 
-    def _count_checks(self, case: CaseState, test: Judgement) -> None:
+    def _count_checks(self, case: CaseCounts, test: ScoredOutput) -> None:
         if not test.checks:
             return
         if not case.checks:
@@ -207,7 +299,7 @@ class Gatherer:
         for counts, verdict in zip(case.checks, test.checks, strict=True):
             counts[2 if verdict.passed is None else 0 if verdict.passed else 1] += 1
 
-    def has(self, test: Judgement) -> bool:
+    def has(self, test: ScoredOutput) -> bool:
         """Whether the state already holds an output of this judgement's case and repeat."""
         if test.plan is None or test.repeat is None or test.score is None:
             return False
@@ -226,7 +318,7 @@ class Gatherer:
         return self.state
 
 
-def _count_people(case: CaseState, test: Judgement) -> None:
+def _count_people(case: CaseCounts, test: ScoredOutput) -> None:
     """What people said of an output with a verdict, and how it went by checks that are not fallible."""
     said = test.heard
     if said.plain is not None:

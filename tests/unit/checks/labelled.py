@@ -6,8 +6,8 @@ import json
 from functools import cache
 from typing import Any
 
-from evalq.evalcore.evaluators.checks.judging.vote import about
-from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.answer import about
+from evalq.evalcore.evaluators.checks.score import OutputScorer
 from tests.unit.checks.helpers import line, params_of
 
 __all__ = ["CASES", "judged_line", "judgement", "labels_file"]
@@ -28,7 +28,7 @@ MARKER = "0123456789abcdef"
 
 @cache
 def _key() -> str:
-    plan = Judge(params_of([CASES[0]])).plan("m0")
+    plan = OutputScorer(params_of([CASES[0]])).plan("m0")
     assert plan is not None
     return next(iter(plan.asked))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
-from evalq.evalcore.evaluators.checks.diversity.marks import mark_of
-from evalq.evalcore.evaluators.checks.diversity.section import diversity_section
+from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts, mark_of
+from evalq.evalcore.evaluators.checks.diversity.report import diversity_section
 from evalq.evalcore.evaluators.checks.params import Diversity
 from tests.unit.checks.helpers import params_of
 from tests.unit.checks.near_corpus import corpus

@@ -10,7 +10,7 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks import load_cases
-from evalq.evalcore.evaluators.checks.filling import Room
+from evalq.evalcore.evaluators.checks.case_files import Room
 
 
 def loaded(folder: Path, text: str, name: str = "cases.yaml") -> list[Any]:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks import load_cases
-from evalq.evalcore.evaluators.checks.diversity.texts import WIDTH, kind_of_text, normal
-from evalq.evalcore.evaluators.checks.measures import MEASURES
-from evalq.evalcore.evaluators.checks.stopping import stopping_for
+from evalq.evalcore.evaluators.checks.diversity.near import WIDTH, kind_of_text, normal
+from evalq.evalcore.evaluators.checks.evaluator import MEASURES
+from evalq.evalcore.evaluators.checks.inputs import stopping_for
 from evalq.evalcore.modes import mode_share_interval, mode_share_sequence, spending_verdict
 from evalq.evalcore.modes.intervals import mean_interval
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of, stop_mark

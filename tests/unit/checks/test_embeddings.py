@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.evaluators.checks.diversity.stage import LONGEST, EmbedStage
-from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
-from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.diversity.near import kind_of_text, normal
+from evalq.evalcore.evaluators.checks.score import OutputScorer
+from evalq.evalcore.evaluators.checks.stages import MOST_EMBEDDED, EmbedStage
 from evalq.evalcore.model.calls import Output, cosine, join_vectors, pack_vector
 from tests.agents.server import letters
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of
@@ -156,7 +156,7 @@ def test_an_embedding_that_is_none_is_an_error(tmp_path: Path, bad: Any, says: s
     given_ = {**embedded("x"), **bad} if isinstance(bad, dict) else bad
     data = line("a", 0, "x", embedding=given_)
     assert told(tmp_path, [data])["errors"] == 1
-    assert Judge(params_of([CASE])).test(data).reason.startswith(says)
+    assert OutputScorer(params_of([CASE])).test(data).reason.startswith(says)
 
 
 def test_a_key_that_is_given_twice_is_an_error(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_an_embedder_is_asked_each_text_once(tmp_path: Path) -> None:
     for nothing in (line("a", 0, ""), line("a", 1000, "x"), line("c", 0, "x"), b"{", line("a", 0, error="timeout")):
         assert stage.questions(nothing) == []
         assert stage.joined(nothing, lambda _: []) == nothing
-    assert len(stage.questions(line("a", 0, "word " * 9000))[0].prompt.text) == LONGEST
+    assert len(stage.questions(line("a", 0, "word " * 9000))[0].prompt.text) == MOST_EMBEDDED
     with pytest.raises(UsageError, match="--embedder"):
         EmbedStage(params_of([other]), "").asks()
 

@@ -14,20 +14,19 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import load_cases
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.check import Verdict
-from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.deciding import Demand
+from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
 from evalq.evalcore.evaluators.checks.inputs import complete
 from evalq.evalcore.evaluators.checks.params import Threshold
-from evalq.evalcore.evaluators.checks.vocabulary import captures, schema
+from evalq.evalcore.evaluators.checks.report import Demand
+from evalq.evalcore.evaluators.checks.vocabulary import schema, text
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
-from evalq.evalcore.evaluators.checks.vocabulary.numbers import numbers_in
+from evalq.evalcore.evaluators.checks.vocabulary.similar import numbers_in
 from tests.portions import portion
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
-def judged(check: dict[str, Any], output: Any, **took: Any) -> Verdict:
+def judged(check: dict[str, Any], output: Any, **took: Any) -> CheckVerdict:
     """What becomes of ``check`` on an answer."""
     return compile_check(check).judge(Answer(output, None, Usage(**took)))
 
@@ -206,7 +205,7 @@ def test_the_same_outputs_twice_are_refused(tmp_path: Path) -> None:
 def test_the_last_match_is_found_in_bounded_time_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every match looks through the rest of a long text, there is no last one: never one of the middle."""
     assert judged({"captures": r"(\d)", "is": "7", "which": "last"}, "1" * 20_000 + "7").passed is True
-    monkeypatch.setattr(captures, "_MOST_STEPS", portion(captures._MOST_STEPS))
+    monkeypatch.setattr(text, "_MOST_STEPS", portion(text._MOST_STEPS))
     began = time.process_time()
     assert judged({"not-captures": "a(.*Z)?", "is": "b", "which": "last"}, "a" * 400_000).passed is False
     assert time.process_time() - began < 10.0

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.contract.evaluator import Question
-from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.judging.asking import PREFER, RUBRIC
-from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
-from evalq.evalcore.evaluators.checks.judging.vote import about
-from evalq.evalcore.evaluators.checks.metrics import METRICS
-from evalq.evalcore.evaluators.checks.score import Judge, Judgement
+from evalq.evalcore.evaluators.checks.answer import about
+from evalq.evalcore.evaluators.checks.check import compile_check
+from evalq.evalcore.evaluators.checks.panels import METRICS
+from evalq.evalcore.evaluators.checks.score import OutputScorer, ScoredOutput
+from evalq.evalcore.evaluators.checks.stages import JudgeStage
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
+from evalq.evalcore.evaluators.checks.vocabulary.judged import PREFER, RUBRIC
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.evalcore.records.asking import written
 from evalq.evalcore.views.metrics import samples
@@ -62,11 +62,11 @@ def _output(question: Question, vote: int, said: Any) -> Output:
     return Output(0, prompt.case, "", vote, prompt.digest, question.target, "c0ffee", attempts=(attempt,), **told)
 
 
-def judged(check: dict[str, Any], reply: Reply, output: Any = "yes", against: str | None = None) -> Judgement:
+def judged(check: dict[str, Any], reply: Reply, output: Any = "yes", against: str | None = None) -> ScoredOutput:
     """What becomes of an output with this one check, when a judge replies so."""
     stage, data = stage_of(check, against=against), line("a", 0, output)
     joined = stage.joined(data, replies(reply))
-    return Judge(params_of([{"id": "a", "checks": [check]}])).test(joined)
+    return OutputScorer(params_of([{"id": "a", "checks": [check]}])).test(joined)
 
 
 def saying(*said: Any) -> Reply:
@@ -217,7 +217,7 @@ def test_a_comparison_with_one_run_is_none_with_another() -> None:
     assert [vote["check"].split("-")[0] for vote in json.loads(joined)["judgements"]] == ["prefer", "prefer", "rubric"]
     assert [vote["check"].split("-")[0] for vote in json.loads(again)["judgements"]] == ["rubric"]
     alone = stage_of({"prefer": True})
-    test = Judge(params_of([{"id": "a", "checks": [{"prefer": True}]}])).test(alone.joined(joined, nothing))
+    test = OutputScorer(params_of([{"id": "a", "checks": [{"prefer": True}]}])).test(alone.joined(joined, nothing))
     assert (test.status, "--against with an answer to this repeat" in test.reason) == ("error", True)
 
 
@@ -234,7 +234,7 @@ def test_what_was_judged_before_the_check_changed_is_not_its_verdict() -> None:
     joined = stage.joined(data, replies(saying(YES)))
 
     def status(check: dict[str, Any], record: bytes = joined) -> tuple[str, str]:
-        test = Judge(params_of([{"id": "a", "checks": [check]}])).test(record)
+        test = OutputScorer(params_of([{"id": "a", "checks": [check]}])).test(record)
         return test.status, test.reason
 
     assert status({"rubric": "polite", "weight": 3, "name": "manners"})[0] == "passed"
@@ -295,7 +295,7 @@ def test_two_judges_of_one_requirement_have_a_verdict_each() -> None:
     questions = stage.questions(data)
     assert [(each.target, each.repeats) for each in questions] == [("one", 3), ("two", 1)]
     joined = stage.joined(data, replies(lambda question, vote: YES if question.target == "one" else NO))
-    test = Judge(params_of([{"id": "a", "checks": checks}])).test(joined)
+    test = OutputScorer(params_of([{"id": "a", "checks": checks}])).test(joined)
     assert [verdict.passed for verdict in test.checks] == [True, False, False]
     assert test.reason == 'two: wanted "polite", found no pass: it does not'
 
@@ -349,7 +349,7 @@ def test_an_answer_keeps_its_bytes_and_its_earlier_judgements() -> None:
 )
 def test_what_evalq_did_not_record_is_told_by_its_place(judgements: Any, says: str) -> None:
     """The line is an error then."""
-    test = Judge(params_of([{"id": "a", "checks": [{"rubric": "x"}]}])).test(line("a", 0, judgements=judgements))
+    test = OutputScorer(params_of([{"id": "a", "checks": [{"rubric": "x"}]}])).test(line("a", 0, judgements=judgements))
     assert (test.status, test.reason.startswith(says)) == ("error", True), test.reason
 
 
@@ -386,7 +386,7 @@ def test_a_recorded_judgement_counts_with_its_marker_alone() -> None:
     assert about("yes") == "8a798890fe938171"
 
     def status(**more: Any) -> tuple[str, str]:
-        judge = Judge(params_of([{"id": "a", "checks": [{"rubric": "polite"}]}]))
+        judge = OutputScorer(params_of([{"id": "a", "checks": [{"rubric": "polite"}]}]))
         test = judge.test(line("a", 0, judgements=[{**recorded, **more}]))
         return test.status, test.reason
 

@@ -15,9 +15,8 @@ from click.testing import CliRunner
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Question, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.evalcore.evaluators.checks.further import asking, to_ask
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
-from evalq.evalcore.evaluators.checks.judging.against import other_answers
+from evalq.evalcore.evaluators.checks.stages import asking, other_answers, to_ask
 from evalq.evalcore.model.calls import Output, pack_vector
 from evalq.producer.cli import cli
 from evalq.producer.suites.suite_file import load_suite

@@ -16,13 +16,13 @@ from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract.evaluator import Batch, Request
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import ChecksState, evaluator
+from evalq.evalcore.evaluators.checks.cases import load_labels
+from evalq.evalcore.evaluators.checks.check import fallible
+from evalq.evalcore.evaluators.checks.evaluator import MEASURES
 from evalq.evalcore.evaluators.checks.inputs import complete, prompts
-from evalq.evalcore.evaluators.checks.labelling.fallible import fallible
-from evalq.evalcore.evaluators.checks.labelling.reading import load_labels
-from evalq.evalcore.evaluators.checks.labelling.shown import notices
-from evalq.evalcore.evaluators.checks.markdown import markdown
-from evalq.evalcore.evaluators.checks.measures import MEASURES
-from evalq.evalcore.evaluators.checks.score import Judge
+from evalq.evalcore.evaluators.checks.labels import notices
+from evalq.evalcore.evaluators.checks.score import OutputScorer
+from evalq.evalcore.evaluators.checks.views import markdown
 from evalq.evalcore.statistics.rates import exact_interval
 from tests.unit.checks.helpers import evaluated, line, params_of
 from tests.unit.checks.labelled import CASES, MARKER, judged_line, judgement, labels_file
@@ -379,9 +379,9 @@ def test_a_label_has_to_say_of_which_check_it_is(tmp_path: Path) -> None:
     found = evaluated(tmp_path, [data], params_of(twins)).report["results"]["labels"]
     assert found["astray"] == 1
     assert "t has several checks called 'rubric': tell them apart by `name`" in found["listed"][0]
-    test = Judge(PARAMS).test(judged_line("m0", 2, True, labels={"polite": True}))
+    test = OutputScorer(PARAMS).test(judged_line("m0", 2, True, labels={"polite": True}))
     assert test.reason == "labels, polite: true here, and false in --labels"
-    test = Judge(PARAMS).test(judged_line("m0", 0, True, labels={"polite": False}))
+    test = OutputScorer(PARAMS).test(judged_line("m0", 0, True, labels={"polite": False}))
     assert test.reason == "labels, polite: false here, and true in --labels"
 
 

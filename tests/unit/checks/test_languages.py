@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.expanding import load_cases
+from evalq.evalcore.evaluators.checks.cases import load_cases
+from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.similar import rouge_l, token_f1
 

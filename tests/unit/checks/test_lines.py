@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks.record import record_line
-from evalq.evalcore.evaluators.checks.score import Judge, Judgement
+from evalq.evalcore.evaluators.checks.evaluator import record_line
+from evalq.evalcore.evaluators.checks.score import OutputScorer, ScoredOutput
 from tests.unit.checks.helpers import CASES, line, params_of, stop_mark
 
 
-def judged(data: bytes | dict[str, Any], **more: Any) -> Judgement:
+def judged(data: bytes | dict[str, Any], **more: Any) -> ScoredOutput:
     """The judgement of one line."""
-    return Judge(params_of(**more)).test(data if isinstance(data, bytes) else json.dumps(data).encode())
+    return OutputScorer(params_of(**more)).test(data if isinstance(data, bytes) else json.dumps(data).encode())
 
 
 def test_an_output_passes_when_all_its_checks_do() -> None:
@@ -139,7 +139,7 @@ def test_so_does_a_part_of_the_plan_of_a_sweep(key: str, value: str) -> None:
 
 def test_what_an_output_is_about_is_known_without_judging_it() -> None:
     """By its case or the name of its file; of a line that is skipped, broken or of no case nothing is."""
-    judge = Judge(params_of(tag="x"))
+    judge = OutputScorer(params_of(tag="x"))
     about = [judge.case(json.dumps(each).encode()) for each in ({"case": "a"}, {"named": "b.7"}, {"case": "c"}, 5)]
     assert about == ["a", "b", "", ""]
     assert judge.case(b"{") == ""

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.check import Verdict
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
 
 HOLDS: dict[str, Any] = {"contains": "a"}
 FAILS: dict[str, Any] = {"contains": "b"}
@@ -25,7 +24,7 @@ def said(check: dict[str, Any]) -> str:
     return word(verdict)
 
 
-def word(verdict: Verdict) -> str:
+def word(verdict: CheckVerdict) -> str:
     """One of the four, held to what a verdict of it has."""
     if verdict.passed is None:
         assert verdict.error

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.evaluators.checks.check import Verdict
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.similar import rouge_l, token_f1
 
@@ -32,7 +31,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def judged(check: dict[str, Any], output: Any) -> Verdict:
+def judged(check: dict[str, Any], output: Any) -> CheckVerdict:
     """What becomes of ``check`` on an answer."""
     return compile_check(check).judge(Answer(output))
 

@@ -13,10 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.checks.diversity import sketching
-from evalq.evalcore.evaluators.checks.diversity.near import KEPT, SHINGLE, Kinds, similarity, sketch
-from evalq.evalcore.evaluators.checks.diversity.texts import kind_of_text, normal
-from evalq.evalcore.evaluators.checks.stopping import stopping_for
+from evalq.evalcore.evaluators.checks.diversity import near
+from evalq.evalcore.evaluators.checks.diversity.near import (
+    KEPT,
+    SHINGLE,
+    NearKinds,
+    kind_of_text,
+    normal,
+    similarity,
+    sketch,
+)
+from evalq.evalcore.evaluators.checks.inputs import stopping_for
 from tests.bench.diversity import accuracy, edited, near_rates, text_of
 from tests.portions import portion
 from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
@@ -46,7 +53,7 @@ def test_a_text_is_sketched_as_a_whole_in_whatever_pieces(text: str, piece: int)
     """Long answers are hashed piece by piece, so that none takes many times its room."""
     whole = sketch(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sketching, "_PIECE", piece)
+        patch.setattr(near, "_PIECE", piece)
         assert sketch(text) == whole
 
 
@@ -94,7 +101,7 @@ def test_each_negation_makes_another_answer(word: str) -> None:
 
 def counted(answers: list[str], alike: float) -> list[int]:
     """How often each kind came, the most first."""
-    kinds = Kinds(alike)
+    kinds = NearKinds(alike)
     for answer in answers:
         kinds.add(kind_of_text(normal(answer)), sketch(normal(answer)))
     assert kinds.mode == max(kinds.counts(), default=0)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.evaluators.checks.diversity.near import similarity, sketch
-from evalq.evalcore.evaluators.checks.diversity.texts import normal
+from evalq.evalcore.evaluators.checks.diversity.near import normal, similarity, sketch
 from tests.unit.checks.near_corpus import FRAMES_ONE, FRAMES_TWO, LANGUAGES, WAYS_ONE, WAYS_TWO, corpus
 from tests.unit.checks.near_rates import near_rates, verdict_of
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import load_cases
-from evalq.evalcore.evaluators.checks.diversity.kind_counts import MOST_REPEATS
-from evalq.evalcore.evaluators.checks.diversity.markdown import diversity_markdown
-from evalq.evalcore.evaluators.checks.diversity.pairs import PAIR, PairHalf, by_judge
-from evalq.evalcore.evaluators.checks.judging.stage import JudgeStage
+from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS, PAIR, PairHalf, by_judge
+from evalq.evalcore.evaluators.checks.diversity.report import diversity_markdown
+from evalq.evalcore.evaluators.checks.stages import JudgeStage
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.records.markers import marker_of
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of, stop_mark

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import ConfigError, InputError
-from evalq.evalcore.evaluators.checks.expanding import load_cases
-from evalq.evalcore.evaluators.checks.labelling.reading import load_labels
+from evalq.evalcore.evaluators.checks.cases import load_cases, load_labels
 from evalq.evalcore.fold.inline import evaluate_files
 from evalq.evalcore.records.extract import NoJson, extract
 from tests.unit.checks.helpers import evaluated, line, params_of

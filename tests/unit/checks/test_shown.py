@@ -13,10 +13,8 @@ import msgspec
 import pytest
 
 from evalq.evalcore.contract import registry
-from evalq.evalcore.evaluators.checks.charts import CHARTS, opening
-from evalq.evalcore.evaluators.checks.labelling.shown import notices, on_trust_line
-from evalq.evalcore.evaluators.checks.markdown import markdown
-from evalq.evalcore.evaluators.checks.rows import ROWS
+from evalq.evalcore.evaluators.checks.labels import notices, on_trust_line
+from evalq.evalcore.evaluators.checks.views import CHARTS, ROWS, markdown, opening
 from evalq.evalcore.views.charts import Mark
 from evalq.evalcore.views.rows import Evidence
 from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark

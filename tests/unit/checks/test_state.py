@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.contract.evaluator import Batch, dead_outcome
 from evalq.evalcore.evaluators.checks import ChecksState, evaluator
-from evalq.evalcore.evaluators.checks.score import Judge
-from evalq.evalcore.evaluators.checks.state import Gatherer
+from evalq.evalcore.evaluators.checks.score import OutputScorer
+from evalq.evalcore.evaluators.checks.state import ChecksGatherer
 from tests.unit.checks.helpers import counts, line, merged_anyhow, params_of, state_of
 
 PARAMS = params_of()
@@ -89,7 +89,7 @@ def test_repeats_past_those_counted_by_kind_are_counted_as_left_out() -> None:
 
 def test_only_outputs_with_a_verdict_are_known_from_before() -> None:
     """Of its case and repeat: another one, one in error and one of no case were not."""
-    gatherer, judge = Gatherer(), Judge(params_of())
+    gatherer, judge = ChecksGatherer(), OutputScorer(params_of())
     gatherer.add(1, judge.test(line("a", 3)))
     assert gatherer.has(judge.test(line("a", 3, "no")))
     error = b'{"case": "a", "repeat": 3, "error": "lost"}'

@@ -17,9 +17,7 @@ from evalq.evalcore import version
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.registry import name_checks
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks.check import Verdict
-from evalq.evalcore.evaluators.checks.compiling import compile_check
-from evalq.evalcore.evaluators.checks.labelling.fallible import fallible
+from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check, fallible
 from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.workers.settings import load_settings
 
@@ -78,7 +76,7 @@ def point(name: str, value: str) -> EntryPoint:
     return EntryPoint(name, f"team_checks:{value}", registry.CHECKS)
 
 
-def judged(check: dict[str, Any], output: str) -> Verdict:
+def judged(check: dict[str, Any], output: str) -> CheckVerdict:
     """What becomes of ``check`` on an answer."""
     return compile_check(check).judge(Answer(output))
 

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.check import FOUND_CHARACTERS, WANTED_CHARACTERS, Verdict
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.check import FOUND_CHARACTERS, WANTED_CHARACTERS, CheckVerdict, compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
-from evalq.evalcore.evaluators.checks.vocabulary.numbers import numbers_in
 from evalq.evalcore.evaluators.checks.vocabulary.registry import VOCABULARY
+from evalq.evalcore.evaluators.checks.vocabulary.similar import numbers_in
 
 CALLS = [
     {"name": "search", "arguments": {"query": "weather", "days": 2}},
@@ -21,7 +20,7 @@ CALLS = [
 ]
 
 
-def judged(check: dict[str, Any], output: Any, **record: Any) -> Verdict:
+def judged(check: dict[str, Any], output: Any, **record: Any) -> CheckVerdict:
     """What becomes of ``check`` on an answer."""
     calls = record.pop("tool_calls", None)
     return compile_check(check).judge(Answer(output, record.pop("text", None), Usage(**record), calls))

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
-from evalq.evalcore.evaluators.checks.vocabulary.refusal import PHRASES
 from evalq.evalcore.evaluators.checks.vocabulary.registry import VOCABULARY
+from evalq.evalcore.evaluators.checks.vocabulary.text import PHRASES
 
 CALL = [{"type": "function", "function": {"name": "book", "arguments": '{"seats": 2}'}}]
 AB: list[dict[str, Any]] = [{"contains": "a"}, {"contains": "b"}]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.records.tool_calls import NoCall, calls_in, read_call, recorded_call
 
 ARGS = {"city": "Seoul", "days": 2}

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from evalq.evalcore.contract import registry
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.evaluators.checks import compiling
-from evalq.evalcore.evaluators.checks.compiling import compile_check
+from evalq.evalcore.evaluators.checks import check
+from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.model.canonical import canonical_json, longer_than
 from evalq.producer.cli import cli
 from evalq.producer.folder.files import RUNS
@@ -227,19 +227,19 @@ def test_a_check_is_made_ready_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         made.append(written)
         return compile_check(written, depth)
 
-    monkeypatch.setattr(compiling, "compile_check", noted)
-    compiling.compiled.forget()
+    monkeypatch.setattr(check, "compile_check", noted)
+    check.compiled.forget()
     request = asked(tmp_path, FEW)
     lines = (tmp_path / "cases.jsonl").read_text().splitlines()
     cases = [{**json.loads(line), "checks": [*json.loads(line)["checks"], {"max-length": 9}]} for line in lines]
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     evaluated(tmp_path, request)
     assert len(made) == FEW + 1
-    compiling.compiled({"max-length": 9})
+    check.compiled({"max-length": 9})
     assert len(made) == FEW + 1
     try:
         registry.name_checks({"other": "json:dumps"})
-        compiling.compiled({"max-length": 9})
+        check.compiled({"max-length": 9})
     finally:
         registry.name_checks({})
     assert len(made) == FEW + 2

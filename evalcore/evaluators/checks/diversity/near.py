@@ -2,16 +2,155 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from evalq.evalcore.words import EMPTY_WORDS, against, denials, sides, words_of
+
+if TYPE_CHECKING:
+    from numpy import uint32, uint64
+    from numpy.typing import NDArray
 import bisect
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any
 
-from evalq.evalcore.evaluators.checks.diversity.sketching import KEPT, SHINGLE, Sketch, opened, sketch
+from evalq.evalcore.records.extract import NoJson, extract
+from evalq.evalcore.words import folded, is_punctuation
 
-__all__ = ["KEPT", "SHINGLE", "Kinds", "Residue", "similarity", "sketch", "without_frame"]
+__all__ = ["KEPT", "SHINGLE", "WIDTH", "NearKinds", "kind_of_text", "normal", "similarity", "sketch"]
+
+# What is kept of a text to tell how near it is to others: facts, words, words that exclude others, and shingles.
+
+SHINGLE = 4
+"""Characters of a shingle: any so many that stand next to one another in a text, with a space at either end of it."""
+KEPT = 64
+"""Hashes that are kept of a text's shingles, the smallest: of shorter texts they are all."""
+WORDS = 40
+"""Words that are kept of a text, in their order; of a longer one the `WORDS` smallest hashes."""
+_SIDES = 24
+"""Hashes that are kept of the opposites of a text's words."""
+_WHOLE = 1 << 32
+_PIECE = 1 << 16
+_DIGIT = re.compile(r"\d")
+_NUMBER_RUN = re.compile(r"[!-~]*\d[!-~]*")
+_PRIME = 0x9E3779B97F4A7C15
+_HEAD = struct.Struct("<4s4sHBBB")
+# An option's letter, which is none where it is an article or a pronoun: "A" that begins a sentence, and "I".
+_LETTER = re.compile(r"(?<![\w'\u2019])(?:[B-HJ-Z]|(?<![.!?]\s)(?<!^)A)(?![\w'\u2019])")
+_SIGN = re.compile(r"(?<=\s)[^\w\s]+(?=\s)|^[^\w\s]+(?=\s)|(?<=\s)[^\w\s]+$")
+
+
+class Sketch(NamedTuple):
+    """``numbers`` and ``facts`` stand for what must be equal in near texts: numbers; negations, signs and letters.
+
+    ``words`` are hashes of those that say something, all of them in order where ``whole``; ``sides`` of words within
+    others that exclude some, ``against`` of what excludes a word. ``hashes`` are all of the text's shingles' below
+    ``limit``, in order.
+    """
+
+    numbers: bytes
+    facts: bytes
+    total: int
+    words: tuple[int, ...]
+    sides: tuple[int, ...]
+    against: tuple[int, ...]
+    hashes: tuple[int, ...]
+    limit: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of its words are there, in their order."""
+        return self.total <= WORDS
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it has a number."""
+        return self.numbers != _digest("")
+
+
+def sketch(text: str, written: str | None = None) -> bytes:
+    """What stands for a normalised text where near ones are one kind; ``written`` is how it was before."""
+    words = words_of(text)
+    telling = [word for word in words if word not in EMPTY_WORDS]
+    kept = [_hash(word) for word in telling]
+    if len(kept) > WORDS:
+        kept = sorted(set(kept))[:WORDS]
+    within = sides(text)
+    excluding = {_hash(other) for word in (*telling, *within) for other in against(word)}
+    found = [_hash(word) for word in dict.fromkeys(within)][:_SIDES]
+    others = sorted(excluding)[:_SIDES]
+    # Their ASCII part alone: what Korean joins to a number is a particle, and wording.
+    numbers = _NUMBER_RUN.findall(text) if _DIGIT.search(text) else []
+    letters = _LETTER.findall(written or "")
+    facts = [str(denials(text, text.split(" "))), *_SIGN.findall(text), "", *letters]
+    head = _HEAD.pack(
+        _digest("\n".join(numbers)),
+        _digest("\n".join(facts)),
+        min(len(telling), 65535),
+        len(kept),
+        len(found),
+        len(others),
+    )
+    hashes = kept + found + others
+    return head + struct.pack(f"<{len(hashes)}I", *hashes) + _shingles(text)
+
+
+def open_sketch(data: bytes) -> Sketch:
+    """A sketch that was packed."""
+    numbers, facts, total, kept, found, others = _HEAD.unpack_from(data)
+    values = struct.unpack(f"<{(len(data) - _HEAD.size) // 4}I", data[_HEAD.size :])
+    at = kept + found
+    hashes = values[at + others :]
+    limit = hashes[KEPT] if len(hashes) > KEPT else _WHOLE
+    return Sketch(numbers, facts, total, values[:kept], values[kept:at], values[at : at + others], hashes[:KEPT], limit)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+
+
+@lru_cache(maxsize=65536)
+def _hash(word: str) -> int:
+    # Of Korean words the first two syllables: behind these come particles and endings.
+    return int.from_bytes(_digest(word[:2] if "\uac00" <= word[:1] <= "\ud7a3" else word), "little")
+
+
+def _shingles(text: str) -> bytes:
+    import numpy as np
+
+    padded = f" {text} "
+    width = min(SHINGLE, len(padded))
+    least = np.empty(0, np.uint32)
+    # Piece by piece, each with what its last shingles need: a long answer must not take forty times its room.
+    for start in range(0, len(padded) - width + 1, _PIECE):
+        piece = padded[start : start + _PIECE + width - 1].encode("utf-32-le", "surrogatepass")
+        hashes = np.sort(np.concatenate((least, _hashes(np.frombuffer(piece, "<u4").astype(np.uint64), width))))
+        new = np.concatenate(([True], hashes[1:] != hashes[:-1]))
+        least = hashes[new][: KEPT + 1]
+    return bytes(least.astype("<u4").tobytes())
+
+
+def _hashes(codes: NDArray[uint64], width: int) -> NDArray[uint32]:
+    """32 bits of each run of ``width`` characters."""
+    import numpy as np
+
+    count = len(codes) - width + 1
+    mixed = codes[:count]
+    for at in range(1, width):
+        mixed = mixed * np.uint64(_PRIME) + codes[at : at + count]
+    # The finaliser of SplitMix64 (Steele, Lea and Flood 2014): sums of products alone would not be spread evenly.
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (mixed >> np.uint64(32)).astype(np.uint32)
+
 
 _FEW = 64
 """Texts that are compared with one another without an index of their hashes, which takes ten times their room."""
@@ -33,8 +172,8 @@ def similarity(one: bytes, other: bytes) -> float:
 
     0 where their facts differ, or one has a word that excludes one of the other.
     """
-    mine = opened(one)
-    shared, either = _overlap(mine, frozenset(mine.hashes), opened(other))
+    mine = open_sketch(one)
+    shared, either = _overlap(mine, frozenset(mine.hashes), open_sketch(other))
     return shared / either if either else 0.0
 
 
@@ -76,7 +215,7 @@ def without_frame(sketches: Mapping[bytes, bytes], counts: Mapping[bytes, int]) 
     Two are of one kind where all words are the same that are not in nearly all of them, and so are their facts. An
     answer of frame alone is of the commonest kind with its facts: it says less, and nothing else.
     """
-    texts = {text: opened(sketches[text]) for text in counts if sketches.get(text)}
+    texts = {text: open_sketch(sketches[text]) for text in counts if sketches.get(text)}
     answers = sum(counts.values())
     having: Counter[int] = Counter()
     for text, own in texts.items():
@@ -132,7 +271,7 @@ def _telling(
     return math.fsum(shares) < _UNRELATED * len(shares)
 
 
-class Kinds:
+class NearKinds:
     """Answers to one case, counted by kind: texts at least ``alike`` are of one kind, and all that such steps connect.
 
     So the order in which answers come cannot matter, and another answer can join kinds but never part them. Texts
@@ -183,13 +322,13 @@ class Kinds:
         self._kind[text], self._sketches[text], self._size[text] = text, sketched, 0
         if not sketched:
             return
-        mine = opened(sketched)
+        mine = open_sketch(sketched)
         inside = frozenset(mine.hashes)
         for other in self._candidates(text, mine):
             root, own = self._root(other), self._root(text)
             if root == own:
                 continue
-            shared, either = _overlap(mine, inside, opened(self._sketches[other]))
+            shared, either = _overlap(mine, inside, open_sketch(self._sketches[other]))
             # Rounded: in floats .55 of 100 is a little more than 55, which 55 would not reach.
             if shared and shared >= round(self._alike * either, 9):
                 self._kind[own] = root
@@ -204,7 +343,7 @@ class Kinds:
             self._having = {}
             for other, sketched in self._sketches.items():
                 if other != text:
-                    self._note(other, opened(sketched))
+                    self._note(other, open_sketch(sketched))
         found = {other: None for value in self._first(mine) for other in self._having.get(value, ())}
         self._note(text, mine)
         return list(found)
@@ -225,3 +364,112 @@ class Kinds:
             self._kind[text] = self._kind[self._kind[text]]
             text = self._kind[text]
         return text
+
+
+# When two answers are the same text: what stands for an answer where kinds of answers are counted.
+
+WIDTH = 8
+"""Bytes that stand for a text: of a thousand different ones two are taken for one with a chance of 3 in 10^14."""
+_SIGNS = frozenset("-.")
+_KEPT_BEHIND, _KEPT_BEFORE = frozenset("#%]}"), frozenset("%[{")
+# Between words they are punctuation of a sentence, which French sets apart, and which some write as dashes.
+_OF_SENTENCES = frozenset(".,;:!?\u2026\u3001\u3002\"'`\u00ab\u00bb\u2018\u2019\u201c\u201d\u201e()\u2022\u00b7")
+_DASHES = frozenset("-\u2010\u2011\u2012\u2013\u2014\u2212")
+_SHORT = 40
+_PLANES = 0x20000
+"""Unicode has no punctuation beyond its first two planes."""
+# A number by itself, or with signs around it; 007 and 1.2.3 are names, and so is what has letters before it.
+_NUMERAL = re.compile(
+    r"(?<![\w.,])(?P<whole>0|[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d*)(?P<part>\.\d+)?(?:e(?P<power>[-+]?\d{1,2}))?(?![\d.,]*\d)"
+)
+
+
+def normal(text: str) -> str:
+    """NFKC, casefolded, white space collapsed, and no punctuation around words; unless there is nothing else.
+
+    Punctuation inside a word stays (3.5, don't), and so do the sign or point before a number (-5, .5), # and % behind a
+    word (C# is not C, and 5% is not 5), and square and curly brackets ([a] is not a). So does what stands by itself and
+    is no punctuation of sentences: 10 - 2, 10 * 2 and 10 / 2 are three. A backtick is taken for a quotation mark, a
+    curly apostrophe for a straight one. Numbers are by value (1,000.0 is 1000), and so is JSON, its keys in any order.
+    """
+    if text.strip()[:1] in ("{", "[") and (plain := _plain_json(text)) is not None:
+        return plain
+    # What begins an item of a list or a heading.
+    whole = folded(_BULLET.sub("", text)).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    given = whole.split()
+    # Most words come again and again; long ones are not kept, as they may be as long as the answer.
+    words = [_bare(word) if len(word) <= _SHORT else _stripped(word) for word in given]
+    for at, word in enumerate(words):
+        if not word and not _is_sentence(given, at):
+            words[at] = given[at]
+    said = " ".join(filter(None, words)) or whole
+    return _NUMERAL.sub(_by_value, said)
+
+
+_BULLET = re.compile(r"^[ \t]*(?:[-*+\u2022\u2013]|#{1,6})(?=[ \t])", re.MULTILINE)
+
+
+def _is_sentence(words: list[str], at: int) -> bool:
+    """Whether a word of punctuation alone is a sentence's; a dash is an operator beside a number."""
+    if all(sign in _OF_SENTENCES for sign in words[at]):
+        return True
+    if not all(sign in _DASHES for sign in words[at]):
+        return False
+    beside = words[max(0, at - 1) : at] + words[at + 1 : at + 2]
+    return not any(any(map(str.isdigit, word)) or len(word) == 1 for word in beside)
+
+
+def _by_value(found: re.Match[str]) -> str:
+    whole, part, power = found["whole"].replace(",", ""), found["part"] or "", found["power"]
+    if power is not None:
+        return f"{Decimal(f'{whole}{part}e{power}').normalize():f}"
+    part = part.rstrip("0")
+    return whole + ("" if part == "." else part)
+
+
+def _plain_json(text: str) -> str | None:
+    """What stands for text that is a JSON object or list; None where it is none."""
+    try:
+        value = extract(text)
+    except NoJson:
+        return None
+    return (
+        json.dumps(_plain_value(value), ensure_ascii=False, sort_keys=True) if isinstance(value, dict | list) else None
+    )
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain_value(held) for key, held in value.items()}
+    if isinstance(value, list):
+        return [_plain_value(held) for held in value]
+    if isinstance(value, str):
+        return normal(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _stripped(word: str) -> str:
+    """A word without the punctuation around it."""
+    marks = _marks()
+    start, end = 0, len(word)
+    while end and word[end - 1] in marks and word[end - 1] not in _KEPT_BEHIND:
+        end -= 1
+    while start < end and word[start] in marks and word[start] not in _KEPT_BEFORE:
+        start += 1
+    if start and start < end and word[start].isdigit() and word[start - 1] in _SIGNS:
+        start -= 1
+    bare = word[start:end]
+    return "" if all(sign in marks for sign in bare) and all(sign not in "[]{}" for sign in bare) else bare
+
+
+_bare = lru_cache(maxsize=65536)(_stripped)
+
+
+def kind_of_text(text: str) -> bytes:
+    """What stands for a normalised text: the first `WIDTH` bytes of its BLAKE2b."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=WIDTH).digest()
+
+
+@lru_cache(maxsize=1)
+def _marks() -> frozenset[str]:
+    return frozenset(filter(is_punctuation, map(chr, range(_PLANES)))) | {"`"}

@@ -7,8 +7,16 @@ from typing import Annotated, Any
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
-from evalq.evalcore.evaluators.checks.likeness import Bounds, same_json, told
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, holds
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
+    BadCheck,
+    Bounds,
+    Finding,
+    Kind,
+    Made,
+    holds,
+    same_json,
+    told,
+)
 from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.decoding import Malformed, decode
 from evalq.evalcore.records.extract import NoJson

@@ -20,18 +20,7 @@ from evalq.evalcore.contract.plug_in import load
 from evalq.evalcore.contract.registry import CHECKS, plug_ins, renewed
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
-from evalq.evalcore.evaluators.checks.vocabulary import (
-    captures,
-    data,
-    judged,
-    numbers,
-    refusal,
-    schema,
-    similar,
-    text,
-    tools,
-    usage,
-)
+from evalq.evalcore.evaluators.checks.vocabulary import data, judged, schema, similar, text, tools
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind, Made, NoOptions, Run
 from evalq.evalcore.naming import shorten
 
@@ -44,14 +33,14 @@ VOCABULARY: Mapping[str, Kind] = {
     kind.name: kind
     for kinds in (
         text.KINDS,
-        captures.KINDS,
+        text.CAPTURE_KINDS,
         similar.KINDS,
-        numbers.KINDS,
+        similar.NUMBER_KINDS,
         data.KINDS,
         schema.KINDS,
         tools.KINDS,
-        usage.KINDS,
-        refusal.KINDS,
+        tools.USAGE_KINDS,
+        text.REFUSAL_KINDS,
         judged.KINDS,
     )
     for kind in kinds

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
-from evalq.evalcore.evaluators.checks.likeness import exact
-from evalq.evalcore.evaluators.checks.stack import from_anywhere
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, Kind, Made, NoOptions, holds
-from evalq.evalcore.evaluators.checks.vocabulary.patterns import compiled
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
+    BadCheck,
+    Finding,
+    Kind,
+    Made,
+    NoOptions,
+    compile_pattern,
+    exact,
+    holds,
+)
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.records.extract import NoJson
 
@@ -18,6 +25,24 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 __all__ = ["KINDS"]
+
+# What goes by the interpreter's stack, of which processes have left a part that differs.
+
+T = TypeVar("T")
+
+
+def from_anywhere(deed: Callable[[], T]) -> T:
+    """What ``deed`` returns or raises, whatever its callers have left of the stack; it may be done a second time.
+
+    A worker's callers take more of it than a command's, and an answer must not count by where it is judged.
+    """
+    try:
+        return deed()
+    except RecursionError:
+        pass
+    with ThreadPoolExecutor(1) as own:  # a thread begins with the whole stack
+        return own.submit(deed).result()
+
 
 _DEEPEST = 40
 """How deep an answer may nest: the library goes by the interpreter's stack, which differs between processes."""
@@ -200,7 +225,7 @@ def _require_local(schema: Any, parts: dict[int, dict[str, Any]]) -> Iterator[st
 
 def _compiled(pattern: str) -> Any:
     try:
-        return compiled(pattern)
+        return compile_pattern(pattern)
     except BadCheck as error:
         raise BadCheck(f"the pattern {pattern!r}: {error}") from None
 

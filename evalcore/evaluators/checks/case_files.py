@@ -1,9 +1,10 @@
-"""Reading cases files: YAML, JSON, JSONL or CSV into cases as they are written, each with its place."""
+"""What is wrong in cases files, each fault with its place: all of it is told at once."""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,104 @@ import msgspec
 
 from evalq.evalcore.contract.params import as_json, load_mapping
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks.faults import Faults, Place
 from evalq.evalcore.files import open_given, read_up_to
 from evalq.evalcore.model.manifest import BOM
+from evalq.evalcore.naming import join, shorten
 from evalq.evalcore.naming import kind_of as json_kind
-from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.records.documents import KeyLines
 from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
 from evalq.evalcore.records.objects import RecordFault, read_object
 from evalq.evalcore.trust import Thing, Writer, allows
 
-__all__ = ["CASE_KEYS", "ENDINGS", "WrittenCase", "columns_of", "lines_of_table", "open_table", "read_cases"]
+__all__ = [
+    "CaseFileFaults",
+    "Place",
+    "Room",
+    "UnknownPlaceholder",
+    "WrittenCase",
+    "columns_of",
+    "fill",
+    "lines_of_table",
+    "open_table",
+    "read_cases",
+]
+
+_SHOWN_FAULTS = 20
+
+
+class Place(NamedTuple):
+    """Where something is written: a file, the keys that lead there from its top, or its line where that is known."""
+
+    file: str
+    keys: tuple[str | int, ...] = ()
+    line: int | None = None
+
+    def at(self, *keys: str | int) -> Place:
+        """The place below this one."""
+        return Place(self.file, (*self.keys, *keys), self.line)
+
+    @property
+    def path(self) -> str:
+        """The keys as a path."""
+        path = ""
+        for key in self.keys:
+            path = join(path, key)
+        return path
+
+
+class CaseFileFaults:
+    """Collects what is wrong, so that a user can correct all of it at once."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Place, str]] = []
+        self._seen: set[tuple[Place, str]] = set()
+
+    def add(self, place: Place, reason: str) -> None:
+        """Note that something is wrong at ``place``."""
+        # A template's fault is met again with every case.
+        if (place, reason) not in self._seen:
+            self._seen.add((place, reason))
+            self.found.append((place, reason))
+
+    def unknown(self, data: Mapping[Any, Any], known: tuple[str, ...], place: Place) -> None:
+        """Note keys of ``data`` that are none of ``known``."""
+        for key in data:
+            if key not in known:
+                self.add(place.at(str(key)), f"unknown key (known here: {', '.join(known)})")
+
+    def raise_any(self, what: str = "the cases") -> None:
+        """Raise ConfigError that lists the first faults of ``what`` by file, line and key path, where there is any."""
+        if not self.found:
+            return
+        shown = self.found[:_SHOWN_FAULTS]
+        lines = _lines(shown)
+        told = []
+        for place, reason in shown:
+            line = place.line or lines.get((place.file, place.keys))
+            where = f"{place.file}:{line}" if line else place.file
+            told.append(f"{where}: {place.path}: {reason}" if place.keys else f"{where}: {reason}")
+        if len(self.found) > len(shown):
+            told.append(f"and {len(self.found) - len(shown)} more")
+        raise ConfigError("\n  ".join([f"{what} are not valid", *told]))
+
+
+def _lines(faults: list[tuple[Place, str]]) -> dict[tuple[str, tuple[str | int, ...]], int]:
+    """The lines of those faults that have none yet, each file composed once."""
+    found = {}
+    for file in {place.file for place, _ in faults if place.line is None}:
+        keys = [place.keys for place, _ in faults if place.file == file]
+        try:
+            text = Path(file).read_text(encoding="utf-8-sig")
+            lines = KeyLines(text, file)
+            found.update({(file, key): lines.line(key) for key in keys})
+        # A line is a help: where the file is gone or another by now, its fault is told by the path of keys alone.
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+# Reading cases files: YAML, JSON, JSONL or CSV into cases as they are written, each with its place.
 
 CASE_KEYS = (
     *("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds"),
@@ -44,7 +132,7 @@ class WrittenCase(NamedTuple):
     layers: tuple[tuple[Mapping[str, Any], Place], ...]
 
 
-def read_cases(path: str | Path, faults: Faults) -> Iterator[WrittenCase]:
+def read_cases(path: str | Path, faults: CaseFileFaults) -> Iterator[WrittenCase]:
     """The cases of one file, in its order; what is wrong with the file's own form goes to ``faults``.
 
     Raises ConfigError where nothing of it can be read.
@@ -60,7 +148,7 @@ def read_cases(path: str | Path, faults: Faults) -> Iterator[WrittenCase]:
         raise ConfigError(f"{path}: a cases file ends in {', '.join(ENDINGS)}")
 
 
-def _document(path: str | Path, faults: Faults) -> Iterator[WrittenCase]:
+def _document(path: str | Path, faults: CaseFileFaults) -> Iterator[WrittenCase]:
     data, top = _plain(load_mapping(path), path), Place(str(path))
     faults.unknown(data, _DOCUMENT, top)
     defaults = _layer(data.get("defaults") or {}, top.at("defaults"), faults)
@@ -108,7 +196,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _layer(layer: Any, place: Place, faults: Faults) -> tuple[Mapping[str, Any], Place]:
+def _layer(layer: Any, place: Place, faults: CaseFileFaults) -> tuple[Mapping[str, Any], Place]:
     if not isinstance(layer, dict):
         faults.add(place, f"must be a mapping, found {json_kind(layer)}")
         return {}, place
@@ -117,7 +205,10 @@ def _layer(layer: Any, place: Place, faults: Faults) -> tuple[Mapping[str, Any],
 
 
 def _template(
-    entry: Mapping[str, Any], place: Place, templates: Mapping[str, tuple[Mapping[str, Any], Place]], faults: Faults
+    entry: Mapping[str, Any],
+    place: Place,
+    templates: Mapping[str, tuple[Mapping[str, Any], Place]],
+    faults: CaseFileFaults,
 ) -> list[tuple[Mapping[str, Any], Place]]:
     name = entry.get("template")
     if name is None:
@@ -141,7 +232,7 @@ def _included(
     place: Place,
     layers: list[tuple[Mapping[str, Any], Place]],
     templates: Mapping[str, tuple[Mapping[str, Any], Place]],
-    faults: Faults,
+    faults: CaseFileFaults,
 ) -> Iterator[WrittenCase]:
     """The cases of a file that an entry names; what else stands in the entry lies under each of them."""
     faults.unknown(entry, ("file", "template", *LAYER_KEYS), place)
@@ -196,7 +287,7 @@ def _first_row(batch: Batch) -> tuple[str, ...]:
     return ()
 
 
-def _rows(path: str | Path, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+def _rows(path: str | Path, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Place]]:
     """The cases of a JSONL or CSV file."""
     batch = open_table(path)
     found = _table(batch, str(path), faults) if str(path).lower().endswith(".csv") else lines_of_table(batch, faults)
@@ -205,7 +296,7 @@ def _rows(path: str | Path, faults: Faults) -> Iterator[tuple[dict[str, Any], Pl
         yield case, place
 
 
-def lines_of_table(batch: Batch, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+def lines_of_table(batch: Batch, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Place]]:
     """The objects of a JSONL file, each with its place."""
     for line, data in batch.lines():
         place = Place(batch.source, (), line)
@@ -215,7 +306,7 @@ def lines_of_table(batch: Batch, faults: Faults) -> Iterator[tuple[dict[str, Any
             faults.add(place, str(error).removeprefix("$: "))
 
 
-def _table(batch: Batch, path: str, faults: Faults) -> Iterator[tuple[dict[str, Any], Place]]:
+def _table(batch: Batch, path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Place]]:
     columns = columns_of(batch, lambda name: name in CASE_KEYS or bool(_holder(name)))
     top = Place(path, (), 1)
     wrong = [name for name in columns if name not in CASE_KEYS and not _holder(name)]
@@ -245,7 +336,7 @@ def _holder(name: str) -> str:
     return holder if key and holder in ("vars", "thresholds") else ""
 
 
-def _fill(case: dict[str, Any], name: str, text: str, place: Place, faults: Faults) -> None:
+def _fill(case: dict[str, Any], name: str, text: str, place: Place, faults: CaseFileFaults) -> None:
     """One cell of a table: text, but for numbers and what JSON is written for."""
     if holder := _holder(name):
         inner = case.setdefault(holder, {})
@@ -269,10 +360,93 @@ def _fill(case: dict[str, Any], name: str, text: str, place: Place, faults: Faul
         case[name] = text
 
 
-def _number(text: str, place: Place, faults: Faults) -> Any:
+def _number(text: str, place: Place, faults: CaseFileFaults) -> Any:
     try:
         return float(text)
     except ValueError:
         faults.add(place, f"{shorten(text)!r} where a number is wanted")
         # Any number will do, since a case with a fault is never run: reading on finds the faults behind it.
         return 1.0
+
+
+# Filling placeholders such as ``{{name}}`` in the values of a case, within a bound on what they may come to.
+
+_PLACEHOLDER = re.compile(r"(\\?)\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}", re.ASCII)
+_MOST_WRITTEN_OUT = 256 << 20
+_VALUE = 8
+"""Bytes that any value counts for beside its text: a list of a billion empty texts is not free."""
+
+
+class Room:
+    """How much cases may hold with their layers and placeholders written out, where a few lines can mean terabytes."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_WRITTEN_OUT
+
+    def take_one(self, characters: int = 0) -> None:
+        """Count a value that holds no others. Raises ConfigError."""
+        self._left -= _VALUE + characters
+        if self._left < 0:
+            most = f"{_MOST_WRITTEN_OUT >> 20} MiB"
+            raise ConfigError(f"the cases hold more than {most} with defaults, templates and placeholders filled in")
+
+    def take(self, value: Any) -> Any:
+        """``value``, counted. Raises ConfigError."""
+        waiting = [value]
+        while waiting:
+            part = waiting.pop()
+            self.take_one(len(part) if isinstance(part, str) else 0)
+            if isinstance(part, dict):
+                waiting += (*part, *part.values())
+            elif isinstance(part, list):
+                waiting += part
+        return value
+
+
+class UnknownPlaceholder(ValueError):
+    """A placeholder names nothing that is known."""
+
+
+def fill(value: Any, values: Mapping[str, Any], room: Room) -> Any:
+    """``value`` with its placeholders replaced in one pass, so that a variable's own braces stay what they are.
+
+    Text that is nothing but a placeholder becomes the value itself. Raises UnknownPlaceholder.
+    """
+    if isinstance(value, str):
+        room.take_one(len(value))
+        if "{{" not in value:
+            return value
+        whole = _PLACEHOLDER.fullmatch(value)
+        # Not as text: a number or a list of a variable stays one, so that checks compare it as such.
+        if whole and not whole[1]:
+            return room.take(_value(whole[2], values))
+        return _PLACEHOLDER.sub(lambda match: str(room.take(_filled(match, values))), value)
+    room.take_one()
+    if isinstance(value, dict):
+        return {key: fill(inner, values, room) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [fill(inner, values, room) for inner in value]
+    return value
+
+
+def _filled(match: re.Match[str], values: Mapping[str, Any]) -> str:
+    # Behind a backslash it is meant as it stands.
+    if match[1]:
+        return match[0][1:]
+    found = _value(match[2], values)
+    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+
+
+def _value(name: str, values: Mapping[str, Any]) -> Any:
+    # A variable whose name has a dot in it goes before a path into another one.
+    if name in values:
+        return values[name]
+    found: Any = values
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            # Refused, not left empty: a misspelt name would ask every repeat for nothing, and nobody would see it.
+            known = ", ".join(sorted(values))
+            what = f"{{{{{shorten(name)}}}}} is no variable (known: {shorten(known, 200)})"
+            raise UnknownPlaceholder(f"{what}; write \\{{{{...}}}} for the text")
+        found = found[part]
+    return found

@@ -1,28 +1,89 @@
-"""From cases as they are written to plain ones: layers laid over one another, placeholders filled, checks held to their
-grammar.
-"""
+"""What a cases file may say of diversity, and what is wrong with it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
+from pydantic import ValidationError
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks.compiling import COMPOSED, compile_check, compiled, spelled
-from evalq.evalcore.evaluators.checks.diversity.options import layered_diversity
-from evalq.evalcore.evaluators.checks.faults import Faults, Place
-from evalq.evalcore.evaluators.checks.filling import Room, UnknownPlaceholder, fill
-from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Threshold, weightless
-from evalq.evalcore.evaluators.checks.reading import WrittenCase, read_cases
+from evalq.evalcore.evaluators.checks.case_files import (
+    CaseFileFaults,
+    Place,
+    Room,
+    UnknownPlaceholder,
+    WrittenCase,
+    columns_of,
+    fill,
+    lines_of_table,
+    open_table,
+    read_cases,
+)
+from evalq.evalcore.evaluators.checks.check import COMPOSED, compile_check, compiled, spelled
+from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, Threshold, weightless
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.naming import kind_of, shorten
+from evalq.evalcore.naming import found, kind_of, shorten
+from evalq.evalcore.records.batch import Batch
 
-__all__ = ["ExpandedCase", "load_cases"]
+__all__ = ["ExpandedCase", "load_cases", "load_labels"]
+
+_WAYS = get_args(Diversity.model_fields["by"].annotation)
+_TOLD = f"{', '.join(_WAYS[:-1])} or {_WAYS[-1]}"
+_SPELLED = {name.replace("_", "-"): name for name in Diversity.model_fields}
+
+
+def layered_diversity(
+    layers: Sequence[tuple[Mapping[str, Any], Place]], faults: CaseFileFaults
+) -> dict[str, Any] | None:
+    """The options of all layers, name by name, as params have them; None where no layer has any."""
+    options: dict[str, Any] = {}
+    for layer, under in layers:
+        given = layer.get("diversity")
+        # `diversity: exact` alone says how; most files need no more.
+        given = {"by": given} if isinstance(given, str) else given
+        if given is None:
+            continue
+        place = under.at("diversity")
+        if not isinstance(given, dict):
+            faults.add(place, f"must be {_TOLD}, or a mapping with `by`, found {kind_of(given)}")
+            continue
+        for name, value in given.items():
+            if wrong := _fault(str(name), value):
+                faults.add(place.at(str(name)), wrong)
+            else:
+                options[_SPELLED[name]] = value
+    return options or None
+
+
+def _fault(name: str, value: Any) -> str:
+    """What is wrong with the option ``name`` as a file spells it; empty where nothing is."""
+    if name not in _SPELLED:
+        return f"unknown key (known here: {', '.join(_SPELLED)})"
+    if name == "by":
+        return "" if value in _WAYS else f"must be {_TOLD}"
+    if name == "embedder":
+        return "" if isinstance(value, str) and value else "must be the name of a target"
+    if name == "judge":
+        return (
+            "" if isinstance(value, bool) else "must be true or false; --judge, or the case's own `judge`, names whom"
+        )
+    # First, since YAML's yes and no are whole numbers to Python, and 1 is a fine threshold.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "must be a number between 0 and 1"
+    try:
+        Diversity.model_validate({_SPELLED[name]: value})
+    except ValidationError as error:
+        return str(error.errors()[0]["msg"])
+    return ""
+
+
+# From cases as they are written to plain ones: layers laid over one another, placeholders filled, checks held to
+# their grammar.
 
 _LONGEST_ID = 500
 _MOST_TAGS = 100
@@ -46,7 +107,7 @@ def load_cases(paths: Iterable[str | Path]) -> list[ExpandedCase]:
 
     Raises ConfigError that lists what is wrong by file, line and key path, or says that a file cannot be read.
     """
-    faults = Faults()
+    faults = CaseFileFaults()
     reader = _Reader(faults)
     # Read to the end before anything is raised, so that a user can correct all faults at once.
     loaded = [case for path in paths for written in read_cases(path, faults) if (case := reader.case(written))]
@@ -57,7 +118,7 @@ def load_cases(paths: Iterable[str | Path]) -> list[ExpandedCase]:
 
 
 class _Reader:
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: CaseFileFaults) -> None:
         self._faults = faults
         self._first: dict[str, Place] = {}
         self._refused: dict[bytes, BadCheck] = {}
@@ -302,3 +363,99 @@ def _topmost(layers: Sequence[tuple[Mapping[str, Any], Place]], key: str) -> tup
 def _digest(asked: Any) -> str:
     """Of a case's input; empty where it has none."""
     return "" if asked is None else hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()
+
+
+# Reading a file of labels: who said of which check of which output that it passes.
+
+_KEYS = ("case", "repeat", "check", "passed", "note")
+_ENDINGS = (".jsonl", ".ndjson", ".csv")
+# As a CSV has them, in any case: spreadsheets write TRUE and FALSE.
+_TRUTH = {"true": True, "false": False}
+_MOST_REPEATS = 2**53
+_MOST = 1_000_000
+
+
+def load_labels(path: str) -> dict[str, dict[str, dict[str, list[int]]]]:
+    """Repeats by case, check, and whether they ``passed`` or ``failed``: `ChecksParams.labels`, plain.
+
+    JSONL or CSV of ``case``, ``repeat`` (0 where it is missing), ``check``, ``passed``, and ``note``, which is passed
+    over. Raises ConfigError that lists by line what is no label, and labels that contradict one another, and for a
+    file without any.
+    """
+    faults, said = CaseFileFaults(), dict[tuple[str, str, int], tuple[bool, Place]]()
+    for row, place in _rows(path, faults):
+        label = _label(row, place, faults)
+        if label is None:
+            continue
+        key, passed = label
+        before = said.setdefault(key, (passed, place))
+        if before[0] is not passed:
+            case, check, repeat = key
+            one = f"{shorten(case)} repeat {repeat}, {shorten(check)!r}"
+            told = "passes" if before[0] else "fails"
+            faults.add(place, f"{one}: contradicts line {before[1].line}, by which it {told}")
+    faults.raise_any("the labels")
+    if not said:
+        # Whoever names a file means its labels: an export that failed shall not pass for nobody having labelled.
+        raise ConfigError(f"{path}: no label is in it; put one in (a line of case, check and passed), or omit the file")
+    if len(said) > _MOST:
+        raise ConfigError(f"{path}: more than {_MOST:,} labels")
+    labels: dict[str, dict[str, dict[str, list[int]]]] = {}
+    # Sorted: the params' digest must not go by the order in which people labelled.
+    for (case, check, repeat), (passed, _) in sorted(said.items(), key=lambda item: item[0]):
+        own = labels.setdefault(case, {}).setdefault(check, {"passed": [], "failed": []})
+        own["passed" if passed else "failed"].append(repeat)
+    return labels
+
+
+def _rows(path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Place]]:
+    if not path.lower().endswith(_ENDINGS):
+        raise ConfigError(f"{path}: a file of labels ends in {', '.join(_ENDINGS)}")
+    batch = open_table(path)
+    yield from _table(batch, path, faults) if path.lower().endswith(".csv") else lines_of_table(batch, faults)
+
+
+def _table(batch: Batch, path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Place]]:
+    """Rows of a CSV, their cells as JSONL would have them."""
+    columns = columns_of(batch, _KEYS.__contains__)
+    if len(set(columns)) < len(columns):
+        faults.add(Place(path, (), 1), "a column stands there twice")
+        return
+    if any(columns) and not _heads(columns, Place(path, (), 1), faults):
+        return
+    given = msgspec.structs.replace(batch, columns=columns)
+    rows = given.rows(lambda line, reason: faults.add(Place(path, (), line), reason))
+    next(rows, None)
+    for line, cells in rows:
+        row: dict[str, Any] = {name: text for name, text in zip(columns, cells, strict=True) if text != ""}
+        row["passed"] = _TRUTH.get(str(row.get("passed", "")).strip().lower(), row.get("passed"))
+        repeat = str(row.get("repeat", "0")).strip()
+        # 2^53 has 16 digits. What is longer, or no number, stays as it is and is told with its line below.
+        row["repeat"] = int(repeat) if repeat.isascii() and repeat.isdigit() and len(repeat) < 17 else row["repeat"]
+        yield row, Place(path, (), line)
+
+
+def _heads(columns: tuple[str, ...], place: Place, faults: CaseFileFaults) -> bool:
+    """Whether a header names what labels have: a file without one would lose its first label, or its only one."""
+    before = len(faults.found)
+    faults.unknown(dict.fromkeys(columns), _KEYS, place)
+    if lacking := [name for name in ("case", "check", "passed") if name not in columns]:
+        faults.add(place, f"the header lacks {', '.join(lacking)}")
+    return len(faults.found) == before
+
+
+def _label(row: dict[str, Any], place: Place, faults: CaseFileFaults) -> tuple[tuple[str, str, int], bool] | None:
+    """((case, check, repeat), passed); None where a fault was noted."""
+    before = len(faults.found)
+    faults.unknown(row, _KEYS, place)
+    for key in ("case", "check"):
+        if not isinstance(row.get(key), str) or not row[key]:
+            faults.add(place.at(key), f"{found(row, key)} where a text is wanted")
+    repeat = row.get("repeat", 0)
+    if type(repeat) is not int or not 0 <= repeat < _MOST_REPEATS:
+        faults.add(place.at("repeat"), f"{found(row, 'repeat')} where a whole number from 0 is wanted")
+    if not isinstance(row.get("passed"), bool):
+        faults.add(place.at("passed"), f"{found(row, 'passed')} where true or false is wanted")
+    if len(faults.found) > before:
+        return None
+    return (row["case"], row["check"], repeat), row["passed"]

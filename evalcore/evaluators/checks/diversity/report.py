@@ -1,4 +1,4 @@
-"""What the report says of diversity: by case, by tag, and whether answers collapsed anywhere."""
+"""What is said of kinds of near answers: what holds by a little less likeness, and without their frame, too."""
 
 from __future__ import annotations
 
@@ -7,19 +7,68 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from evalq.evalcore.evaluators.checks.diversity.embeddings import VectorKinds
-from evalq.evalcore.evaluators.checks.diversity.kind_counts import KindCounts
-from evalq.evalcore.evaluators.checks.diversity.looser import edged, looser, without_doubt
-from evalq.evalcore.evaluators.checks.diversity.near import Kinds
-from evalq.evalcore.evaluators.checks.diversity.pairs import by_judge
+from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts, VectorKinds, by_judge
+from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.modes import ShareRule, Verdict
 from evalq.evalcore.modes.block import modes_block, share_rule
 from evalq.evalcore.modes.intervals import mean_interval
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
+from evalq.evalcore.naming import shorten
+from evalq.evalcore.views.markdown import NONE, decimals, escape, percent_between, table
 
-__all__ = ["VERDICTS", "diversity_section"]
+__all__ = ["by_a_judge", "chained", "diversity_markdown", "diversity_section", "edged", "without_doubt"]
+
+_LESS = 0.1
+_LEAST = 0.01
+
+
+class ShareBounds(NamedTuple):
+    """Bounds of the commonest kind's share, and the verdict on it."""
+
+    low: float
+    high: float
+    verdict: Verdict
+
+
+def looser(how: Diversity) -> Diversity:
+    """The same with a likeness that is 0.1 less."""
+    return how.model_copy(update={"similarity": round(max(_LEAST, how.similarity - _LESS), 9)})
+
+
+def edged(judged: ShareRule, mode: int, loose: int, answers: int, share: float) -> ShareBounds:
+    """Of a commonest kind of ``mode`` answers, ``loose`` where a little less likeness makes a kind.
+
+    A wording at the edge of its kind may stand alone, so that the share seen is too small, and never too large: the
+    upper bound is that of the looser kind, and diverse is what both say is diverse.
+    """
+    low, _ = judged.interval(mode, answers)
+    _, high = judged.interval(max(mode, loose), answers)
+    said = judged.verdict(mode, answers, share)
+    if said == "diverse" and judged.verdict(max(mode, loose), answers, share) != "diverse":
+        said = "inconclusive"
+    return ShareBounds(low, high, said)
+
+
+def without_doubt(said: str, kinds: NearKinds, judged: ShareRule, how: Diversity) -> bool:
+    """Whether a verdict of near kinds, ``collapsed`` or ``diverse``, holds by what letters cannot hide, too.
+
+    Collapsed has to be so without the words that nearly all answers have, and of answers that are near each other
+    themselves, without steps between them. Diverse has to be so without these words, and of answers that surely differ:
+    one thing said in other words looks diverse to any rule that goes by words.
+    """
+    left = kinds.without_frame()
+    if judged.verdict(left.mode, kinds.answers, how.collapse_share) != said:
+        return False
+    if said == "collapsed":
+        least = kinds.least_alike()
+        return least is not None and round(least, 9) >= how.similarity
+    return left.telling
+
+
+# What the report says of diversity: by case, by tag, and whether answers collapsed anywhere.
 
 _EMBEDDERS = 100
 VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
@@ -77,7 +126,7 @@ def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _To
         # What stands below replaces what stands above: vectors that cannot be compared undo any other verdict.
         **block,
         **(_at_the_edge(answers, how, near, planned) if near and n else {}),
-        **(_by_letters(near, how, planned) if isinstance(near, Kinds) and n else {}),
+        **(_by_letters(near, how, planned) if isinstance(near, NearKinds) and n else {}),
         # A single answer repeats nothing, so there is nothing to judge.
         **({"verdict": "no_repeats"} if n == 1 else {}),
         **_by_vectors(answers, how, n),
@@ -88,13 +137,13 @@ def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _To
     return _Told(case, entry, counts)
 
 
-def _at_the_edge(answers: KindCounts, how: Diversity, near: Kinds | VectorKinds, planned: int) -> dict[str, Json]:
+def _at_the_edge(answers: KindCounts, how: Diversity, near: NearKinds | VectorKinds, planned: int) -> dict[str, Json]:
     """Share and verdict where a little less likeness is allowed for, and a frame of near answers does not count."""
     mode = near.mode
     less, judged, n = looser(how), share_rule(planned), sum(answers.counts().values())
     loose = answers.kinds(less).mode
     found = edged(judged, mode, loose, n, how.collapse_share)
-    if isinstance(near, Kinds) and not without_doubt(found.verdict, near, judged, how):
+    if isinstance(near, NearKinds) and not without_doubt(found.verdict, near, judged, how):
         found = found._replace(verdict="inconclusive")
     # Calls to decide were reckoned for the plain rule: where the edge undoes its verdict there is no such number.
     decided = {} if found.verdict == judged.verdict(mode, n, how.collapse_share) else {"runs_to_decide": None}
@@ -106,7 +155,7 @@ def _at_the_edge(answers: KindCounts, how: Diversity, near: Kinds | VectorKinds,
     }
 
 
-def _by_letters(near: Kinds, how: Diversity, planned: int) -> dict[str, Json]:
+def _by_letters(near: NearKinds, how: Diversity, planned: int) -> dict[str, Json]:
     """What is left of the answers without their frame; the p-value of a collapse that is one with it and without."""
     left, judged, n, share = near.without_frame(), share_rule(planned), near.answers, how.collapse_share
     verdict = judged.verdict(left.mode, n, share)
@@ -191,3 +240,113 @@ def _mean(told: Sequence[_Told], value: Callable[[Mapping[str, Json]], float]) -
     """By weight; summed exactly, since the last digit must not depend on the order of the cases."""
     whole = math.fsum(each.case.weight for each in told)
     return math.fsum(each.case.weight * value(each.entry) for each in told) / whole if whole else None
+
+
+# Diversity as Markdown: what is known of collapse, and the cases nearest to it.
+
+_CASES = 50
+_NAMED = 10
+_COLUMNS = (
+    "Case",
+    "By",
+    "Verdict",
+    "Commonest kind (95 %)",
+    "Answers",
+    "Texts → kinds",
+    "Effective kinds",
+    "Answers to decide",
+)
+_JUDGED = (
+    "Of pairs, a judge: the share of pairs of answers that say the same. Collapsed where it surely is over "
+    "collapse_share, diverse where it surely is under its square; each by itself is wrong in 2.5 % at most, if the "
+    "judge is right. Pairs without a verdict count against either."
+)
+
+
+def diversity_markdown(results: Mapping[str, Json]) -> str:
+    """Kinds of answers, and whether they collapsed; nothing where they are not counted."""
+    found = results.get("diversity")
+    if found is None:
+        return ""
+    entries = sorted(found["by_case"], key=_nearest)
+    judged = any("by_judge" in entry for entry in entries)
+    # A further column, only where a judge was to compare answers.
+    columns, more_cells = ((*_COLUMNS, "Of pairs, a judge"), _judged) if judged else (_COLUMNS, _nothing)
+    more = f"The {_CASES} cases nearest to collapse:" if len(entries) > _CASES else ""
+    parts = [
+        "## Diversity",
+        *_said(found),
+        more,
+        table(columns, [(*_row(entry), *more_cells(entry)) for entry in entries[:_CASES]]),
+        _JUDGED if judged else "",
+        _tags(found),
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts if part)
+
+
+def _judged(entry: Mapping[str, Json]) -> tuple[str]:
+    return (by_a_judge(entry) or NONE,)
+
+
+def _nothing(entry: Mapping[str, Json]) -> tuple[()]:
+    return ()
+
+
+def by_a_judge(entry: Mapping[str, Json]) -> str:
+    """What a judge of pairs came to, with the pairs that say nothing by name; empty where none was to be asked."""
+    told = entry.get("by_judge")
+    if told is None:
+        return ""
+    chance = told["collision_probability"]
+    said = f"{told['verdict'].replace('_', ' ')}: {told['same']} of {told['pairs']} the same"
+    bounds = f", {percent_between(chance['value'], chance['low'], chance['high'])}" if told["pairs"] else ""
+    lost = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in told["left_out"].items() if count)
+    return said + bounds + (f" ({lost})" if lost else "")
+
+
+def _said(found: Mapping[str, Json]) -> tuple[str, str]:
+    counted = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found["verdicts"].items() if count)
+    named = ", ".join(escape(shorten(item["case"])) for item in found["collapsed"][:_NAMED])
+    verdict = found["verdict"].replace("_", " ") + (f" ({named})" if named else "")
+    error = f"family-wise error at most {found['alpha']:.1%} ({found['correction']})"
+    ways = " or ".join(sorted({entry["by"] for entry in found["by_case"]}))
+    error += f", if answers alike by {ways} are one"
+    agreement = found["collision_probability"]
+    alike = percent_between(agreement["value"], agreement["low"], agreement["high"])
+    kinds = f"effective kinds: {decimals(found['effective_modes'])}; means over cases with repeats"
+    return (
+        f"Collapse nowhere: {verdict}, over {found['cases']} cases, {error}. Each by itself: {counted}",
+        f"Two answers to a case are of one kind: {alike}; {kinds}",
+    )
+
+
+def _tags(found: Mapping[str, Json]) -> str:
+    rows: list[tuple[object, ...]] = [
+        (shorten(each["tag"]), each["cases"], each["verdicts"]["collapsed"], decimals(each["effective_modes"]))
+        for each in found["by_tag"][:_CASES]
+    ]
+    return table(("Tag", "Cases", "Collapsed", "Effective kinds"), rows) if rows else ""
+
+
+def _nearest(entry: Mapping[str, Json]) -> tuple[float, str]:
+    return -(entry["mode_share"]["value"] or 0.0), entry["case"]
+
+
+def chained(entry: Mapping[str, Json]) -> str:
+    """Says so where the commonest kind has texts not half as alike as near ones are: steps led from one to another."""
+    least = entry.get("least_alike")
+    return f" (a chain: {least:.2f} alike at its ends)" if least is not None and least < entry["similarity"] / 2 else ""
+
+
+def _row(entry: Mapping[str, Json]) -> tuple[object, ...]:
+    said, distinct, more = entry["mode_share"], entry["distinct"], entry["runs_to_decide"]
+    return (
+        shorten(entry["case"]),
+        f"{entry['by']} {entry['similarity']:g}" if "similarity" in entry else entry["by"],
+        entry["verdict"].replace("_", " ") + chained(entry),
+        percent_between(said["value"], said["low"], said["high"]),
+        entry["answers"],
+        f"{distinct['text']} → {distinct['kinds']}",
+        decimals(entry["effective_modes"]["q1"]),
+        NONE if more is None else more,
+    )

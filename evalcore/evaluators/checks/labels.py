@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from evalq.evalcore.evaluators.checks.labelling.fallible import any_judged, fallible, judged_of
-from evalq.evalcore.evaluators.checks.labelling.heard import of_no_check
+from evalq.evalcore.evaluators.checks.check import any_judged, fallible, judged_of
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
-from evalq.evalcore.evaluators.checks.score import judge_for
-from evalq.evalcore.evaluators.checks.state import CaseState, ChecksState
+from evalq.evalcore.evaluators.checks.score import of_no_check, scorer_for
+from evalq.evalcore.evaluators.checks.state import CaseCounts, ChecksState
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import LISTED, has_seen
 from evalq.evalcore.naming import shorten
@@ -17,10 +16,21 @@ from evalq.evalcore.statistics.agreement import Estimate, Table
 from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
 from evalq.evalcore.statistics.judge_trust import LEAST_LABELS, JudgedCase, trust_of
 from evalq.evalcore.statistics.rates import Interval, Rate, clustered
+from evalq.evalcore.views.charts import Chart, Mark
+from evalq.evalcore.views.markdown import NONE, escape, percent_between, table
 
-__all__ = ["labels_section", "on_trust", "trusted_checks"]
+__all__ = [
+    "LABEL_CHARTS",
+    "labels_markdown",
+    "labels_section",
+    "notices",
+    "on_trust",
+    "on_trust_line",
+    "plain_line",
+    "trusted_checks",
+]
 
-Counted = tuple[Case, CaseState]
+Counted = tuple[Case, CaseCounts]
 _NO_TABLE = (0, 0, 0, 0)
 
 
@@ -28,7 +38,7 @@ def trusted_checks(cases: Sequence[Counted], params: ChecksParams) -> dict[str, 
     """Whether each check that may be wrong and decides is trusted, by its labels over all cases, by name."""
     if not any_judged(params):
         return {}
-    judge, found = judge_for(params), dict[str, list[JudgedCase]]()
+    judge, found = scorer_for(params), dict[str, list[JudgedCase]]()
     for case, counted in cases:
         plan = judge.plan(case.id)
         for at, (check, judged) in enumerate(zip(plan.checks, plan.judged, strict=True) if plan else ()):
@@ -38,7 +48,7 @@ def trusted_checks(cases: Sequence[Counted], params: ChecksParams) -> dict[str, 
     return {name: not trust_of(own).why for name, own in found.items()}
 
 
-def _judged_case(counted: CaseState, at: int) -> JudgedCase:
+def _judged_case(counted: CaseCounts, at: int) -> JudgedCase:
     passed, failed, _ = counted.checks[at] if counted.checks else (0, 0, 0)
     both, false_pass, false_fail, neither = counted.labels[at] if counted.labels else _NO_TABLE
     return JudgedCase(both, false_pass, false_fail, neither, passed, passed + failed)
@@ -48,7 +58,7 @@ def on_trust(case: Case, trusted: Mapping[str, bool], params: ChecksParams) -> b
     """Whether the case is decided by a check that may be wrong, and whose verdicts people's labels do not bear out."""
     if params.judges_decide or not trusted:
         return False
-    plan = judge_for(params).plan(case.id)
+    plan = scorer_for(params).plan(case.id)
     return plan is not None and any(
         judged and not trusted[check.name] for check, judged in zip(plan.checks, plan.judged, strict=True)
     )
@@ -93,7 +103,7 @@ def _plain(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
 
 def _checks(cases: Sequence[Counted], params: ChecksParams) -> Iterator[dict[str, Json]]:
     """Each check that may be wrong, or has labels, over the cases that have it, in the order of their names."""
-    judge, found, judged, decides = judge_for(params), dict[str, list[_Own]](), set[str](), set[str]()
+    judge, found, judged, decides = scorer_for(params), dict[str, list[_Own]](), set[str](), set[str]()
     for case, counted in cases:
         plan = judge.plan(case.id)
         for at, check in enumerate(plan.checks if plan else ()):
@@ -173,7 +183,7 @@ def _ends(interval: Interval | None) -> dict[str, Json]:
 
 def _astray(cases: Sequence[Counted], params: ChecksParams) -> Iterator[tuple[int, str]]:
     """How many labels of the file are about nothing, and why, in its order of cases and checks."""
-    judge, counts = judge_for(params), {case.id: counted for case, counted in cases}
+    judge, counts = scorer_for(params), {case.id: counted for case, counted in cases}
     for case, checks in params.labels.items():
         plan = judge.plan(case)
         if plan is not None and plan.skipped:
@@ -190,3 +200,136 @@ def _astray(cases: Sequence[Counted], params: ChecksParams) -> Iterator[tuple[in
                 # Seen are only outputs with a verdict: a label of another is held against nothing.
                 if not has_seen(counts[case].seen, repeat):
                     yield 1, f"{shorten(case)} repeat {repeat} has no output with a verdict"
+
+
+# What labels say, as people read it: in Markdown, on the page, and before the report.
+
+_ASTRAY = 10
+_SAMPLE = (
+    "Labels have to be of a random sample of the answers. Corrected rates are what people would say, by these labels "
+    "and the judge's verdicts on all answers; the interval is of 95 %."
+)
+_OUTPUTS = "whole outputs"
+
+
+def notices(report: Mapping[str, Json]) -> list[str]:
+    """That labels are about nothing."""
+    labels = report["results"].get("labels")
+    if not labels or not labels["astray"]:
+        return []
+    first = labels["listed"][0] if labels["listed"] else ""
+    return [f"{labels['astray']:,} label(s) are of no output with a verdict, and count nowhere: {first}"]
+
+
+def plain_line(results: Mapping[str, Json]) -> str:
+    """The pass rate by checks that are not fallible; empty where all are such."""
+    plain = results.get("plain")
+    if plain is None:
+        return ""
+    rate = percent_between(plain["pass_rate"], plain["low"], plain["high"])
+    return f"By checks that no judge decides: {rate}"
+
+
+def on_trust_line(results: Mapping[str, Json]) -> str:
+    """Which checks are taken on trust, since too few of their verdicts are labelled; empty where none is."""
+    labels: Mapping[str, Json] | None = results.get("labels")
+    if labels is None:
+        return ""
+    entries = labels["checks"]
+    lacking = [shorten(each["check"]) for each in entries if each["decides"] and not each["trusted"]]
+    if not lacking:
+        return ""
+    more = f" and {len(lacking) - _ASTRAY} more" if len(lacking) > _ASTRAY else ""
+    names = ", ".join(lacking[:_ASTRAY])
+    return f"People's labels do not bear out the verdicts of {names}{more} yet: what rests on these is advisory."
+
+
+def labels_markdown(results: Mapping[str, Json]) -> str:
+    """How each check agrees with people, rates by their labels, and labels that are about nothing."""
+    labels = results.get("labels")
+    if labels is None:
+        return ""
+    entries = list(_entries(labels))
+    if not entries:
+        return ""
+    rows = [_row(name, entry) for name, entry in entries]
+    heads = (
+        "Check",
+        "Labels",
+        "Agrees (95 %)",
+        "Kappa",
+        "Passes wrongly",
+        "Fails wrongly",
+        "Judged",
+        "Corrected (95 %)",
+    )
+    parts = ["## Verdicts and people", table(heads, rows), _SAMPLE]
+    if told := on_trust_line(results):
+        parts.append(escape(told))
+    if labels["astray"]:
+        listed = "".join(f"\n- {escape(why)}" for why in labels["listed"][:_ASTRAY])
+        parts.append(f"Labels of no output with a verdict, {labels['astray']:,}:\n{listed}")
+    return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
+def _entries(labels: Mapping[str, Json]) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    for entry in labels["checks"]:
+        yield shorten(entry["check"]), entry
+    outputs = labels["outputs"]
+    # Of a single check it would say the same again.
+    if outputs is not None and outputs["labels"] and len(labels["checks"]) > 1:
+        yield _OUTPUTS, outputs
+
+
+def _row(name: str, entry: Mapping[str, Json]) -> tuple[object, ...]:
+    def of(key: str) -> str:
+        return percent_between(entry[key]["value"], entry[key]["low"], entry[key]["high"])
+
+    kappa = entry["kappa"]
+    value = NONE if kappa["value"] is None else f"{kappa['value']:.2f} ({kappa['low']:.2f} to {kappa['high']:.2f})"
+    judged = percent_between(entry["judged_rate"], None, None)
+    agreed = (of("agreement"), value, of("false_pass"), of("false_fail"))
+    return (name, entry["labels"], *agreed, judged, of("corrected"))
+
+
+def _agreement(report: Mapping[str, Json]) -> Iterator[Mark]:
+    for name, entry in _found(report):
+        found = entry["agreement"]
+        if found["value"] is not None:
+            yield Mark(name, found["value"], found["low"], found["high"], note=f"{entry['labels']:,} labels")
+
+
+def _corrected(report: Mapping[str, Json]) -> Iterator[Mark]:
+    for name, entry in _found(report):
+        found, judged = entry["corrected"], entry["judged_rate"]
+        if found["value"] is not None and judged is not None:
+            note = f"{100 * judged:.1f} % by its verdicts"
+            yield Mark(name, found["value"], found["low"], found["high"], note=note)
+
+
+def _found(report: Mapping[str, Json]) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    labels = report["results"].get("labels")
+    return _entries(labels) if labels is not None else iter(())
+
+
+LABEL_CHARTS = (
+    Chart(
+        "Agreement with people",
+        "Labelled verdicts that people agree with, with 95 % intervals.",
+        "dots",
+        "share",
+        _agreement,
+        "Check",
+        (0.0, 1.0),
+    ),
+    Chart(
+        "Pass rate by labels",
+        "Pass rates as people would have them, by labels of a random sample and the judge's verdicts on all answers, "
+        "with 95 % intervals.",
+        "dots",
+        "share",
+        _corrected,
+        "Check",
+        (0.0, 1.0),
+    ),
+)

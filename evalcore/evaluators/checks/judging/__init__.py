@@ -1,1 +1,0 @@
-"""Judges: what they are asked about an answer, what was recorded of their replies, and what these come to."""

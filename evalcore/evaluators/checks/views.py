@@ -1,0 +1,476 @@
+"""The report of checks as Markdown, from report.json's content alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.evaluators.checks.diversity.report import by_a_judge, chained, diversity_markdown
+from evalq.evalcore.evaluators.checks.labels import LABEL_CHARTS, labels_markdown, on_trust_line, plain_line
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.naming import shorten
+from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered
+from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent_between, table
+from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+
+__all__ = ["CHARTS", "ROWS", "markdown", "opening"]
+
+_CASES = 50
+_FAILURES = 20
+_VERDICTS = {
+    "holds": "all cases reach theirs",
+    "fails": "not reached",
+    "inconclusive": "cannot be told yet",
+    "none": "none set",
+    "advisory": "advisory",
+}
+
+
+def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+    """The pass rate, thresholds, tags, checks, the cases with the lowest rates, failures, and faults of the input."""
+    results = report["results"]
+    parts = [
+        "# Checks",
+        _head(results),
+        _thresholds(results["thresholds"]),
+        _stopping(results),
+        _rates("By tag", "Tag", "tag", results["by_tag"]),
+        _rates("By check", "Check", "check", results["by_check"]),
+        labels_markdown(results),
+        _judges(results),
+        _cases(results["by_case"]),
+        diversity_markdown(results),
+        _taken(results),
+        _failures(results),
+        input_faults(report),
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def _head(results: Mapping[str, Json]) -> str:
+    outputs, cases = results["outputs"], results["cases"]
+    judged = outputs["passed"] + outputs["failed"]
+    errors = f", {outputs['errors']:,} without a verdict" if outputs["errors"] else ""
+    bounds = results["pass_rate_interval"]
+    passed = percent_between(results["pass_rate"], bounds["low"], bounds["high"])
+    rate = f"Pass rate: {passed}, mean over {_over(outputs, cases)}"
+    told = f"{outputs['passed']:,} of {judged:,} outputs passed{errors}"
+    lines = [rate, f"{told}; {cases['answered']:,} of {cases['total']:,} cases answered"]
+    if plain := plain_line(results):
+        lines.insert(1, plain)
+    known = [each for key in ("pass_at", "pass_hat") for each in _passes(results, key)]
+    if known:
+        lines.append("; ".join(known))
+    return "\n\n".join(lines)
+
+
+def _over(outputs: Mapping[str, int], cases: Mapping[str, int]) -> str:
+    """Which cases a rate is over, and which of their outputs, where that is not all of them."""
+    whole = cases["answered"] == cases["total"]
+    found = "cases" if whole else f"the {cases['answered']:,} of {cases['total']:,} cases that were answered"
+    return found + (", without the outputs that have no verdict" if outputs["errors"] else "")
+
+
+def _passes(results: Mapping[str, Json], key: str) -> Iterator[str]:
+    for entry in results[key]:
+        if entry["value"] is not None and entry["k"] > 1:
+            name = f"pass@{entry['k']}" if key == "pass_at" else f"pass^{entry['k']}"
+            yield f"{name} {percent_between(entry['value'], entry['low'], entry['high'])}"
+
+
+def _thresholds(decided: Mapping[str, Json]) -> str:
+    if not decided["total"] + decided["advisory"]:
+        return ""
+    if not decided["total"]:
+        return f"Thresholds: {_advisory(decided)}"
+    failed = decided["failed"]
+    named = f" ({', '.join(escape(shorten(case)) for case in failed[:10])})" if failed else ""
+    counts = ", ".join(
+        f"{decided[key]} {word}"
+        for key, word in (
+            ("holds", "hold"),
+            ("fails", "fail"),
+            ("inconclusive", "undecided"),
+            ("no_data", "unanswered"),
+        )
+        if decided[key]
+    )
+    return (
+        f"Thresholds: {_VERDICTS[decided['verdict']]}{named}. Of {decided['total']}, each by itself: {counts}; "
+        f"error at most {decided['alpha']:.1%} on either side ({decided['correction']} over all of them)"
+        + (f"; {told}" if (told := _advisory(decided)) else "")
+    )
+
+
+def _advisory(decided: Mapping[str, Json]) -> str:
+    """Of thresholds that rest on judges."""
+    count = decided["advisory"]
+    return f"{count:,} rest on judges with too few labelled verdicts, and are advisory" if count else ""
+
+
+def _stopping(results: Mapping[str, Json]) -> str:
+    """What stopping early saved; nothing where no case could."""
+    stopping = results.get("stopping")
+    if stopping is None:
+        return ""
+    calls = f"{stopping['calls_made']:,} of {stopping['calls_planned']:,} calls made, {stopping['calls_saved']:,} saved"
+    return (
+        f"Stopping {stopping['rule']}: {stopping['decided']} of {stopping['cases']} cases with thresholds decided, "
+        f"{stopping['undecided']} undecided; {calls}. Their verdicts spend an error of at most {stopping['alpha']:.1%} "
+        "on either side over the calls planned; their rates have confidence sequences. Both hold however often they "
+        "were looked at; rates over several cases do not"
+    )
+
+
+def _rates(title: str, head: str, key: str, entries: Sequence[Mapping[str, Json]]) -> str:
+    if not entries:
+        return ""
+    rows: list[tuple[object, ...]] = [
+        (
+            shorten(entry[key]),
+            percent_between(entry["pass_rate"], entry["low"], entry["high"]),
+            entry["outputs"]["passed"],
+            entry["outputs"]["failed"],
+            entry["outputs"]["errors"],
+        )
+        for entry in entries[:_CASES]
+    ]
+    return f"## {title}\n\n" + table((head, "Pass rate (95 %)", "Passed", "Failed", "Errors"), rows)
+
+
+def _judges(results: Mapping[str, Json]) -> str:
+    """Who judged; nothing where nobody did."""
+    rows: list[tuple[object, ...]] = [
+        (
+            shorten(entry["judge"]),
+            *(f"{entry['votes'][key]:,}" for key in ("asked", "read", "unreadable", "failed")),
+            NONE if entry["cost"]["total"] is None else f"{entry['cost']['total']:.4g}",
+            NONE if entry["latency_seconds"]["p50"] is None else f"{entry['latency_seconds']['p50']:.3g} s",
+            _digests(entry["configs"]),
+            _digests(entry["prompts"]),
+        )
+        for entry in results.get("judges", ())
+    ]
+    if not rows:
+        return ""
+    head = ("Judge", "Asked", "Read", "Unreadable", "Failed", "Cost", "Median", "Settings", "Prompts")
+    return "## Judges\n\n" + table(head, rows)
+
+
+def _digests(found: Sequence[str]) -> str:
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return ", ".join(shorten(each)[:12] for each in found[:3]) + more
+
+
+def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
+    def order(entry: Mapping[str, Json]) -> tuple[bool, float, str]:
+        value = entry["pass_rate"]["value"]
+        return value is None, value or 0.0, entry["case"]
+
+    rows: list[tuple[object, ...]] = []
+    for entry in sorted(entries, key=order)[:_CASES]:
+        rate, outputs = entry["pass_rate"], entry["outputs"]
+        demands = ", ".join(map(_demand, entry["thresholds"]))
+        judged = outputs["passed"] + outputs["failed"]
+        rows.append(
+            (
+                shorten(entry["case"]),
+                f"{outputs['passed']} of {judged}",
+                percent_between(rate["value"], rate["low"], rate["high"]),
+                decimals(entry["score"]),
+                outputs["errors"],
+                demands,
+            )
+        )
+    title = "## By case" if len(entries) <= _CASES else f"## The {_CASES} cases with the lowest pass rates"
+    return f"{title}\n\n" + table(("Case", "Passed", "Pass rate (95 %)", "Score", "Errors", "Thresholds"), rows)
+
+
+def _demand(told: Mapping[str, Json]) -> str:
+    verdict = told["verdict"].replace("_", " ")
+    return f"{told['number']} {told['least']:g}: {verdict}{' (advisory)' if told.get('advisory') else ''}"
+
+
+def _taken(results: Mapping[str, Json]) -> str:
+    """What outputs took, where any record said so."""
+    rows: list[tuple[object, ...]] = []
+    for key, name in (("latency_seconds", "Seconds"), ("cost", "Cost"), ("tokens", "Tokens")):
+        entry = results[key]
+        if entry["count"]:
+            told = (_figure(entry[part]) for part in ("mean", "p50", "p90", "p95", "p99", "max", "total"))
+            rows.append((name, entry["count"], *told))
+    if not rows:
+        return ""
+    return "## What outputs took\n\n" + table(
+        ("", "Outputs", "Mean", "Median", "90 %", "95 %", "99 %", "Most", "In all"), rows
+    )
+
+
+def _failures(results: Mapping[str, Json]) -> str:
+    entries = results["failures"]
+    if not entries:
+        return ""
+    rows: list[tuple[object, ...]] = [
+        (f"{entry['input']}:{entry['line']}", entry["reason"]) for entry in entries[:_FAILURES]
+    ]
+    more = results["outputs"]["failed"] - len(rows)
+    if more > 0:
+        rows.append(("", f"and {more:,} more in records.jsonl"))
+    return "## Outputs that failed\n\n" + table(("Where", "Why"), rows)
+
+
+def _figure(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.4g}"
+
+
+# What the page of a checks run begins with and draws.
+
+_REACHED: Mapping[str, tuple[str, State]] = {
+    "holds": ("reached", "good"),
+    "fails": ("not reached", "bad"),
+    "inconclusive": ("cannot tell yet", "doubtful"),
+    "advisory": ("advisory", "none"),
+}
+_VERDICT_STATES: Mapping[str, State] = {"holds": "good", "fails": "bad", "inconclusive": "doubtful"}
+_NOWHERE: Mapping[str, tuple[str, State]] = {
+    "holds": ("nowhere", "good"),
+    "fails": ("found", "bad"),
+    "inconclusive": ("undecided", "doubtful"),
+}
+_KINDS: Mapping[str, State] = {"collapsed": "bad", "inconclusive": "doubtful", "diverse": "good"}
+
+
+def opening(report: Mapping[str, Json]) -> Summary:
+    """How many outputs passed, and whether cases reach their thresholds."""
+    results = report["results"]
+    outputs, decided, cases = results["outputs"], results["thresholds"], results["cases"]
+    told, state = _REACHED.get(decided["verdict"], ("none set", "none"))
+    judged = outputs["passed"] + outputs["failed"]
+    every = judged + outputs["errors"]
+    over = of_answered((judged, every, "outputs with a verdict"), (cases["answered"], cases["total"], "cases answered"))
+    noted = "; ".join(filter(None, (_interval(results["pass_rate_interval"]), over)))
+    # Of all outputs: where three of four have no verdict, one that passes is no whole.
+    return Summary(
+        f"{outputs['passed']:,} of {every:,} outputs passed",
+        _sentence(results),
+        state if decided["total"] else "none",
+        tiles=(
+            Tile("Pass rate", number(results["pass_rate"], "share"), noted, "doubtful" if over else "none"),
+            *_people(results),
+            Tile("Score", number(results["score"], "points"), "mean over cases"),
+            Tile("Failed", number(outputs["failed"], "count")),
+            Tile("No verdict", number(outputs["errors"], "count"), state="doubtful" if outputs["errors"] else "none"),
+            Tile(
+                "Cases answered",
+                f"{cases['answered']:,} of {cases['total']:,}",
+                state="doubtful" if cases["answered"] < cases["total"] else "none",
+            ),
+            Tile("Thresholds", told, f"{decided['holds']:,} of {decided['total']:,} hold", state),
+            *_collapse(results),
+            Tile("Median latency", number(results["latency_seconds"]["p50"], "seconds")),
+            Tile("Cost", number(results["cost"]["total"], "number")),
+        ),
+    )
+
+
+def _people(results: Mapping[str, Json]) -> Iterator[Tile]:
+    """What checks say that no judge decides, and what people would say of those that one does."""
+    if "plain" not in results:
+        return
+    plain, found = results["plain"], results["labels"]["outputs"]["corrected"]
+    yield Tile("By plain checks", number(plain["pass_rate"], "share"), _interval(plain))
+    if found["value"] is not None:
+        yield Tile("By people's labels", number(found["value"], "share"), _interval(found))
+
+
+def _collapse(results: Mapping[str, Json]) -> Iterator[Tile]:
+    """What is known of collapse, where answers are counted by kind."""
+    if "diversity" in results:
+        found = results["diversity"]
+        told, state = _NOWHERE.get(found["verdict"], ("not known", "none"))
+        noted = f"{found['verdicts']['collapsed']:,} of {found['cases']:,} cases, each by itself"
+        yield Tile("Collapse", told, noted, state)
+        yield Tile("Kinds of answers", number(found["effective_modes"], "number"), "effective, mean over cases")
+
+
+def _sentence(results: Mapping[str, Json]) -> str:
+    errors, missing = results["outputs"]["errors"], results["cases"]["unrecorded"]
+    parts = [f"{errors:,} outputs have no verdict."] if errors else []
+    parts += [f"{missing:,} cases have no output."] if missing else []
+    parts += [told] if (told := on_trust_line(results)) else []
+    return " ".join(parts)
+
+
+def _interval(bounds: Mapping[str, float | None]) -> str:
+    if bounds["low"] is None or bounds["high"] is None:
+        return ""
+    return f"{100 * bounds['low']:.1f} to {100 * bounds['high']:.1f} %, 95 % interval"
+
+
+def _lowest_first(marks: Iterable[Mark]) -> list[Mark]:
+    return sorted(marks, key=lambda mark: (mark.value is not None, mark.value or 0.0, mark.label))
+
+
+def _of(entries: Sequence[Mapping[str, Json]], key: str) -> list[Mark]:
+    """The pass rates of entries with bounds of their own."""
+    return _lowest_first(
+        Mark(entry[key], entry["pass_rate"], entry["low"], entry["high"], note=_note(entry["outputs"]))
+        for entry in entries
+        if entry["pass_rate"] is not None
+    )
+
+
+def _note(outputs: Mapping[str, int]) -> str:
+    judged = outputs["passed"] + outputs["failed"]
+    known = f"{outputs['passed']:,} of {judged:,}" if judged else ""
+    lacking = f"{outputs['errors']:,} without a verdict" if outputs["errors"] else ""
+    return ", ".join(filter(None, (known, lacking))) or "no output"
+
+
+def _case_marks(report: Mapping[str, Json]) -> list[Mark]:
+    def marks() -> Iterator[Mark]:
+        for entry in report["results"]["by_case"]:
+            rate = entry["pass_rate"]
+            if rate["value"] is not None:
+                states = [_VERDICT_STATES.get(each["verdict"], "none") for each in entry["thresholds"]]
+                state: State = next((s for s in ("bad", "doubtful", "good") if s in states), "none")
+                yield Mark(entry["case"], rate["value"], rate["low"], rate["high"], state, note=_note(entry["outputs"]))
+            else:
+                yield Mark(entry["case"], None, state="doubtful", note=_note(entry["outputs"]))
+
+    return _lowest_first(marks())
+
+
+def _shares(report: Mapping[str, Json]) -> Iterator[Mark]:
+    """The cases nearest to collapse first; a single answer has no share to speak of."""
+    known = [entry for entry in report["results"].get("diversity", {}).get("by_case", ()) if entry["answers"] > 1]
+    for entry in sorted(known, key=lambda entry: (-entry["mode_share"]["value"], entry["case"])):
+        share, said = entry["mode_share"], entry["verdict"]
+        kinds = f"{entry['effective_modes']['q1']:.1f} effective kinds"
+        note = f"{said}{chained(entry)}; {kinds}; collapsed above {entry['collapse_share']:g}"
+        judged = by_a_judge(entry)
+        note += f"; of pairs, a judge: {judged}" if judged else ""
+        yield Mark(entry["case"], share["value"], share["low"], share["high"], _KINDS.get(said, "none"), note=note)
+
+
+def _pass_chart(key: str) -> Chart:
+    name = "pass@k" if key == "pass_at" else "pass^k"
+    said = "one of k answers, at least, passes" if key == "pass_at" else "all of k answers pass"
+
+    def marks(report: Mapping[str, Json]) -> Iterator[Mark]:
+        for entry in report["results"][key]:
+            if entry["value"] is not None:
+                label, note = name.replace("k", str(entry["k"])), f"{entry['cases']:,} cases"
+                yield Mark(label, entry["value"], entry["low"], entry["high"], note=note)
+
+    caption = f"The chance that {said}, mean over cases with so many answers, with 95 % intervals."
+    return Chart(name, caption, "dots", "share", marks, "Of", (0.0, 1.0))
+
+
+_RATE = "with 95 % intervals, cases being clusters of their answers. The lowest come first."
+
+CHARTS = (
+    Chart(
+        "Pass rate by case",
+        "Outputs that passed, with exact 95 % intervals. The lowest come first.",
+        "dots",
+        "share",
+        _case_marks,
+        "Case",
+        (0.0, 1.0),
+    ),
+    Chart(
+        "Pass rate by tag",
+        f"Mean over the cases of a tag, {_RATE}",
+        "dots",
+        "share",
+        lambda report: _of(report["results"]["by_tag"], "tag"),
+        "Tag",
+        (0.0, 1.0),
+    ),
+    Chart(
+        "Pass rate by check",
+        f"Outputs that passed a check, mean over its cases, {_RATE}",
+        "dots",
+        "share",
+        lambda report: _of(report["results"]["by_check"], "check"),
+        "Check",
+        (0.0, 1.0),
+    ),
+    Chart(
+        "Share of the commonest kind of answer",
+        "How often a case was answered by its commonest kind of answer, with 95 % intervals. A case is collapsed whose "
+        "interval lies above its limit, diverse below it; across it, more answers are needed.",
+        "dots",
+        "share",
+        _shares,
+        "Case",
+        (0.0, 1.0),
+    ),
+    *LABEL_CHARTS,
+    _pass_chart("pass_at"),
+    _pass_chart("pass_hat"),
+)
+
+
+# An output as a row of the page: its case, and of a failed one each check beside what came.
+
+_STATES: Mapping[str, State] = {"passed": "good", "failed": "bad", "error": "bad", "dead": "bad"}
+
+
+class _CheckRow(msgspec.Struct):
+    name: str = ""
+    passed: bool | None = None
+    wanted: str = ""
+    found: str = ""
+    error: str = ""
+    checks: list[_CheckRow] = []
+
+
+class _OutputRow(msgspec.Struct):
+    record: str
+    id: str | None = None
+    repeat: int | None = None
+    status: str = ""
+    score: float | None = None
+    reason: str | None = None
+    checks: msgspec.Raw = msgspec.Raw(b"[]")
+    labels: dict[str, bool] = {}
+
+
+_checks = msgspec.json.Decoder(list[_CheckRow]).decode
+
+
+def _reader(report: Mapping[str, Json]) -> Callable[[Any], Row | None]:
+    return _see
+
+
+def _see(line: _OutputRow) -> Row:
+    state = _STATES.get(line.status, "none")
+    identity = line.id or ""
+    name = identity if line.repeat is None else f"{identity}#{line.repeat}"
+    cells = (identity or None, line.repeat, line.score)
+    return Row(line.record, name, line.status, state, line.reason or "", cells, lambda: tuple(_evidence(line)))
+
+
+def _evidence(line: _OutputRow) -> Iterator[Evidence]:
+    """What an output fell short of, then what it met."""
+    found = list(_check_evidence(_checks(line.checks), ""))
+    for name, passed in line.labels.items():
+        said = "people say that it passes" if passed else "people say that it fails"
+        found.append(Evidence(f"{name} › people", "a label", said, passed))
+    yield from sorted(found, key=lambda piece: piece.fine)
+    if not found:
+        yield Evidence("output", "an answer", line.reason or "")
+
+
+def _check_evidence(checks: Sequence[_CheckRow], before: str) -> Iterator[Evidence]:
+    for check in checks:
+        name = f"{before}{check.name}"
+        yield Evidence(name, check.wanted, check.error or check.found, check.passed is True)
+        yield from _check_evidence(check.checks, f"{name} › ")
+
+
+ROWS = Rows((Column("Case"), Column("Repeat", "number"), Column("Score", "number")), _OutputRow, _reader)
