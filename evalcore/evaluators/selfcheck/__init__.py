@@ -1,7 +1,7 @@
-"""Self check after the work: four questions, danger signals, and the goal looked back from.
+"""Self check after the work: four questions, danger signals, and the goal-backward check.
 
-The names of the specification, in Python's spelling; `check` is synchronous, `acheck` its promise. Keys of evidence
-and results are the specification's camelCase, in JSON and as attributes.
+Names are the specification's, in Python's spelling; `check` is synchronous, `acheck` asynchronous. Keys of evidence and
+results are the specification's camelCase, in JSON and as attributes.
 """
 
 from evalq.evalcore.evaluators.selfcheck.evaluator import SelfCheck, evaluator

@@ -1,4 +1,4 @@
-"""The self check as an evaluator: what is read of a record, its line, its judge, and what runs are compared by."""
+"""The self check as an evaluator: its records and their lines, its judge, and its measures."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 JUDGE = ClaimsJudge(_TASK, _texts, "evidence")
-"""Asked about each thing that a report says is done, with the evidence handed in."""
+"""Asks about each claim of a report, with the report's evidence."""
 
 _Record = tuple[CompletionReport, ClaimsVerdict | None]
-"""A report, and what a judge found of its claims, where one was asked."""
+"""A report, and a judge's verdict on its claims, if a judge was asked."""
 
 _encode = msgspec.json.Encoder().encode
 _UNRESOLVED = f"not resolved: run '{HOW_TO_RESOLVE}' where the files are, and evaluate what it writes"
@@ -85,7 +85,7 @@ _UNRESOLVED_FAULT = str(RecordFault("$.expectedPaths", _UNRESOLVED))
 
 
 def _read(params: SelfCheckParams, given: Mapping[str, Any]) -> _Record:
-    """The record in ``given``. Raises RecordFault when it cannot be checked as it stands."""
+    """The record in ``given``. Raises RecordFault if it cannot be checked as it is."""
     report = read_record(given)
     if report.unresolved:
         raise RecordFault("$.expectedPaths", _UNRESOLVED)
@@ -101,7 +101,7 @@ def _record_line(
     label: bool | None,
     verdict: ClaimsVerdict | None,
 ) -> bytes:
-    """The record's line, keys in the order they are specified in."""
+    """The record's line, with keys in the specification's order."""
     plain = line.head("passed" if result.passed else "failed")
     if label is not None:
         plain["hallucinated"] = label
@@ -136,7 +136,7 @@ MEASURES = Measures(
         Number("signals.**"),
         Number("suspected.records", "lower"),
         Number("suspected.**"),
-        # Of labels: how well the rules find what people found, by these cases.
+        # How well the rules find what people found.
         *(
             Number(f"{place}.{name}.value", better, "estimate")
             for place in ("labels", "labels.*")
@@ -185,7 +185,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
     calls = JUDGE.calls
 
     def evaluate(self, batch: Batch, params: SelfCheckParams) -> Outcome[SelfCheckState]:
-        """Check each line; a broken one is a fault with the path of what is wrong in it."""
+        """Check each line. A broken line becomes a fault that names the path of the error."""
         check, reasons = protocol(params).check, failure_reasons(params)
         state, tally = SelfCheckState.zero(), Tally()
         lines, failed = [], []
@@ -211,7 +211,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
         return Outcome(state, tally, lines)
 
     def section(self, results: Sequence[InputResult[SelfCheckState]], params: SelfCheckParams) -> dict[str, Json]:
-        """Pass rate, rates by question, counts by signal; goals where verified, effectiveness where labelled."""
+        """Pass rate, rates by question, counts by signal; goals if verified, effectiveness if labelled."""
         return section(results, params)
 
 

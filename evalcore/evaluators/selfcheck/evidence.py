@@ -1,4 +1,4 @@
-"""What an agent hands in with its claim to be done, in the keys of the specification."""
+"""The evidence that an agent gives for its claim to be done, with the specification's keys."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CodeChange(TypedDict):
 
 @dataclass(frozen=True)
 class GoalPath:
-    """What was found at one expected path; ``matches`` is None where no pattern was asked for."""
+    """What was found at one expected path; ``matches`` is None if no pattern was given."""
 
     path: str
     exists: bool
@@ -54,27 +54,27 @@ class GoalPath:
 
     @property
     def reached(self) -> bool:
-        """Whether the path is there, holds something, and matches where it has to."""
-        # Not `matches is True`: None says that no pattern was asked for.
+        """Whether the path exists, is not empty, and matches its pattern, if it has one."""
+        # Not `matches is True`: None means that there is no pattern.
         return self.exists and self.nonEmpty and self.matches is not False
 
 
 @dataclass(frozen=True)
 class GoalBackwardResult:
-    """Whether the goal was reached, looking back from the files it should have left."""
+    """Whether the goal was reached, judged by the files that it should have left."""
 
     passed: bool
     paths: list[GoalPath] = field(default_factory=list)
 
     @property
     def reached(self) -> bool:
-        """Whether it passed, and no path stored with it says otherwise."""
+        """Whether it passed and every path in it was reached."""
         return self.passed and all(path.reached for path in self.paths)
 
 
 @dataclass
 class Evidence:
-    """All keys are optional; None stands for a key that was not given."""
+    """All keys are optional; None means that the key was not given."""
 
     testOutput: str | None = None
     testsPassed: bool | None = None
@@ -86,7 +86,7 @@ class Evidence:
 
 
 class _Checked(msgspec.Struct):
-    """The types a record's keys must have; further keys are left alone."""
+    """The types that a record's keys must have; further keys are ignored."""
 
     id: str | int | None = None
     hallucinated: bool | None = None
@@ -97,14 +97,14 @@ class _Checked(msgspec.Struct):
     evidence: list[EvidenceItem] | None = None
     codeChanges: list[CodeChange] | None = None
     goalVerification: GoalBackwardResult | None = None
-    # Whatever stands in them: `goals` holds them to their form, when somebody looks them up.
+    # Of any form: `goals` checks that when it looks them up.
     expectedPaths: list[Any] | None = None
 
 
 class CompletionReport(msgspec.Struct):
-    """A line of input: the evidence, with the label (True: hallucinated) where somebody gave one.
+    """A line of input: the evidence, with a person's label (True: hallucinated), if there is one.
 
-    ``unresolved``: nobody has looked up its expected paths yet.
+    ``unresolved``: its expected paths are not looked up yet.
     """
 
     label: bool | None
@@ -118,21 +118,21 @@ def read_record(given: Mapping[str, Any]) -> CompletionReport:
     evidence = Evidence(
         testOutput=checked.testOutput,
         testsPassed=checked.testsPassed,
-        # As given, not as checked: what they are quoted from keeps its further keys.
+        # As given, not as checked: quotes show further keys, too.
         requirementsList=given.get("requirementsList"),
         assumptions=given.get("assumptions"),
         evidence=checked.evidence,
         codeChanges=checked.codeChanges,
         goalVerification=checked.goalVerification,
     )
-    # Evaluating must not look them up: it is pure, and runs on other machines.
+    # Evaluating must not look them up: it is a pure function, and runs on other machines.
     unresolved = bool(checked.expectedPaths) and checked.goalVerification is None
     return CompletionReport(checked.hallucinated, evidence, unresolved)
 
 
 def scanned_text(evidence: Evidence) -> str:
-    """All that danger signals are looked for in: test output, evidence contents and assumptions, by lines."""
-    # SPEC, section 3: these three, and neither requirements nor diffs.
+    """The text in which danger signals are searched: test output, evidence contents and assumptions, by lines."""
+    # SPEC, section 3: these three, but not requirements and diffs.
     parts = [evidence.testOutput] if evidence.testOutput else []
     parts += [item["content"] for item in evidence.evidence or ()]
     parts += [item["assumption"] for item in evidence.assumptions or ()]

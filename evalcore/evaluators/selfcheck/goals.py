@@ -1,7 +1,7 @@
-"""Looking back from the goal: are the files there that a task was to leave behind?
+"""The goal-backward check: does each file exist that a task was to leave behind?
 
-This is the one part of a self check that touches a disk. It runs once, where the files are, and its answer is
-stored in the record; the check itself only reads what is stored.
+Only this part of a self check reads the disk. It runs once, on the machine with the files, and stores its answer in the
+record. The check itself only reads that answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evalq.evalcore.trust import Thing, Writer, allows
 __all__ = ["HOW_TO_RESOLVE", "MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
 
 HOW_TO_RESOLVE = "evalq selfcheck-resolve --evidence FILE --root DIR > resolved.jsonl"
-"""The command that looks up expected paths; it is to run where the files are."""
+"""The command that looks up expected paths; run it on the machine with the files."""
 
 MAX_SEARCHED_BYTES = 16 << 20
 """How much of a file is searched for its pattern."""
@@ -37,17 +37,17 @@ class _Expected(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Out(Exception):
-    """A path leaves the root, or cannot be looked at."""
+    """A path leaves the root, or cannot be read."""
 
 
 def resolve_goals(evidence: Mapping[str, Any], root: str | Path) -> dict[str, Any]:
     """``evidence`` (a record as plain JSON) with the ``goalVerification`` of its ``expectedPaths`` under ``root``.
 
-    An expected path is a string, or {"path", "pattern"}: a file or folder that must exist, hold something, and
-    match. It is relative; one that is absolute, has ``..`` in it or leads out of ``root`` by a symbolic link is
-    not looked at and counts as not reached. Without expected paths the evidence comes back as it is; a verification it
-    came with is replaced, since the agent may have written it. Raises RecordFault for expected paths of a wrong
-    type, ConfigError when there is no such root.
+    An expected path is a string, or {"path", "pattern"}: a file or folder that must exist, must not be empty, and must
+    match. It is relative. A path that is absolute, contains ``..`` or leaves ``root`` through a symbolic link is not
+    read, and counts as not reached. Without expected paths, the evidence is returned unchanged. A verification in the
+    evidence is replaced, because the agent may have written it. Raises RecordFault for expected paths of a wrong type,
+    ConfigError if there is no such root.
     """
     top = Path(root).resolve()
     if not top.is_dir():
@@ -69,7 +69,7 @@ def _look(top: Path, expected: _Expected) -> GoalPath:
         real = _inside(top, expected.path)
         kind = real.stat().st_mode
         if stat.S_ISDIR(kind):
-            # A folder has no text, so that what has to match does not.
+            # A folder has no text, so it matches no pattern.
             return GoalPath(expected.path, True, any(real.iterdir()), None if expected.pattern is None else False)
         if not stat.S_ISREG(kind):
             raise _Out("neither a file nor a folder")
@@ -83,8 +83,8 @@ def _look(top: Path, expected: _Expected) -> GoalPath:
 
 
 def _inside(top: Path, path: str) -> Path:
-    """The real path of ``path`` under ``top``. Raises _Out when it is not under it."""
-    # Read as Windows reads it, too, where "C:x" leaves the folder and ".." may stand between backslashes.
+    """The real path of ``path`` under ``top``. Raises _Out if it is not under ``top``."""
+    # Checked by Windows' rules, too: there "C:x" leaves the folder, and backslashes separate "..".
     windows = PureWindowsPath(path)
     if not path or "\0" in path:
         raise _Out("no path")
@@ -93,7 +93,7 @@ def _inside(top: Path, path: str) -> Path:
     if ".." in windows.parts:
         raise _Out("'..' in a path; expected paths stay inside the root")
     try:
-        # Resolved before it is compared: a link inside the root may lead out of it.
+        # Resolve first: a link inside the root may lead out of it.
         real = (top / path).resolve()
     except RuntimeError:
         raise _Out("a loop of symbolic links") from None
@@ -119,8 +119,8 @@ def resolve_command(options: Mapping[str, Any]) -> str:
     evidence = options["evidence"]
     try:
         with open_given(evidence) as stream:
-            # As the evaluation reads it: what marks the byte order is no part of the first record, and a lone carriage
-            # return is white space of JSON, in the middle of one.
+            # As the evaluation reads it: a byte order mark is no part of the first record, and a lone carriage return
+            # is white space inside a record.
             lines = [line.rstrip(b"\r") for line in stream.read().removeprefix(BOM).split(b"\n")]
     except OSError as error:
         raise InputError("no evidence to resolve", [(evidence, error.strerror or str(error))]) from None
@@ -131,5 +131,5 @@ def _resolved(line: bytes, root: str) -> str:
     try:
         return msgspec.json.encode(resolve_goals(read_object(line), root)).decode()
     except RecordFault:
-        # The evaluation says what is wrong with it.
+        # The evaluation reports the fault.
         return line.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What changes a self check's answer, with the specification's defaults."""
+"""The params of a self check, with the specification's defaults."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SelfCheckParams(Params):
     @field_validator("signals")
     @classmethod
     def _one_message_each(cls, signals: tuple[DangerSignal, ...]) -> tuple[DangerSignal, ...]:
-        # Here alone: a protocol made in Python may have twins, of which the first decides.
+        # Only here: a protocol made in Python may have two of the same message, and the first decides.
         _refuse_twins([signal.message for signal in signals], "message")
         return signals
 
@@ -82,7 +82,7 @@ def _refuse_twins(names: list[str], what: str) -> None:
         raise ValueError(f"the same {what} twice: {', '.join(twins)} (results are reported by {what})")
 
 
-# Compiling a list of patterns takes 10 to 20 ms (decision 5), which is not for every chunk.
+# Compiling a list of patterns takes 10 to 20 ms (decision 5): too long for every chunk.
 @lru_cache(maxsize=64)
 def protocol(params: SelfCheckParams) -> SelfCheckProtocol:
     """The protocol that ``params`` describe."""

@@ -1,4 +1,4 @@
-"""What a check looks for in the evidence, as data: the questions it asks, and the signals of a doubtful claim."""
+"""The questions that a check asks of the evidence, and the danger signals that it searches for, as data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def search_pattern(source: str, *, ignore_case: bool = True) -> Pattern:
-    """How this evaluator reads a pattern: as Python's `re` on str, but A-Z are the only letters that fold."""
+    """A pattern as this evaluator reads it: as Python's `re` on str, but only A-Z match without regard to case."""
     return Pattern(source, ignore_case, "ascii")
 
 
@@ -42,8 +42,8 @@ _Key = Literal["testOutput", "requirementsList", "assumptions", "evidence", "cod
 
 @dataclass(frozen=True)
 class SelfCheckQuestion:
-    """A question, answered by ``validator``, which may be asynchronous; where it is ``required``, only True lets a
-    check pass.
+    """A question that ``validator`` answers (it may be asynchronous). A check passes only if each ``required`` question
+    is answered with True.
     """
 
     id: str
@@ -58,12 +58,12 @@ def _tests_pass(evidence: Evidence) -> bool:
 
 
 def _requirements_met(evidence: Evidence) -> bool:
-    # Unlike with assumptions, none listed is not enough: a report must not pass by leaving its requirements out.
+    # An empty list is not enough, unlike for assumptions: a report must not pass by leaving out its requirements.
     return bool(evidence.requirementsList) and all(item["met"] for item in evidence.requirementsList or ())
 
 
 def _no_assumptions(evidence: Evidence) -> bool:
-    # SPEC, section 3: none listed is a yes here; whether that is believed is for other questions.
+    # SPEC, section 3: an empty list is a yes.
     return all(item["verified"] for item in evidence.assumptions or ())
 
 
@@ -135,7 +135,7 @@ SELF_CHECK_QUESTIONS: tuple[SelfCheckQuestion, ...] = tuple(question.compiled() 
 
 
 def evidence_text(question: str, evidence: Evidence) -> str:
-    """What the result of the question with this id quotes; empty for ids of the user's own."""
+    """The evidence that is quoted in the result of the question with this id; empty for a user's own question."""
     match question:
         case "tests_pass":
             return "No test output" if evidence.testOutput is None else evidence.testOutput
@@ -144,7 +144,7 @@ def evidence_text(question: str, evidence: Evidence) -> str:
         case "no_assumptions":
             return _json(evidence.assumptions)
         case "evidence_exists":
-            # By truth, as the specification's code writes it, though an empty output counts as given elsewhere.
+            # An empty output is "false" here, as in the specification's code, though it counts as given elsewhere.
             tests = "true" if evidence.testOutput else "false"
             return f"Tests: {tests}, Code: {len(evidence.codeChanges or ())} files"
         case _:
@@ -172,7 +172,7 @@ class DangerSignal(Params):
     @field_validator("pattern")
     @classmethod
     def _searchable(cls, pattern: str) -> str:
-        # Case makes no difference to what is refused.
+        # Case does not matter for whether a pattern is refused.
         require_searchable(search_pattern(pattern))
         return pattern
 
@@ -260,7 +260,7 @@ class FoundSignal:
 
 
 class SignalScan:
-    """Looks for ``signals``, showing ``context`` characters on each side."""
+    """Searches for ``signals``, and shows ``context`` characters on each side."""
 
     def __init__(self, signals: Sequence[DangerSignal], context: int = CONTEXT) -> None:
         self.signals = tuple(signals)

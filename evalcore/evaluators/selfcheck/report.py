@@ -1,4 +1,4 @@
-"""What self checks add up to, chunk by chunk, and the results of the report that this gives."""
+"""The state that self checks add up to, and the results of the report."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["SelfCheckState", "failure_reasons", "section"]
 class SelfCheckState(State):
     """Counts of checks: passed, by question passed, by signal found, by goal; and the labelled ones by call.
 
-    ``by_verdict`` calls a record hallucinated when its check does not pass, ``by_signal`` when any signal is found,
-    ``by_suspicion`` when it is suspected, ``by_judge`` when a judge found a claim that is not supported. ``suspected``
-    are the suspected ones, and ``suspicions`` counts them by reason. ``failed`` are the lines of records that did not
-    pass, with what they failed for; ``unresolved`` counts records that could not be checked because nobody looked up
-    their expected paths.
+    ``by_verdict`` calls a record hallucinated if its check does not pass, ``by_signal`` if any signal is found,
+    ``by_suspicion`` if it is suspected, ``by_judge`` if a judge found an unsupported claim. ``suspected`` counts the
+    suspected records, ``suspicions`` counts them by reason. ``failed`` holds the lines of records that did not pass,
+    with the reasons. ``unresolved`` counts records that were not checked because their expected paths are not looked
+    up.
     """
 
     checked: int = 0
@@ -46,9 +46,7 @@ class SelfCheckState(State):
     unresolved: int = 0
 
     def add(self, result: SelfCheckResult, label: bool | None, reasons: Sequence[str] = ()) -> None:
-        """Count one check; ``label`` says whether the record is known to be hallucinated, ``reasons`` what for it is
-        suspected.
-        """
+        """Count one check. ``label``: people call the record hallucinated; ``reasons``: why it is suspected."""
         self.suspected += bool(reasons)
         add_counts(self.suspicions, dict.fromkeys(reasons, 1))
         self.checked += 1
@@ -65,7 +63,7 @@ class SelfCheckState(State):
             self.by_suspicion.add(positive=label, called=bool(reasons))
 
     def add_verdict(self, verdict: ClaimsVerdict, label: bool | None, line: int, left_out: LeftOut) -> None:
-        """Count what a judge found of the claims of one record."""
+        """Count a judge's verdict on one record."""
         self.judged.add(verdict, line, left_out)
         if label is not None and verdict.finding is not None:
             self.by_judge.add(positive=label, called=not verdict.holds)
@@ -90,8 +88,8 @@ class SelfCheckState(State):
 
 
 def failure_reasons(params: SelfCheckParams) -> Callable[[Sequence[QuestionResult], Sequence[SignalResult]], list[str]]:
-    """What a check failed for: the required questions that were not passed, the fatal signals that were found."""
-    # What lets a report pass all the same is no reason for its failure.
+    """Why a check failed: the required questions that were not passed, and the fatal signals that were found."""
+    # A warning, or a question that is not required, is no reason: a report passes with it.
     required = {question.id for question in params.questions if question.required}
     fatal = {signal.message for signal in params.signals if signal.severity == "error"}
 
@@ -105,7 +103,7 @@ def failure_reasons(params: SelfCheckParams) -> Callable[[Sequence[QuestionResul
 
 
 def section(results: Sequence[InputResult[SelfCheckState]], params: SelfCheckParams) -> dict[str, Json]:
-    """Pass rate, rates by question, counts by signal; goals where verified, effectiveness where labelled."""
+    """Pass rate, rates by question, counts by signal; goals if verified, effectiveness if labelled."""
     state = SelfCheckState.zero()
     for result in results:
         state.merge(result.state)

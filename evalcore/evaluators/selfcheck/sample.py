@@ -1,4 +1,4 @@
-"""Completion reports of agents that never worked: any number of them, for the demo, measurements and tests."""
+"""Made-up completion reports, any number of them, for the demo, benchmarks and tests."""
 
 from __future__ import annotations
 

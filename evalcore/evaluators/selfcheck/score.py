@@ -1,4 +1,4 @@
-"""The check itself: questions, danger signals and the goal, put together to one verdict."""
+"""The check itself: one verdict from questions, danger signals and the goal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class QuestionResult:
-    """The answer to one question, and the evidence it rests on."""
+    """The answer to one question, with its evidence."""
 
     id: str
     passed: bool
@@ -48,7 +48,7 @@ class SignalResult:
 
 @dataclass(slots=True)
 class SelfCheckResult:
-    """The verdict on one piece of evidence; ``details`` is given where a goal was verified too."""
+    """The verdict on one report; ``details`` is there if a goal was verified."""
 
     passed: bool
     questions: list[QuestionResult]
@@ -57,7 +57,7 @@ class SelfCheckResult:
     details: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The specification's result object: a key without a value is left out."""
+        """The specification's result object, without keys that have no value."""
         questions = [{"id": q.id, "passed": q.passed, "evidence": q.evidence} for q in self.questions]
         signals: list[dict[str, Any]] = [{"signal": s.signal, "found": s.found} for s in self.dangerSignals]
         for shown, signal in zip(signals, self.dangerSignals, strict=True):
@@ -70,15 +70,15 @@ class SelfCheckResult:
 
 
 class SelfCheckProtocol:
-    """Asks ``questions`` and looks for ``danger_signals``; both empty unless given.
+    """Asks ``questions`` and searches for ``danger_signals``; both are empty by default.
 
         protocol = create_default_self_check_protocol()
         result = protocol.check({"testOutput": "12 passed", "testsPassed": True, "requirementsList": []})
         result.passed                                      # False: no requirement is listed
         [question.id for question in result.questions if not question.passed]
 
-    The specification's check is a promise, and so is `acheck`; ``check`` needs no event loop, and takes asynchronous
-    validators that have nothing to wait for.
+    The specification's check is asynchronous, as `acheck` is. ``check`` needs no event loop, and accepts asynchronous
+    validators that do not wait.
     """
 
     def __init__(
@@ -93,13 +93,13 @@ class SelfCheckProtocol:
         self.set_danger_signals(danger_signals)
 
     def set_questions(self, questions: Sequence[SelfCheckQuestion]) -> None:
-        """Ask ``questions`` from now on, in place of the former ones."""
+        """Replace the questions."""
         self._questions = tuple(questions)
 
     def set_danger_signals(self, signals: Sequence[DangerSignal]) -> None:
-        """Look for ``signals`` from now on, in place of the former ones."""
+        """Replace the danger signals."""
         self._scan = SignalScan(signals, self._context)
-        # Two signals of one message count as one, and the first of them decides.
+        # Two signals with the same message count as one; the first decides.
         severities = {signal.message: signal.severity for signal in reversed(self._scan.signals)}
         self._fatal = frozenset(message for message, severity in severities.items() if severity == "error")
 
@@ -108,23 +108,22 @@ class SelfCheckProtocol:
         return self._scan(text)
 
     def check(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
-        """The verdict on ``evidence``: passed when all required questions are, and no found signal is an error.
+        """The verdict on ``evidence``: passed if all required questions are passed and no error signal is found.
 
-        Where a goal was verified, it has to be reached, too. Raises RecordFault for a mapping with a key of a wrong
-        type.
-        A question whose validator waits for something is not passed, and its evidence says to await `acheck`.
+        A goal that was verified must be reached, too. A question whose validator waits is not passed, and its evidence
+        says to await `acheck`. Raises RecordFault for a mapping with a key of a wrong type.
         """
         given = _read(evidence)
         return self._verdict(given, [_answer(question, given) for question in self._questions])
 
     async def acheck(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
-        """`check` in an event loop: validators that are asynchronous are awaited, one after another."""
+        """`check` in an event loop: awaits asynchronous validators one after another."""
         given = _read(evidence)
         return self._verdict(given, [await _awaited(question, given) for question in self._questions])
 
     def _verdict(self, given: Evidence, answers: list[QuestionResult]) -> SelfCheckResult:
         found = self._scan(scanned_text(given))
-        # Filled from behind, so that of two questions with one id the first decides, as with signals.
+        # In reverse, so that the first of two questions with one id decides, as with signals.
         first = {answer.id: answer.passed for answer in reversed(answers)}
         required = all(first[question.id] for question in self._questions if question.required)
         passed = required and not any(signal.signal in self._fatal for signal in found)
@@ -156,7 +155,7 @@ def _answer(question: SelfCheckQuestion, evidence: Evidence) -> QuestionResult:
             answer = _run(answer)
         return _answered(question, evidence, answer)
     except Exception as error:
-        # Whatever a user's validator raises is an answer: no.
+        # An exception in a user's validator means no.
         return _refused(question, error)
 
 
@@ -171,8 +170,8 @@ async def _awaited(question: SelfCheckQuestion, evidence: Evidence) -> QuestionR
 
 
 def _run(answer: Awaitable[object]) -> object:
-    """What ``answer`` comes to, where it comes at once. Raises RuntimeError for one that waits for something."""
-    # Driven by hand: asyncio.run() refuses to run inside a loop that is running, as in a notebook.
+    """The result of ``answer``, if it does not wait. Raises RuntimeError if it does."""
+    # One step by hand: asyncio.run() refuses to run inside a running loop, as in a notebook.
     steps = answer.__await__()
     try:
         next(steps)
@@ -183,7 +182,7 @@ def _run(answer: Awaitable[object]) -> object:
 
 
 def _answered(question: SelfCheckQuestion, evidence: Evidence, answer: object) -> QuestionResult:
-    # A truthy value, such as a non-empty string, must not count as yes.
+    # A truthy value, such as a string, must not count as yes.
     if not isinstance(answer, bool):
         raise TypeError(f"the validator returned {type(answer).__name__}, not a boolean")
     return QuestionResult(question.id, answer, evidence_text(question.id, evidence))
@@ -200,7 +199,7 @@ def _word(value: bool) -> str:
 def create_self_check_protocol(
     questions: Sequence[SelfCheckQuestion] = (), danger_signals: Sequence[DangerSignal] = ()
 ) -> SelfCheckProtocol:
-    """A protocol with questions and signals of one's own."""
+    """A protocol with your own questions and signals."""
     return SelfCheckProtocol(questions, danger_signals)
 
 

@@ -1,6 +1,6 @@
-"""A third call besides the specification's two: a report that says all is done, while its evidence does not carry it.
+"""A third way to call a report hallucinated, besides the specification's two: it claims more than its evidence shows.
 
-The rules were written down before they met any labelled report, and were not tuned on one; what they reach is in
+The rules were written before they were tried on any labelled report, and are not tuned. Their effectiveness is in
 docs/reference/selfcheck-effectiveness.md. They are data: lists of patterns of Python's `re`, ignoring case.
 """
 
@@ -30,7 +30,7 @@ REASONS = (
     "stub in a change",
     "says it was not run",
 )
-"""What a report can be suspected for, in the order in which it is looked for."""
+"""Why a report can be suspected, in the order of the tests."""
 
 _MACHINE = (
     r"\b\d+(?:[.,]\d+)?\s?(?:ms|s|sec|seconds|minutes|%|[kmg]i?b|bytes|rows|files|requests|건|개|초)",
@@ -55,7 +55,7 @@ _NO_FAILURE = (
     r"\b(?:0|no|zero|without(?: any)?)\s+(?:\w+\s+)?(?:failed|failures?|failing|errors?|problems?|warnings?)\b",
     r"\b(?:failures?|errors?|failed)\s*[:=]\s*0\b",
     r"\b[1-9]\d*\s+(?:expected failures?|xfailed)\b",
-    # A heading that counts none: "ERROR SUMMARY: 0 errors from 0 contexts", "FAILED: 0", "Failures: none".
+    # A heading with a count of none: "ERROR SUMMARY: 0 errors from 0 contexts", "FAILED: 0", "Failures: none".
     (
         r"^\s*(?:FAIL(?:ED|URES?|S)?|ERRORS?)\b[A-Za-z ()_./-]{0,40}[:=]?\s*(?:none\b|zero\b|0(?:[.,]0+)?\s*"
         r"(?:$|%|errors?\b|fail\w*\b|warnings?\b|problems?\b|issues?\b|tests?\b|of\s+\d|/\s*\d|from\s+0|[,;)]))"
@@ -108,7 +108,7 @@ class SuspicionRules(Params):
 
 
 def suspicions(evidence: Evidence, rules: SuspicionRules) -> list[str]:
-    """Why a report is suspected, some of REASONS; none of one that says itself that it is not done."""
+    """Why a report is suspected: some of REASONS, or none if the report itself says that it is not done."""
     unmet = any(not requirement["met"] for requirement in evidence.requirementsList or ())
     return [] if evidence.testsPassed is False or unmet else list(_reasons(evidence, rules))
 
@@ -122,7 +122,7 @@ def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
         yield "no test output"
     elif "\n" not in output.strip() and not _more(rules.machine, output, rules.most_machine_tokens):
         yield "thin test output"
-    # Phrases such as "0 errors" are taken out first, since the words for failure are in them.
+    # Phrases such as "0 errors" are removed first, because they contain words for failure.
     if _found(rules.failure, _without(rules.no_failure, output)):
         yield "failure in the output"
     if _impossible(output):
@@ -136,9 +136,9 @@ def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
 
 
 def _read(text: str, rules: SuspicionRules) -> str:
-    """A long text's beginning and end, where runs say what they are and how they ended."""
+    """The beginning and the end of a long text, where test runs name themselves and their result."""
     most = rules.read_characters
-    # Patterns of a user's own may run on Python's `re`, which bounds no time: bound the text instead.
+    # A user's own patterns may run on Python's `re`, which has no time limit: limit the text instead.
     return text if len(text) <= 2 * most else f"{text[:most]}\n{text[-most:]}"
 
 
@@ -148,17 +148,17 @@ def _added(diff: str, rules: SuspicionRules) -> str:
 
 
 def _impossible(output: str) -> bool:
-    """Whether a run counts other tests than it collected."""
-    # In each of these the number stands before the last word. To match again for it takes the square of its digits.
-    told = [
+    """Whether a test run counts more tests than it collected."""
+    # The number is right before the last word. Matching again for it would take quadratic time in its digits.
+    collected = [
         _whole(_last_digits(output[start:end].rpartition(" ")[0]))
         for start, end in _spans((_COLLECTED,))(output, anywhere)
     ]
     counted: dict[str, int] = {}
     for match in re.finditer(_COUNTED, output, re.IGNORECASE):
-        counted[match["what"].lower()] = _whole(match["count"])  # the last line that says so is the summary
-    # The most that any line collected: the output may be of several runs.
-    return bool(told and counted) and sum(counted.values()) > max(told)
+        counted[match["what"].lower()] = _whole(match["count"])  # the last such line is the summary
+    # The largest number collected, because the output may be of several runs.
+    return bool(collected and counted) and sum(counted.values()) > max(collected)
 
 
 def _last_digits(text: str) -> str:
@@ -169,13 +169,13 @@ def _last_digits(text: str) -> str:
 
 
 def _whole(digits: str) -> int:
-    """A number of tests; int() refuses those of some thousand digits, and nobody has so many."""
+    """A number of tests; int() refuses thousands of digits, and no run has that many tests."""
     return int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
 
 
 @lru_cache(maxsize=64)
 def _spans(patterns: _Patterns) -> Callable[[str, Callable[[int], int]], Iterator[tuple[int, int]]]:
-    """What gives the places in a text where any of ``patterns`` matches; none of none. As in `AnyOf.spans`."""
+    """A function that finds where any of ``patterns`` matches in a text, as `AnyOf.spans` does."""
     if not patterns:
         return lambda text, begin: iter(())
     try:

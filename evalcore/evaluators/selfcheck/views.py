@@ -1,4 +1,4 @@
-"""How a self check's report is looked at: metrics and panels over time, its page, its Markdown, its rows."""
+"""What is shown of a self check's report: metrics, panels, the page's summary and charts, Markdown, and rows."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _summary(report: Mapping[str, Json]) -> Summary:
         rate = results["labels"]["tpr"]
         met = _MET.get(rate["met"], "none")
         tiles.append(Tile("Hallucinations found", number(rate["value"], "share"), "of the labelled ones", met))
-    # Of all records: where three of four are broken, one that passes is no whole.
+    # Of all records: if three of four are broken, "1 of 1" would hide that.
     headline = f"{passed:,} of {records['total']:,} completion reports passed"
     return Summary(headline, without_result(records), tiles=tuple(tiles))
 
@@ -209,12 +209,12 @@ def _suspicion_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
 
 def _effectiveness_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
     labels = report["results"].get("labels")
-    for key, way in _CALLS.items() if labels else ():
+    for key, rule in _CALLS.items() if labels else ():
         for measure, name in _MEASURES.items():
             found = (labels[key] if key else labels)[measure]
             target = "" if found["target"] is None else f"target {number(found['target'], 'share')}: {found['met']}"
             state = _MET.get(found["met"], "none")
-            yield Mark(f"{way}: {name}", found["value"], found["low"], found["high"], state, note=target)
+            yield Mark(f"{rule}: {name}", found["value"], found["low"], found["high"], state, note=target)
 
 
 _CHARTS = (
@@ -249,8 +249,8 @@ _CHARTS = (
 
 
 def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-    """Verdicts; questions and signals in the order they are asked in; effectiveness where records are labelled; failed
-    records with their reasons; faults.
+    """Verdicts; questions and signals in the order of the params; effectiveness if records are labelled; failed records
+    with their reasons; faults.
     """
     results, records = report["results"], report["records"]
     params = validate(SelfCheckParams, report["params"], "params")
@@ -296,7 +296,7 @@ def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
 
 
 def _notices(report: Mapping[str, Json]) -> list[str]:
-    """How many records were left out since nobody looked up their expected paths, and how to do it; or nothing."""
+    """How many records were left out because their expected paths are not looked up, and how to look them up."""
     count, total = report["results"].get("unresolved", 0), report["records"]["total"]
     if not count:
         return []
@@ -305,14 +305,14 @@ def _notices(report: Mapping[str, Json]) -> list[str]:
 
 
 class _Result(msgspec.Struct):
-    """What a row shows of a check's result."""
+    """The parts of a check's result that a row shows."""
 
     questions: list[QuestionResult] = []
     dangerSignals: list[SignalResult] = []
 
 
 class _ReportLine(msgspec.Struct):
-    """What a row shows of a line of records.jsonl."""
+    """The keys of a line in records.jsonl that a row shows."""
 
     record: str
     id: str = ""
@@ -345,7 +345,7 @@ def _row_reader(report: Mapping[str, Json]) -> Callable[[_ReportLine], Row | Non
 
 
 def _evidence(line: _ReportLine, questions: Mapping[str, str]) -> Iterator[Evidence]:
-    """What was asked of a report that does not pass, and the evidence it gave."""
+    """For a report that does not pass: what was asked, and the evidence it gave."""
     if line.reason:
         yield Evidence("record", "a report that can be checked", line.reason)
     result = _result(line.result)

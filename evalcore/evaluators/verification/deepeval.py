@@ -22,7 +22,7 @@ class VerificationComplianceMetric(BaseMetric):  # type: ignore[misc]  # deepeva
     """How well a test case's ``actual_output`` shows that its agent verified what it did.
 
     After `measure`: ``score`` in [0, 1], ``reason``, ``success`` (score >= ``threshold``), ``score_breakdown`` by
-    component. No model is asked, nothing is sent anywhere.
+    component. It calls no model and sends nothing.
     """
 
     strict_mode = False
@@ -48,7 +48,7 @@ class VerificationComplianceMetric(BaseMetric):  # type: ignore[misc]  # deepeva
         return result.score
 
     async def a_measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
-        """As `measure`; nothing in it waits."""
+        """As `measure`; nothing in it is asynchronous."""
         return self.measure(test_case)
 
     def is_successful(self) -> bool:

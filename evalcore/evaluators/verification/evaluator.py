@@ -1,4 +1,4 @@
-"""Verification compliance as an evaluator: what is read of a record, its line, its judge, and what runs compare."""
+"""Verification compliance as an evaluator: its records and their lines, its judge, and its measures."""
 
 from __future__ import annotations
 
@@ -64,31 +64,32 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 JUDGE = ClaimsJudge(_TASK, _texts, "answer")
-"""Asked about each claim of a transcript, and the words that show it."""
+"""Asks about each claim in a transcript, and for the words that show it."""
 
 
 class _Transcript(msgspec.Struct):
-    """What is read of a line; ``compliant`` is a label, where somebody gave one."""
+    """The keys that are read from a line; ``compliant`` is a person's label, if there is one."""
 
-    # No default: a missing text, or one that is none, is an error of the record and no score of 0 (SPEC, section 5).
+    # No default: a record without a text, or with a number as its text, is an error and not a score of 0 (SPEC,
+    # section 5).
     actual_output: str
     id: str | int | None = None
     compliant: bool | None = None
 
 
 _Record = tuple[_Transcript, ClaimsVerdict | None]
-"""A transcript, and what a judge found of its claims, where one was asked."""
+"""A transcript, and a judge's verdict on its claims, if a judge was asked."""
 
 
 def _read(given: dict[str, Any]) -> _Record:
-    """The record in ``given``. Raises RecordFault with the path of what is wrong in it."""
+    """The record in ``given``. Raises RecordFault with the path of the error."""
     return typed(given, _Transcript), JUDGE.verdict(given)
 
 
 def _record_line(
     line: Line[_Record], result: VerificationScore, label: bool | None, verdict: ClaimsVerdict | None
 ) -> bytes:
-    """The record's line, keys in the order they are specified in."""
+    """The record's line, with keys in the specification's order."""
     plain = line.head("passed" if result.success else "failed")
     plain["score"] = result.score
     plain["success"] = result.success
@@ -96,7 +97,7 @@ def _record_line(
     plain["components"] = result.components
     plain["unsubstantiated"] = result.unsubstantiated
     plain["band"] = result.band
-    # Beside the verdict and never in it: a label says how far the pattern sets agree with people.
+    # The label never changes the verdict: it shows how well the pattern sets agree with people.
     if label is not None:
         plain["compliant"] = label
     if verdict is not None:
@@ -158,7 +159,7 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
     calls = JUDGE.calls
 
     def evaluate(self, batch: Batch, params: VerificationParams) -> Outcome[VerificationState]:
-        """Score each line; a broken one is a fault with the path of what is wrong in it."""
+        """Score each line. A broken line becomes a fault that names the path of the error."""
         tally, agreement, judged = Tally(), PatternAgreement(), ClaimsTally()
         score = scorer(params.patterns, params.scoring).score
         results, lines, failed = [], [], []
@@ -185,12 +186,12 @@ class Verification(Evaluator[VerificationParams, VerificationState]):
         return Outcome(state, tally, lines)
 
     def section(self, results: Sequence[InputResult[VerificationState]], params: VerificationParams) -> dict[str, Json]:
-        """Means, pass rate and bands; where records are labelled, how the pattern sets agree with the labels."""
+        """Means, pass rate and bands; for labelled records, how well the pattern sets agree with the labels."""
         return section(results, params)
 
 
 def _verdicts(text: str, result: VerificationScore, params: VerificationParams) -> dict[str, bool]:
-    """Whether the text passes by each named pattern set, and by the one in use."""
+    """Whether the text passes with each named pattern set, and with the one in use."""
     chosen = params.pattern_set or "custom"
     verdicts = {chosen: result.success}
     for name, patterns in PATTERN_SETS.items():

@@ -1,9 +1,9 @@
-r"""Patterns as data, which a verification score looks for in a text: their types, and the two sets.
+r"""The patterns that a verification score looks for in a text, as data: their types and the two sets.
 
-DEFAULT is the specification's. It takes words wherever its pattern has no ``\b``: "unverified" holds the keyword
-"verified". HARDENED takes whole words in all their inflections, and leaves out what is negated within the three words
-before. On examples/labelled.jsonl its verdict is the label in 24 of 24 cases, the default set's in 21. They were
-written to show where the sets differ: illustrations, no estimates.
+DEFAULT is the specification's set. Where its pattern has no ``\b`` it finds parts of words: "unverified" contains the
+keyword "verified". HARDENED finds whole words in all their inflections, and ignores a word that one of the three words
+before it negates. On examples/labelled.jsonl HARDENED's verdict is the label in 24 of 24 cases, DEFAULT's in 21. These
+cases were written to show where the sets differ; they are no estimate.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Rule(Params):
     def searched(self) -> list[Pattern]:
         """What to search for: the pattern, and ``unless`` where there is one."""
         sources = [self.pattern] if self.unless is None else [self.pattern, self.unless]
-        # In this order: `score` looks for `unless` right behind its pattern. Word boundaries are Unicode's, as those of
-        # Python's `re` on str: "Edit를" is no word Edit (SPEC, section 5).
+        # In this order: `score` looks for `unless` right behind its pattern. Word boundaries are Unicode's, as in
+        # Python's `re` on str: "Edit를" is not the word Edit (SPEC, section 5).
         return [Pattern(source, True, "unicode", self.dotall, self.counted) for source in sources]
 
     @model_validator(mode="after")
@@ -100,7 +100,7 @@ _LINE = NamedRule(name="line reference", pattern=r"line\s+\d+")
 _FENCE = NamedRule(name="code fence", pattern=r"```\w*\n.*?\n```", dotall=True)
 _OUTPUT = NamedRule(name="quoted output", pattern=r"""(?:output|result|response):\s*[`"'].*?[`"']""")
 
-# SPEC, section 5, to the letter. That `flow` is in every workflow, and `tsc` in other words, is for HARDENED to fix.
+# SPEC, section 5, to the letter. `flow` matches every "workflow", and `tsc` parts of other words: HARDENED fixes that.
 DEFAULT = Patterns(
     edits=CountedRule(pattern=r"\b(?:Edit|Write)\b"),
     reads=CountedRule(pattern=r"(?:Edit|Write).*?Read", dotall=True),
@@ -126,7 +126,7 @@ DEFAULT = Patterns(
 )
 """The specification's set."""
 
-# Bounded, because counting is linear only for patterns with a greatest length (`evalq.evalcore.scan.bounds`).
+# Bounded, because counting takes linear time only for patterns with a greatest length (`evalq.evalcore.scan.bounds`).
 _GAP = r"\s{1,4}"
 _NOT = rf"(?:\b(?:not|never|no|without|cannot|unable to)|n['’]t){_GAP}(?:\w{{1,20}}{_GAP}){{0,2}}"
 _EDIT = r"(?:edit(?:s|ed|ing)?|writes?|wrote|writing|written)"

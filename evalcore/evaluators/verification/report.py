@@ -1,4 +1,4 @@
-"""What verification scores add up to, chunk by chunk, and the results of the report that this gives."""
+"""The state that verification scores add up to, and the results of the report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["PatternAgreement", "VerificationState", "section"]
 
 
 class PatternAgreement(Merging):
-    """Labelled records: how many, how often each pattern set's verdict is the label, how often all say the same.
+    """Labelled records: their number, how often each pattern set's verdict is the label, and how often all sets agree.
 
     ``by_score`` calls a record unverified when its score does not pass, ``by_judge`` when one of its claims is not
     supported.
@@ -39,7 +39,7 @@ class PatternAgreement(Merging):
         add_counts(self.right, {name: verdict is label for name, verdict in verdicts.items()})
 
     def add_calls(self, label: bool, passed: bool, verdict: ClaimsVerdict | None) -> None:
-        """Count what a labelled record was called by its score, and by its judge where that has a verdict."""
+        """Count whether the score, and the judge if it has a verdict, call a labelled record unverified."""
         self.by_score.add(positive=not label, called=not passed)
         if verdict is not None and verdict.finding is not None:
             self.by_judge.add(positive=not label, called=not verdict.holds)
@@ -96,7 +96,7 @@ class VerificationState(State):
 
 
 def section(results: Sequence[InputResult[VerificationState]], params: VerificationParams) -> dict[str, Json]:
-    """Means, pass rate and bands; where records are labelled, how the pattern sets agree with the labels."""
+    """Means, pass rate and bands; for labelled records, how well the pattern sets agree with the labels."""
     state = VerificationState.zero()
     for result in results:
         state.merge(result.state)

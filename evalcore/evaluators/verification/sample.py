@@ -1,4 +1,4 @@
-"""Transcripts of agents that never worked: any number of them, for the demo, measurements and tests."""
+"""Made-up transcripts, any number of them, for the demo, benchmarks and tests."""
 
 from __future__ import annotations
 

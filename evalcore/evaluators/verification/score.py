@@ -1,4 +1,4 @@
-"""The score of one text."""
+"""The score of one text: its four components, the reason for what is missing, and unsubstantiated claims."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Components:
 
 @dataclass(slots=True)
 class VerificationScore:
-    """The score of a text, what it is made of, and in ``reason`` what fell short."""
+    """The score of a text with its components; ``reason`` says what is missing."""
 
     score: float
     success: bool
@@ -44,7 +44,7 @@ class VerificationScore:
     band: str
 
     def copy(self) -> VerificationScore:
-        """One of its own, to be changed without changing this one."""
+        """A copy that can be changed without changing this score."""
         of = self.components
         own = Components(of.tool_verification, of.assertion_evidence, of.test_execution, of.quality_gates)
         claims = list(self.unsubstantiated)
@@ -80,8 +80,8 @@ class Scorer:
 
     def __init__(self, patterns: Patterns, scoring: Scoring) -> None:
         self._scoring = scoring
-        # In ASCII a keyword is in the lower-cased text where a search that ignores case finds it; beyond, lower-casing
-        # has rules of its own.
+        # In ASCII, a search that ignores case finds a keyword exactly when the lower-cased text holds it. Beyond ASCII,
+        # lower-casing has its own rules.
         self._keywords = patterns.keywords
         plain = [word for word in patterns.keywords if word and word.isascii() and word == word.lower()]
         self._odd_keywords = [word for word in patterns.keywords if word not in plain]
@@ -110,7 +110,7 @@ class Scorer:
     def score(self, text: str, threshold: float, *, strict: bool = False) -> VerificationScore:
         """The score of ``text``; strict, any unsubstantiated claim makes it 0."""
         scan = self._scanner.scan(text)
-        # Where nothing is to be counted or quoted, a score depends on which patterns occur, and on nothing else.
+        # If nothing is counted or quoted, the score depends only on which patterns occur, and can be reused.
         if scan.seen is None or self._odd_keywords or not scan.seen & self._asked <= self._only_found:
             return self._judged(scan, text, threshold, strict=strict)
         if not self._asked <= self._scanner.known:
@@ -127,7 +127,7 @@ class Scorer:
         tool, tool_short = self._tool(scan, text)
         evidence, evidence_short = self._assertions(scan, claims)
         changed = self._changes.found(scan)
-        # Without a change of code there was nothing to test or to check: full marks.
+        # Without a code change there is nothing to test or to check: full marks.
         tests, tests_short = _presence(self._tests, scan) if changed else (1.0, "")
         gates, gates_short = _presence(self._gates, scan) if changed else (1.0, "")
         weights, limits = self._scoring.weights, self._scoring.shortfalls
@@ -153,7 +153,7 @@ class Scorer:
 
     def _tool(self, scan: Scan, text: str) -> tuple[float, str]:
         weights, needed = self._scoring.tool, self._scoring.keywords_needed
-        # SPEC, section 5: without an edit there was nothing to read back, without a deployment nothing to check.
+        # SPEC, section 5: without an edit there is nothing to read back, without a deployment nothing to check.
         edits, deploys = self._edits.count(scan), self._deploys.count(scan)
         reads = self._reads.count(scan) if edits else 0
         health = self._health.count(scan) if deploys else 0
@@ -180,13 +180,13 @@ class Scorer:
     def _assertions(self, scan: Scan, claims: list[str]) -> tuple[float, str]:
         missing = [f"no {name}" for name, probe in self._evidence if not probe.found(scan)]
         missing += ["unsubstantiated claims"] if claims else []
-        # That nothing is claimed without support is one more piece of evidence (SPEC, section 5).
+        # The absence of unsupported claims counts as one more piece of evidence (SPEC, section 5).
         of = len(self._evidence) + 1
         return (of - len(missing)) / of, ", ".join(missing)
 
 
 def _presence(rows: list[tuple[str, float, _Probe]], scan: Scan) -> tuple[float, str]:
-    """The summed weights of the rules that occur, and what to say of the others."""
+    """The summed weights of the rules that occur, and the names of the others."""
     value, missing = 0.0, []
     for name, weight, probe in rows:
         if probe.found(scan):

@@ -1,4 +1,4 @@
-"""How a verification report is looked at: metrics and panels over time, its page, its Markdown, its rows."""
+"""What is shown of a verification report: metrics, panels, the page's summary and charts, Markdown, and rows."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def summary(report: Mapping[str, Json]) -> Summary:
     if "labels" in results:
         agreed = number(results["labels"]["agreement"]["share"], "share")
         tiles.append(Tile("Pattern sets agree", agreed, f"of {results['labels']['records']:,} labelled"))
-    # Of all records: where three of four are broken, one that passes is no whole.
+    # Of all records: if three of four are broken, "1 of 1" would hide that.
     headline = f"{passed:,} of {records['total']:,} transcripts comply"
     return Summary(headline, without_result(records), tiles=tuple(tiles))
 
@@ -215,8 +215,8 @@ _CHARTS = (
 
 
 def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-    """Score, pass rate, components and bands, as the specification orders them; agreement with labels where there are
-    any; failed records with their reasons; faults.
+    """Score, pass rate, components and bands in the specification's order; agreement with labels, if there are any;
+    failed records with their reasons; faults.
     """
     results, records = report["results"], report["records"]
     names = ", ".join(escape(given["name"]) for given in report["inputs"])
@@ -255,7 +255,7 @@ def _decimals(value: float | None) -> str:
 
 
 class _TranscriptLine(msgspec.Struct):
-    """What a row shows of a line of records.jsonl."""
+    """The keys of a line in records.jsonl that a row shows."""
 
     record: str
     id: str = ""
@@ -279,15 +279,15 @@ def _row_reader(report: Mapping[str, Json]) -> Callable[[_TranscriptLine], Row |
 
 
 def _evidence(line: _TranscriptLine, threshold: float) -> Iterator[Evidence]:
-    """What was asked of a transcript that does not comply, and where it fell short."""
+    """For a transcript that does not comply: what was expected, and where it fell short."""
     if line.score is None:
         yield Evidence("record", "an object with the transcript", line.reason)
         return
     yield Evidence("score", f"at least {threshold:g}", f"{line.score:g}", line.status == "passed")
-    said = [part.strip() for part in line.reason.split("; ")]
+    reasons = [part.strip() for part in line.reason.split("; ")]
     for name, value in line.components.items():
         words = name.replace("_", " ")
-        why = next((part.partition(": ")[2] for part in said if part.startswith(words)), "")
+        why = next((part.partition(": ")[2] for part in reasons if part.startswith(words)), "")
         yield Evidence(words, "1", f"{value:g}: {why}" if why else f"{value:g}", value == 1.0)
     for claim in line.unsubstantiated:
         yield Evidence("claim", "substantiated", claim)
