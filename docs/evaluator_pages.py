@@ -12,7 +12,7 @@ from typing import Any
 from annotated_types import BaseMetadata
 from pydantic.fields import FieldInfo
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Params
 from evalq.evalcore.views.markdown import table
 
@@ -26,7 +26,7 @@ _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 def evaluator_page(name: str) -> str:
     """What is written by hand, up to its options, and behind it what the code declares."""
-    evaluator = registry.get(name)
+    evaluator = plugins.get(name)
     page = FOLDER / f"{name}.md"
     # A new evaluator's page begins with what its command says; the rest of the upper half is to be written.
     written = page.read_text(encoding="utf-8") if page.exists() else f"# evalq {name}\n\n{evaluator.summary}\n"

@@ -15,7 +15,7 @@ from checks_page import checks_page
 from evaluator_pages import FOLDER, evaluator_page
 from policy_page import policy_page
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, next_step
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
@@ -168,7 +168,7 @@ def metrics_page() -> str:
         parts.append(f"## {title}\n\n{_families([each for each in FAMILIES if each.group == group])}")
     bounds = ", ".join(f"{bound:g}" for bound in SECONDS)
     parts.append(f"Histograms have classic buckets up to {bounds} seconds.\n")
-    parts += [_evaluator_metrics(registry.get(name)) for name in registry.names()]
+    parts += [_evaluator_metrics(plugins.get(name)) for name in plugins.names()]
     rows: list[tuple[object, ...]] = [*LABELS.items(), ("suite", "the name given with --suite")]
     rows += [("target", "the agent that live calls went to; empty for recorded outputs")]
     parts.append("## Labels of evaluators' gauges\n\n" + table(("label", "meaning"), rows))
@@ -220,7 +220,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "metrics.md": metrics_page(),
         DOCS / "reference" / "policy.md": policy_page(),
         DOCS / "reference" / "checks.md": checks_page(),
-        **{FOLDER / f"{name}.md": evaluator_page(name) for name in registry.own()},
+        **{FOLDER / f"{name}.md": evaluator_page(name) for name in plugins.own()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),
     }

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from evalq.evalcore.contract.registry import CHECKS, entries, plug_ins, registered_now, renewed
+from evalq.evalcore.contract.plugins import CHECKS, entries, plug_ins, registered_now, renewed
 from evalq.evalcore.model.canonical import canonical_json
 
 __all__ = ["COMPUTING", "__version__", "code_now", "code_parts", "code_version", "differences"]

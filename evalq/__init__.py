@@ -55,10 +55,8 @@ if TYPE_CHECKING:
     from evalq.evalcore.model.canonical import Json, canonical_json
     from evalq.evalcore.statistics.exact import ExactSum
     from evalq.evalcore.version import __version__
-    from evalq.evalcore.views.charts import Chart, Mark, Summary, Tile
-    from evalq.evalcore.views.metrics import Metric
-    from evalq.evalcore.views.panels import Panel, Plot, Threshold
-    from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+    from evalq.evalcore.views.charts import Chart, Column, Evidence, Mark, Row, Rows, Summary, Tile
+    from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
 __all__ = [
     "Batch",
@@ -124,25 +122,25 @@ _CONTRACT = "evalq.evalcore.contract.evaluator"
 _PLACES = {
     "Chart": "evalq.evalcore.views.charts",
     "Check": "evalq.evalcore.compare.decision",
-    "Column": "evalq.evalcore.views.rows",
+    "Column": "evalq.evalcore.views.charts",
     "Comparison": "evalq._compared",
     "Comparisons": "evalq._compared",
     "ConformanceError": "evalq.evalcore.conformance",
     "Decision": "evalq._compared",
     "Estimate": "evalq.evalcore.compare.comparison",
-    "Evidence": "evalq.evalcore.views.rows",
+    "Evidence": "evalq.evalcore.views.charts",
     "ExactSum": "evalq.evalcore.statistics.exact",
     "Json": "evalq.evalcore.model.canonical",
     "Mark": "evalq.evalcore.views.charts",
     "Metric": "evalq.evalcore.views.metrics",
-    "Panel": "evalq.evalcore.views.panels",
-    "Plot": "evalq.evalcore.views.panels",
+    "Panel": "evalq.evalcore.views.metrics",
+    "Plot": "evalq.evalcore.views.metrics",
     "Prompt": "evalq.evalcore.model.calls",
-    "Row": "evalq.evalcore.views.rows",
-    "Rows": "evalq.evalcore.views.rows",
+    "Row": "evalq.evalcore.views.charts",
+    "Rows": "evalq.evalcore.views.charts",
     "Run": "evalq._run",
     "Summary": "evalq.evalcore.views.charts",
-    "Threshold": "evalq.evalcore.views.panels",
+    "Threshold": "evalq.evalcore.views.metrics",
     "Tile": "evalq.evalcore.views.charts",
     "Violation": "evalq.evalcore.conformance",
     "__version__": "evalq.evalcore.version",

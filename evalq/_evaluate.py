@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalq._arguments import amount, at_least_one, checked_tags, paths, texts, whole
 from evalq._run import Run, RunRequest, computed, open_run, run_folder
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import UsageError
 
@@ -170,7 +170,7 @@ def resume(
     inline = broker is None and ledger is None and workers is None and not holds_sweep(folder)
     servers = ("", "") if inline else (broker, ledger)
     chosen = _settings(settings, *servers, targets, calls)
-    reporter = _reporter(registry.get(folder.info().evaluator), progress)
+    reporter = _reporter(plugins.get(folder.info().evaluator), progress)
     backend, budgets = Backend(chosen, inline=inline, workers=workers), (max_calls, max_cost)
     begin_larger(folder, backend, budgets)
     refuse_over(folder)
@@ -214,7 +214,7 @@ class _Ready:
 
 
 def _chosen(evaluator: str | Evaluator[Any, Any]) -> Evaluator[Any, Any]:
-    return registry.get(evaluator) if isinstance(evaluator, str) else evaluator
+    return plugins.get(evaluator) if isinstance(evaluator, str) else evaluator
 
 
 def _live(
@@ -245,7 +245,7 @@ def _in_memory(
     limit: int | None,
 ) -> Run:
     """The run of an evaluation in this process, of which nothing is written."""
-    from evalq.evalcore.fold.inline import evaluate_files
+    from evalq.evalcore.fold import evaluate_files
 
     evaluation = evaluate_files(evaluator, inputs, params, options=options, chunk_size=chunk_size, limit=limit)
     return computed(evaluator, evaluation, dict(options or {}), asked._replace(evaluator=evaluator.name))
@@ -261,7 +261,7 @@ def _refuse_uncallable(evaluator: Evaluator[Any, Any], repeat: int) -> None:
 
 def _refuse_unregistered(evaluator: Evaluator[Any, Any]) -> None:
     """Raise UsageError for an evaluator that a worker, or whoever resumes the run, would not find by its name."""
-    if registry.entries().get(evaluator.name) is None or registry.get(evaluator.name) is not evaluator:
+    if plugins.entries().get(evaluator.name) is None or plugins.get(evaluator.name) is not evaluator:
         raise UsageError(
             f"{evaluator.name}: an evaluator that is not installed can only be computed in this process, without a "
             "folder; register it under the entry-point group evalq.evaluators (docs/how-to/add-an-evaluator.md)"
@@ -287,7 +287,7 @@ def _request(
     params: Mapping[str, Any] | None,
     options: Mapping[str, Any] | None,
 ) -> Request:
-    from evalq.evalcore.fold.inline import request_of
+    from evalq.evalcore.fold import request_of
 
     return request_of(evaluator, inputs, params or {}, options or {})
 

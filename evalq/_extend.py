@@ -8,7 +8,7 @@ from pathlib import Path
 from evalq._arguments import amount, at_least_one, checked_tags, texts, whole
 from evalq._evaluate import _reporter, _settings
 from evalq._run import Run, open_run, run_folder
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 
 __all__ = ["extend"]
 
@@ -61,7 +61,7 @@ def extend(
     backend = with_targets(Backend(chosen, workers=workers), origin)
     wanted = Extension(repeat, target, [str(path) for path in given], max_calls, max_cost, str(cache or ""))
     asked = RunOptions(None if folder is None else Path(folder), tags=checked_tags(tags), once=once)
-    reporter = _reporter(registry.get(origin.info().evaluator), progress)
+    reporter = _reporter(plugins.get(origin.info().evaluator), progress)
     begun = begin_or_join(lambda: wanted.begin(origin, asked), backend, reporter, detach=False, command=False)
     assert begun is not None, "nothing is left to the fleet"
     return open_run(begun.path)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.model.canonical import Json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from evalq.evalcore.compare.run import RunCases
-    from evalq.evalcore.fold.inline import Evaluation
+    from evalq.evalcore.fold import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 
 __all__ = ["Run", "RunRequest", "computed", "open_run", "run_folder", "unwritten_cases"]
@@ -81,7 +81,7 @@ class _Stored:
         return self._folder.reported
 
     def evaluator(self) -> Evaluator[Any, Any]:
-        return registry.get(self._folder.info().evaluator)
+        return plugins.get(self._folder.info().evaluator)
 
     def options(self) -> Mapping[str, Any]:
         return self._folder.info().request.options

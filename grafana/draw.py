@@ -19,7 +19,7 @@ from grafana_foundation_sdk.models import common as shapes
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import prometheus as formats
 
-from evalq.evalcore.views.panels import Threshold
+from evalq.evalcore.views.metrics import Threshold
 from evalq.workers.exporter.family import LEDGER, RECENT_LABEL
 from grafana.layout import Cell
 from grafana.queries import SERIES, of_ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from evalq.evalcore.views.panels import Threshold
+from evalq.evalcore.views.metrics import Threshold
 from grafana.layout import Row
 from grafana.queries import chosen
 from grafana.view import SHARE, Query, Unit, View

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.views.panels import Threshold
+from evalq.evalcore.views.metrics import Threshold
 from grafana import drift
 from grafana.evaluators import OWN_ROW, RUN_CHOICE, at_a_glance
 from grafana.layout import Row, even

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from grafana import evaluators, fleet, overview, run
 from grafana.page import Page
 
@@ -11,6 +11,6 @@ __all__ = ["pages"]
 
 def pages() -> tuple[Page, ...]:
     """Overview, an evaluator each (those with most to show on the overview first), fleet and queue, run detail."""
-    known = [registry.get(name) for name in registry.names()]
+    known = [plugins.get(name) for name in plugins.names()]
     known.sort(key=lambda each: (-sum(panel.overview for panel in each.views.panels), each.name))
     return (overview.page(known), *(evaluators.page(each) for each in known), fleet.page(), run.page(known))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping
 
-from evalq.evalcore.views.metrics import Metric
-from evalq.evalcore.views.panels import Panel, Plot
+from evalq.evalcore.views.metrics import Metric, Panel, Plot
 from evalq.workers.exporter.family import LEDGER, RECENT_LABEL, RUN_LABELS
 from grafana.view import COUNT, SECONDS, SHARE, Query, Unit, View
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.views.metrics import Metric
-from evalq.evalcore.views.panels import Panel, Plot
+from evalq.evalcore.views.metrics import Metric, Panel, Plot
 from grafana import drift
 from grafana.evaluators import RUN_CHOICE
 from grafana.layout import Row, even

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from evalq.evalcore.views.panels import Threshold
+from evalq.evalcore.views.metrics import Threshold
 
 __all__ = ["BYTES", "COUNT", "EITHER", "MONEY", "PER_SECOND", "SECONDS", "SHARE", "WHEN", "Query", "Unit", "View"]
 

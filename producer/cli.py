@@ -55,12 +55,12 @@ class _Lazy(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from evalq.evalcore.contract import registry
+        from evalq.evalcore.contract import plugins as registry
 
         return [*registry.names(), *commands.names()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        from evalq.evalcore.contract import registry
+        from evalq.evalcore.contract import plugins as registry
 
         if cmd_name in commands.names():
             command: click.Command = import_module(f"evalq.producer.commands.{commands.module(cmd_name)}").COMMAND
@@ -84,7 +84,7 @@ class _Lazy(click.Group):
             raise
 
     def _extra(self, name: str) -> click.Command | None:
-        from evalq.evalcore.contract import registry
+        from evalq.evalcore.contract import plugins as registry
 
         owners = [owner for owner in registry.names() if name.startswith(f"{owner}-")]
         for command in [command for owner in owners for command in registry.get(owner).command.commands]:
@@ -95,7 +95,7 @@ class _Lazy(click.Group):
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from evalq.evalcore.contract import registry
+        from evalq.evalcore.contract import plugins as registry
 
         rows = [(name, _first_line(point.module)) for name, point in registry.entries().items()]
         with formatter.section("Evaluations"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 
 __all__ = ["KEY", "sampled"]
@@ -16,6 +16,6 @@ KEY = "0f" * 32
 
 def sampled(evaluator: str | Evaluator[Any, Any], folder: Path, records: int, seed: int = 1) -> Request:
     """The request that evaluates about ``records`` made-up records, which are then in ``folder``."""
-    chosen = registry.get(evaluator) if isinstance(evaluator, str) else evaluator
+    chosen = plugins.get(evaluator) if isinstance(evaluator, str) else evaluator
     assert chosen.sample is not None, f"{chosen.name} makes no sample"
     return chosen.sample.write(folder, records, seed)

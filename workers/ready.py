@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.version import code_version
 from evalq.workers.settings import Settings
@@ -26,7 +26,7 @@ def ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> 
     if settings.processes:
         parts += [
             f"queues {', '.join(queue_name(queue, code_version()) for queue in QUEUE_CLASSES)}",
-            f"evaluators {', '.join(registry.names())}",
+            f"evaluators {', '.join(plugins.names())}",
             f"{settings.processes} process{'es' if settings.processes > 1 else ''}",
             f"reads {', '.join(str(Path(root).resolve()) for root in settings.roots or (Path.cwd(),))}",
         ]

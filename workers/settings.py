@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.params import load_mapping
-from evalq.evalcore.contract.registry import name_checks
+from evalq.evalcore.contract.plugins import name_checks
 from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.evalcore.naming import is_text
 from evalq.workers.address import Address, read_address
@@ -306,9 +306,9 @@ def _refuse_strange(names: Mapping[str, str], settings: Sequence[str]) -> None:
 
 def _evaluators_options() -> set[str]:
     found: set[str] = set()
-    for name in registry.names():
+    for name in plugins.names():
         try:
-            evaluator = registry.get(name)
+            evaluator = plugins.get(name)
         except EvalqError:  # who asks for it is told why
             continue
         own = [*evaluator.command.options, *(each for extra in evaluator.command.commands for each in extra.options)]

@@ -13,7 +13,7 @@ from evalq.evalcore.compare.pairs import ROUNDED
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.contract.evaluator import Evaluator, Measures
-from evalq.evalcore.contract.measures import Measure, Sighting
+from evalq.evalcore.contract.measures import Measure, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.model.manifest import input_of
@@ -88,7 +88,7 @@ class CaseCounter:
         except Exception as error:  # an evaluator's code: it must not take a report along
             raise self._wrong(error) from error
 
-    def _check(self, sighting: Sighting, told: Mapping[str, Any]) -> None:
+    def _check(self, sighting: Observation, told: Mapping[str, Any]) -> None:
         # A mean over such values lies on no scale, and the interval of one is none: 7 of 5 would pass any bound.
         for scale, value in zip(self._scales, sighting.values, strict=False):
             if value is not None and not scale.holds(value):
@@ -150,7 +150,7 @@ class CaseCounter:
         )
 
 
-def _said(line: bytes, record: str, name: object, sighting: Sighting) -> bytes:
+def _said(line: bytes, record: str, name: object, sighting: Observation) -> bytes:
     """A line of records.jsonl without its place, its repeat and what the answer took, so that the same answer says the
     same in another file, and as another repeat.
     """

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from evalq.evalcore.contract.answers import Params
+from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.measures import Measure
 
 __all__ = ["CHANGES", "CaseDemand", "Gate", "PassK", "PerCase", "Policy", "Quarantine", "Tier"]

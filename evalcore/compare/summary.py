@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from evalq.evalcore.compare.took import Taking, Took
-from evalq.evalcore.contract.measures import Judged, Measure, Sighting
+from evalq.evalcore.contract.measures import Judged, Measure, Observation
 
 __all__ = ["Bag", "CaseSummary", "Column", "Summing", "of_cases", "pooled"]
 
@@ -179,7 +179,7 @@ class Summing:
         self._unattributed = 0
         self._sample = _Sample()
 
-    def add(self, sighting: Sighting, source: str = "", line: bytes = b"") -> None:
+    def add(self, sighting: Observation, source: str = "", line: bytes = b"") -> None:
         """Count one record of the input called ``source``; ``line`` is what it says, without its place."""
         if not sighting.case:
             self._unattributed += 1

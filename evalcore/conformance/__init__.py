@@ -25,7 +25,7 @@ from evalq.evalcore.conformance.properties import PROPERTIES, Property
 from evalq.evalcore.conformance.subject import Example, Subject
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.contract.params import merged, validate
-from evalq.evalcore.contract.plug_in import located
+from evalq.evalcore.contract.plugins import located
 from evalq.evalcore.errors import ConfigError
 
 __all__ = ["PROPERTIES", "ConformanceError", "Violation", "check", "conformance", "param_variants"]

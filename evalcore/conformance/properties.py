@@ -1,29 +1,230 @@
-"""The properties, one function each: what it yields are the ways in which the subject breaks it."""
+"""The properties that an evaluator is held to."""
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import gc
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import msgspec
 
-from evalq.evalcore.conformance.garbage import garbled
-from evalq.evalcore.conformance.measures import measures, paths
-from evalq.evalcore.conformance.page import page
-from evalq.evalcore.conformance.purity import watched
-from evalq.evalcore.conformance.record_lines import lines
-from evalq.evalcore.conformance.subject import Example, Subject, random_cuts
+from evalq.evalcore.compare.paths import why_no_number
+from evalq.evalcore.conformance.subject import Example, Subject, garbled, random_cuts
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
+from evalq.evalcore.contract.measures import Measures, Observation
 from evalq.evalcore.contract.partial import Partial, encode
-from evalq.evalcore.contract.plug_in import located
+from evalq.evalcore.contract.plugins import located
 from evalq.evalcore.model.canonical import Json, as_written
-from evalq.evalcore.views.panels import panel_faults
+from evalq.evalcore.views.charts import chart_faults, derived_charts, derived_summary, generic_rows, row_faults
+from evalq.evalcore.views.metrics import panel_faults
 
-__all__ = ["PROPERTIES", "Property"]
+__all__ = ["PROPERTIES", "Property", "watched"]
+
+# The properties of what two runs are compared by, and of what a policy may be about.
+
+
+def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """Every record line says of one case, or of none, a number on the scale of each measure, or that it has none."""
+    report, lines = subject.told(example)
+    declared = subject.evaluator.measures
+    if declared is None:
+        return
+    seen: set[str] = set()
+    for line in lines:
+        try:
+            sighting = declared.see(msgspec.json.decode(line))
+        except Exception as error:  # any exception at all would end a comparison
+            yield f"{located(error)} from the record line {line[:200]!r}"
+            continue
+        if sighting is not None:
+            seen.add(sighting.case)
+            yield from (f"{fault} of the record line {line[:200]!r}" for fault in _faults(declared, sighting))
+    if declared.named is not None:
+        listed = set(declared.named(example.whole(), subject.params))
+        yield from (f"the case {case!r} is listed, and no record line is about it" for case in sorted(listed - seen))
+        yield from (f"the case {case!r} is not listed" for case in sorted(seen - listed - {""}))
+    if "records" in report:
+        found: list[Any] = list(declared.collapsed(report))
+        wrong = [case for case in found if not isinstance(case, str)]
+        if wrong:
+            yield f"{wrong[:3]!r} is said to be a collapsed case, which is no case's id"
+        for case, p in (declared.collapse_p(report) or {}).items():
+            if not 0 <= p <= 1:
+                yield f"{case!r} is said to be collapsed by a p-value of {p!r}, which is no probability"
+        if both := sorted(set(found) & set(declared.diverse(report))):
+            yield f"{both[:3]!r} are said to be collapsed, and to be diverse"
+
+
+def paths(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """A policy may name every number of the results: keys that come with the data are declared, or empty before it."""
+    report, _ = subject.told(example)
+    declared = subject.evaluator.measures
+    known = {each.name for each in declared.measures} if declared is not None else set()
+    for path in _numbers(report.get("results")):
+        numbers = declared.numbers if declared is not None and path not in known else ()
+        if numbers and not any(number.matches(path) for number in numbers):
+            yield f"{path} is not declared in `Measures.numbers`: is more of it better, worse or neither?"
+        reason = why_no_number(path, subject.evaluator, subject.params, [example.name], live=False)
+        if reason:
+            yield f"a policy about {path} is refused before the run: {reason}"
+
+
+def _numbers(place: Any, path: str = "") -> Iterator[str]:
+    """The paths to numbers, as a policy writes them; below a key with dots it cannot name any."""
+    for key, value in place.items() if isinstance(place, Mapping) else ():
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, int | float):
+            yield here
+        elif "." not in str(key):
+            yield from _numbers(value, here)
+
+
+def _faults(declared: Measures, sighting: Observation) -> Iterator[str]:
+    if not isinstance(sighting.case, str):
+        yield f"the case {sighting.case!r} is no string"
+    if sighting.values and len(sighting.values) != len(declared.measures):
+        yield f"{len(sighting.values)} values for {len(declared.measures)} measures"
+    for measure, value in zip(declared.measures, sighting.values, strict=False):
+        if value is not None and not _fits(value, measure.low, measure.high, measure.kind == "pass"):
+            yield f"{measure.name} {value!r} is not on its scale"
+
+
+def _fits(value: Any, low: float, high: float, whole: bool) -> bool:
+    number = isinstance(value, int | float) and low <= value <= high
+    return bool(number and (not whole or value in (0, 1)))
+
+
+# The property of what report.html shows.
+
+
+def page(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """A report has a headline and charts whose values fit them, a record line a row that says why it failed."""
+    report, lines = subject.told(example)
+    views = subject.evaluator.views
+    if "results" not in report:
+        return  # there is nothing to show of a run that ended on its input
+    try:
+        if views.summary is None:
+            summary = derived_summary(report, views.metrics, views.panels)
+        else:
+            summary = views.summary(report)
+        if not summary.headline:
+            yield "its page has no headline"
+        yield from chart_faults(views.charts or derived_charts(views.metrics, views.panels), report)
+        if views.rows is not generic_rows:  # those say what there is to say
+            yield from row_faults(views.rows, report, lines)
+    except Exception as error:  # any exception at all would end a run at its very end
+        yield f"{located(error)} for a page"
+
+
+# Seeing what a pure function must not call.
+
+_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "sleep")
+_BUILTINS: dict[Callable[..., Any], str] = {
+    datetime.datetime.now: "datetime.now",
+    datetime.datetime.utcnow: "datetime.utcnow",
+    datetime.datetime.today: "datetime.today",
+    datetime.date.today: "date.today",
+    os.urandom: "os.urandom",
+    random.random: "the shared random source",
+    random.getrandbits: "the shared random source",
+}
+_ENVIRONMENT: dict[CodeType, str] = {
+    method.__code__: "os.environ" for method in vars(type(os.environ)).values() if isinstance(method, FunctionType)
+}
+
+
+def _clock(function: Any) -> str | None:
+    """The name of a function of the time module that waits or looks at a clock, which this library never imports."""
+    known = getattr(function, "__module__", None) == "time" and function.__name__ in _CLOCKS
+    return f"time.{function.__name__}" if known else None
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[set[str]]:
+    """Gather the names of clocks, shared random sources and environment look-ups called inside the block.
+
+    They are seen as they are called, whatever name they were imported by. Not seen: calls on other threads, calls
+    made by compiled extensions (numpy's generators, an unseeded ``random.Random()``), values that were read when a
+    module was imported, and files; `determinism` notices those of them that change the answer from call to call.
+    """
+    seen: set[str] = set()
+
+    def look(frame: FrameType, event: str, arg: Any) -> None:
+        name = None
+        if event == "c_call":
+            name = _BUILTINS.get(arg) or _clock(arg)
+        elif event == "call":
+            name = _ENVIRONMENT.get(frame.f_code)
+        if name is not None:
+            seen.add(name)
+
+    before, collecting = sys.getprofile(), gc.isenabled()
+    gc.disable()  # what others have called at a collection is not the evaluator's doing
+    sys.setprofile(look)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
+        if collecting:
+            gc.enable()
+
+
+# The property of record lines: one for each record, in the order of the input.
+
+
+def lines(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+    """One record line for each counted record, each an object with the keys and the place that it must have."""
+    for batch in [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]:
+        yield from _line_faults(batch, subject.evaluate(batch))
+    report, every = subject.told(example)
+    counted = report.get("records", {}).get("total", len(every))
+    if counted != len(every):
+        yield f"the report counts {counted} records, and there are {len(every)} record lines"
+
+
+def _line_faults(batch: Batch, outcome: Outcome[Any]) -> Iterator[str]:
+    # A fatal fault ends the run without a report: its record needs no line.
+    if outcome.tally.total != len(outcome.lines) and not outcome.tally.fatal.total:
+        yield f"a chunk counts {outcome.tally.total} records and has {len(outcome.lines)} record lines"
+    last_line = batch.first_line + batch.data.count(b"\n")
+    before = 0
+    for line in outcome.lines:
+        try:
+            at = _line_number(batch.source, line)
+        except (msgspec.DecodeError, ValueError) as error:
+            yield f"{error}: {line[:60]!r}"
+            continue
+        if not batch.first_line <= at <= last_line:
+            yield f"a record is said to stand on line {at}, outside its chunk"
+        if at < before:
+            yield f"the record of line {at} comes after that of line {before}"
+        before = at
+
+
+def _line_number(source: str, line: bytes) -> int:
+    """The line a record line names. Raises ValueError or msgspec.DecodeError where it breaks the contract."""
+    record = msgspec.json.decode(line, type=dict[str, Any])
+    missing = [key for key in ("record", "id", "status") if key not in record]
+    if missing:
+        raise ValueError(f"a record line lacks {', '.join(missing)}")
+    if b"\n" in line:
+        raise ValueError("a record line holds a newline")
+    name, _, number = str(record["record"]).rpartition(":")
+    if name != source or not number.isdecimal():
+        raise ValueError(f"'record' is not '{source}:<line>'")
+    return int(number)
+
 
 Property = Callable[[Subject, Example, Random, int], Iterator[str]]
 """(subject, example, random source, rounds) -> what is broken, in words; nothing when it holds."""

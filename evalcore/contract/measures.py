@@ -15,7 +15,7 @@ __all__ = [
     "Measure",
     "Measures",
     "Number",
-    "Sighting",
+    "Observation",
     "changed",
     "level",
     "number_at",
@@ -151,7 +151,7 @@ class Judged(msgspec.Struct, frozen=True):
         return path.partition(".")[0] not in self.apart
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class Observation(msgspec.Struct, frozen=True):
     """What one record says of its case: a value for each measure, or none at all where nothing was answered.
 
     An error, a dead record, an unanswered call: ``values`` is empty, and the record counts as missing. A ``repeat``
@@ -204,7 +204,7 @@ class Measures(msgspec.Struct, frozen=True):
     """
 
     measures: tuple[Measure, ...]
-    see: Callable[[Mapping[str, Any]], Sighting | None]
+    see: Callable[[Mapping[str, Any]], Observation | None]
     collapsed: Callable[[Mapping[str, Any]], list[str]] = _none
     stopped: Callable[[Mapping[str, Any]], list[str]] = _none
     named: Callable[[Batch, Any], Iterable[str]] | None = None

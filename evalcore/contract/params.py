@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from evalq.evalcore.contract.evaluator import Option, Params
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
-from evalq.evalcore.records.documents import DocumentFault, KeyLines, read_document
+from evalq.evalcore.records.yaml import DocumentFault, KeyLines, read_document
 
 __all__ = [
     "MAX_FILE_CHARACTERS",

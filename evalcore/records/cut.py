@@ -8,19 +8,21 @@ with a line, never a silently misplaced boundary.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedIOBase
 
 from evalq.evalcore.errors import InputChanged, InputError
-from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span
+from evalq.evalcore.files import open_input
+from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Format, Span, read_span
+from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.digests import chunk_digest
-from evalq.evalcore.records.inputs import read_columns
-from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
+from evalq.evalcore.records.inputs import HEAD_BYTES, Source, encoding_of, kind_of, read_columns
 from evalq.evalcore.records.scanning import Positions, QuoteFault, newlines_counter, raise_open, scan
 
-__all__ = ["Cutter"]
+__all__ = ["Cutter", "batches", "opened"]
 
 GROWS = 8
 """A chunk is at most this part of what stands before it, once that is longer than a block."""
@@ -293,3 +295,27 @@ class Cutter:
         if self._buffer.startswith(BOM):
             self._sha256.update(BOM)
             self._at = self.position = len(BOM)
+
+
+# An input, opened to be cut, and its chunks as batches: how all that reads whole inputs in one process does it.
+
+
+@contextlib.contextmanager
+def opened(
+    source: Source,
+    fmt: Format,
+    required: Sequence[str] | None,
+    *,
+    size: int | None = None,
+    limit: int | None = None,
+) -> Iterator[Cutter]:
+    """The cutter of a plain file, behind its header; arguments as in `Cutter`. Raises InputError, OSError."""
+    with open_input(source.path) as stream:
+        yield Cutter(stream, fmt, source.name, required, size=size, limit=limit)
+
+
+def batches(cutter: Cutter, source: Source) -> Iterator[Batch]:
+    """The records of ``source``, chunk by chunk; the file is read a second time for them. Raises InputError."""
+    for span in cutter.spans():
+        data = read_span(source.path, span)
+        yield Batch(source.name, span.first_line, data, cutter.columns, span.of(source.members))

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import csv
 import glob
+import gzip
 import os
+import re
+import sys
+import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from evalq.evalcore.errors import InputError, UsageError
-from evalq.evalcore.model.manifest import Format
+from evalq.evalcore.files import open_input, replacing
+from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_RECORD_BYTES, Format
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.batch import Batch
 
 __all__ = [
+    "HEAD_BYTES",
+    "MAX_UNPACKED_BYTES",
     "PACKED",
     "Source",
+    "case_of_name",
     "discover",
+    "encoding_of",
     "format_suffixes",
+    "kind_of",
+    "needs_spool",
     "read_columns",
+    "readings",
     "require_distinct",
+    "spool",
     "stands_for",
-    "unpacked_name",
 ]
 
 PACKED = (".gz", ".zst")
@@ -158,3 +170,208 @@ def read_columns(header: bytes, name: str, required: Sequence[str], line: int = 
 def format_suffixes(fmt: Format) -> tuple[str, ...]:
     """File endings a folder is searched for."""
     return (".csv",) if fmt == "csv" else (".jsonl", ".ndjson")
+
+
+# Making every input one plain file to cut: standard input, packed files, and folders of a record a file.
+
+MAX_UNPACKED_BYTES = 8 << 30
+"""What a packed input may grow to where nothing else is said: a few megabytes can unpack to all of a disk."""
+
+Gather = Callable[[str, bytes], bytes]
+_ZSTD_PIECE = 8 << 10  # what is unpacked of it at once is held in memory, and may be 30,000 times as much
+
+
+def needs_spool(source: Source) -> bool:
+    """Whether ``source`` cannot be read by byte range as it stands."""
+    return os.path.isdir(source.path) or source.path == "-" or source.path.endswith(PACKED)
+
+
+def spool(source: Source, folder: Path, gather: Gather | None = None, most: int = MAX_UNPACKED_BYTES) -> Source:
+    """Copy standard input or a packed file into ``folder``, unpacked, so that it can be read by byte range.
+
+    Of a source with members, ``gather`` (an evaluator's `Gathering.line`) makes one file of as many lines. Other
+    sources come back as they are. Raises InputError when packed data is damaged or more than ``most`` bytes, or a
+    member cannot be read; OSError when the folder cannot take it.
+    """
+    if not needs_spool(source):
+        return source
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / source.name
+    # Under another name until it is whole: a command that is killed meanwhile leaves no half input under this one.
+    with replacing(target) as out:
+        if gather is not None and source.members:
+            for path in source.files:
+                out.write(_gathered(path, gather) + b"\n")
+        else:
+            for piece in _unpacked(source.path, source.given, most):
+                out.write(piece)
+    return msgspec.structs.replace(source, path=str(target), members=tuple(map(_shown, source.members)))
+
+
+def _shown(member: str) -> str:
+    """A member's name in reports: whatever it was packed in, and whatever bytes its name has."""
+    return unpacked_name(os.fsencode(member).decode(errors="backslashreplace"))
+
+
+def _gathered(path: str, gather: Gather) -> bytes:
+    """The line that stands for the file at ``path``. Raises InputError."""
+    data = _content(path)
+    line = gather(_shown(Path(path).name), data.removeprefix(BOM)) if len(data) <= MAX_RECORD_BYTES else data
+    if len(line) > MAX_RECORD_BYTES:
+        raise InputError("an input cannot be gathered", [(path, f"a record longer than {MAX_RECORD_BYTES >> 20} MiB")])
+    if b"\n" in line or not line.strip():
+        # No InputError: the evaluator's own `gather` breaks its promise, and changing an input would not help.
+        raise ValueError(f"{path}: gathered to no line, or to several")
+    return line
+
+
+def _content(path: str) -> bytes:
+    """The bytes of a member, unpacked; of one that is too long as many as show it. Raises InputError."""
+    if path.endswith(PACKED):
+        data = bytearray()
+        for piece in _unpacked(path, path, MAX_UNPACKED_BYTES):
+            data += piece
+            if len(data) > MAX_RECORD_BYTES:
+                break
+        # One byte more than may be is enough to see that it is too long.
+        return bytes(data[: MAX_RECORD_BYTES + 1])
+    try:
+        with open_input(path) as stream:
+            return stream.read(MAX_RECORD_BYTES + 1)
+    except OSError as error:
+        raise InputError("an input cannot be read", [(path, str(error.strerror))]) from error
+
+
+def _unpacked(path: str, given: str, most: int) -> Iterator[bytes]:
+    """The bytes of standard input or of a packed file (at ``most`` so many), piece by piece. Raises InputError."""
+    try:
+        # Standard input has no bound: it is not packed, so nobody sends more than there is.
+        yield from _not_too_much(_pieces(path), most if path != "-" else None)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError("an input cannot be unpacked", [(given, str(error))]) from error
+
+
+def _not_too_much(pieces: Iterable[bytes], most: int | None) -> Iterator[bytes]:
+    """``pieces`` until they hold ``most`` bytes, or a record nobody would cut. Raises EOFError then."""
+    total = line = 0
+    for piece in pieces:
+        total += len(piece)
+        last = piece.rfind(b"\n")
+        # Counted as it comes: a line without an end would fill the disk before anybody cuts it.
+        line = line + len(piece) if last < 0 else len(piece) - last
+        if most is not None and total > most:
+            raise EOFError(f"more than {most:,} bytes unpacked; if they are wanted, raise unpack_bytes")
+        if line > MAX_RECORD_BYTES + BLOCK_BYTES:
+            raise EOFError(f"a record longer than {MAX_RECORD_BYTES >> 20} MiB")
+        yield piece
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    if path == "-":
+        yield from iter(lambda: sys.stdin.buffer.read(BLOCK_BYTES), b"")
+    elif path.endswith(".gz"):
+        with open_input(path) as packed, gzip.open(packed) as stream:
+            yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
+    else:
+        yield from _unpacked_zstd(path)
+
+
+def _unpacked_zstd(path: str) -> Iterator[bytes]:
+    """Frame by frame: the library's own reader takes a file that was cut off for one that ends there."""
+    import zstandard  # only a packed input pays for it
+
+    frame = None
+    with open_input(path) as packed:
+        for piece in iter(lambda: packed.read(_ZSTD_PIECE), b""):
+            try:
+                while piece:
+                    frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                    yield frame.decompress(piece)
+                    piece, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+            except zstandard.ZstdError as error:
+                raise EOFError(str(error)) from error
+    if frame is not None:
+        raise EOFError("compressed file ended before its last frame did")
+
+
+# What the name of a file says that holds one output: its case, and which repeat of it.
+
+# Fifteen digits at most, so that every repeat is below 2^53, where a record's own has to be.
+_NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
+
+
+def readings(name: str) -> list[tuple[str, int]]:
+    """The (case, repeat) that a name without its ending may mean, the likelier first.
+
+    ``v1.5`` is an id as good as any other, so it is that case; failing that, repeat 5 of ``v1``.
+    """
+    match = _NUMBERED.fullmatch(name)
+    return [(name, 0), *([(match["case"], int(match["repeat"]))] if match else [])]
+
+
+def case_of_name(name: str, known: Callable[[str], bool]) -> tuple[str, int] | None:
+    """The first reading whose case is ``known``; None where none is."""
+    return next((reading for reading in readings(name) if known(reading[0])), None)
+
+
+# What a file that is no text of ours seems to be, by how it begins: so that a message can say what to do with it.
+
+HEAD_BYTES = 4096
+
+# Looked through in this order: UTF-32's mark begins with that of UTF-16.
+_ENCODINGS = {
+    b"\xff\xfe\0\0": "UTF-32: save the file as UTF-8",
+    b"\0\0\xfe\xff": "UTF-32: save the file as UTF-8",
+    b"\xff\xfe": "UTF-16: save the file as UTF-8",
+    b"\xfe\xff": "UTF-16: save the file as UTF-8",
+    b"\x1f\x8b": "packed by gzip: name the file .gz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd: name the file .zst",
+}
+_BEGINNINGS = {
+    b"PK\x03\x04": "an Excel workbook (.xlsx) or another zip archive: export it as CSV in UTF-8",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook (.xls): export it as CSV in UTF-8",
+    b"PAR1": "a Parquet file: write it as CSV in UTF-8",
+    b"%PDF": "a PDF",
+}
+_EXCEL_ALONE = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=[\x21-\x7e\t]?"?,*\s*', re.IGNORECASE)
+_DELIMITERS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
+
+
+def encoding_of(head: bytes) -> str | None:
+    """How the file whose first bytes these are is encoded, in words, where no line of it can be read as UTF-8."""
+    for beginning, words in _ENCODINGS.items():
+        if head.startswith(beginning):
+            return words
+    # ASCII text in UTF-16 is half zero bytes; a quarter leaves room for other scripts.
+    wide = head.count(b"\0") > len(head) // 4
+    return "UTF-16 without a mark: save the file as UTF-8" if wide else None
+
+
+def kind_of(head: bytes) -> str | None:
+    """What the file whose first bytes these are seems to be, in words; None where it may well be CSV in UTF-8."""
+    for beginning, words in _BEGINNINGS.items():
+        if head.startswith(beginning):
+            return words
+    if encoding := encoding_of(head):
+        return encoding
+    if b"\0" in head:
+        return "binary data: no text at all"
+    if b"\r" in head and b"\n" not in head:
+        return "lines that end in a lone carriage return: save the file with line feeds (\\n or \\r\\n)"
+    first = head.partition(b"\n")[0]
+    if _EXCEL_ALONE.fullmatch(first):
+        return f"{first.strip().removeprefix(BOM).decode()!r}, a line that Excel alone reads: delete it"
+    if b"," not in first:
+        sign, count = max(((sign, first.count(sign)) for sign in _DELIMITERS), key=lambda found: found[1])
+        if count:
+            return f"fields separated by {_DELIMITERS[sign]}: is the delimiter a comma? Save the file with commas"
+    if _share_of_noise(head) > 0.1:
+        return "binary data, or text in another encoding: save the file as UTF-8"
+    return None
+
+
+def _share_of_noise(head: bytes) -> float:
+    """The share of characters that no UTF-8 text has."""
+    text = head.decode(errors="replace")
+    noise = sum(sign == "\ufffd" or (sign < " " and sign not in "\t\r\n") for sign in text)
+    return noise / max(1, len(text))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evalq.evalcore.naming import kind_of, shorten
-from evalq.evalcore.records.extract import NoJson, extract
+from evalq.evalcore.records.json_values import NoJson, extract
 
 __all__ = ["NoCall", "ToolCall", "calls_in", "read_call", "read_calls", "recorded_call"]
 

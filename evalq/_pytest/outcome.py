@@ -10,7 +10,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.repeats import by_case, rows_of
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
@@ -81,7 +81,7 @@ class Outcome:
 def _run(folder: RunFolder) -> RunCases:
     """The run in ``folder``; where its evaluator declares no measures it has no cases, and its records count alone."""
     report = folder.report()
-    evaluator = registry.get(report["evaluator"])
+    evaluator = plugins.get(report["evaluator"])
     if evaluator.measures is not None:
         return cases_of(folder)
     return RunCases(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalq.evalcore import native
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_recorded
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError
 from evalq.producer.invocation import options
 from evalq.producer.invocation.declare import command
@@ -27,7 +27,7 @@ __all__ = ["extra_command", "start_command"]
 
 def start_command(name: str) -> click.Command:
     """The command of the evaluator registered as ``name``."""
-    evaluator = registry.get(name)
+    evaluator = plugins.get(name)
     common = [*options.run_options(), *options.place_options(), *options.output_options()]
     if evaluator.whole.follows:
         common = [*options.follow_options(), *common]
@@ -48,7 +48,7 @@ def extra_command(extra: Command) -> click.Command:
     """A further command of an evaluator, which needs no run."""
 
     def call(invocation: Invocation) -> None:
-        with unprinted():
+        with stdout_to_stderr():
             answer = extra.call(invocation.own)
         click.echo(answer)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.producer.folder.run_folder import RunFolder
@@ -48,12 +48,12 @@ def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int
 
 
 def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tuple[Evaluator[Any, Any], Request]]:
-    unknown = set(only) - set(registry.names())
+    unknown = set(only) - set(plugins.names())
     if unknown:
-        raise UsageError(f"--only {min(unknown)}: no such evaluation; there are {', '.join(registry.names())}")
+        raise UsageError(f"--only {min(unknown)}: no such evaluation; there are {', '.join(plugins.names())}")
     found = []
-    for name in only or registry.names():
-        evaluator = registry.get(name)
+    for name in only or plugins.names():
+        evaluator = plugins.get(name)
         _refuse_others(out / name)
         folder = out / "data" / name
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import click
 
 from evalq.evalcore import native
-from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.plug_in import brief
+from evalq.evalcore.contract import plugins
+from evalq.evalcore.contract.plugins import brief
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.evalcore.version import __version__, code_version
 from evalq.evalcore.views.markdown import visible
@@ -35,9 +35,9 @@ def _here() -> Iterator[Finding]:
     """This installation, without any server."""
     yield "ok", f"evalq {__version__}, code {code_version()}, Python {sys.version.split()[0]}"
     yield "ok", f"rows are read by {native.way()}"
-    for name in registry.names():
+    for name in plugins.names():
         try:
-            evaluator = registry.get(name)
+            evaluator = plugins.get(name)
             yield "ok", f"evaluator {name} {evaluator.version}"
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises is what the user has to see
             yield "wrong", f"evaluator {name} cannot be loaded: {brief(error)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import click
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
@@ -33,7 +33,7 @@ def _extend(invocation: Invocation, run: str, more: int | None, other: str, case
         check_output(path, cases)
     backend = with_targets(invocation.backend(), folder)
     wanted = Extension(more, other, cases, *invocation.live.budgets, invocation.live.cache or "")
-    reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
+    reporter = invocation.output.reporter(plugins.get(folder.info().evaluator).records.unit)
     asked = invocation.start.options(backend.settings.unpack_bytes)
     with errors_told(reporter):
         if invocation.start.dry_run:

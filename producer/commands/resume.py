@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
@@ -21,7 +21,7 @@ def _resume(invocation: Invocation, run: str | None) -> None:
     folder = find(run)
     check_outputs(invocation.output.outputs, folder)
     info, backend, budgets = folder.info(), invocation.backend(), invocation.live.budgets
-    reporter = invocation.output.reporter(registry.get(info.evaluator).records.unit)
+    reporter = invocation.output.reporter(plugins.get(info.evaluator).records.unit)
     with errors_told(reporter):
         begin_larger(folder, backend, budgets)
         refuse_over(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation
@@ -23,7 +23,7 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     del errors  # what is tried again without it, too
     folder, backend = find(run), invocation.backend()
     check_outputs(invocation.output.outputs, folder)
-    reporter = invocation.output.reporter(registry.get(folder.info().evaluator).records.unit)
+    reporter = invocation.output.reporter(plugins.get(folder.info().evaluator).records.unit)
     with errors_told(reporter):
         with driving(folder, backend):
             refuse_uncallable(folder, backend)

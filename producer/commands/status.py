@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import CALLS_OVER
@@ -102,7 +102,7 @@ def _found(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
     if folder.reported and "result" not in facts:  # what it came to is noted, by evalq of today
         with contextlib.suppress(EvalqError):  # its evaluator is not installed here, or the report is damaged
             report = folder.report()
-            found["result"] = summary_of(registry.get(report["evaluator"]), report).headline
+            found["result"] = summary_of(plugins.get(report["evaluator"]), report).headline
     asked: dict[str, Json] = dict(facts.get("further") or {})
     with contextlib.suppress(EvalqError, OSError):
         for each in judge_sweeps(folder):

@@ -19,7 +19,7 @@ from evalq.evalcore.compare.drift_record import (
     state_of,
 )
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.metrics import Metric, Sample, samples
@@ -111,7 +111,7 @@ def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
 def _metrics(evaluator: str) -> tuple[Metric, ...]:
     """What an evaluator declares; nothing where it is not installed here."""
     try:
-        return registry.get(evaluator).views.metrics
+        return plugins.get(evaluator).views.metrics
     except EvalqError:
         return ()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
@@ -66,7 +66,7 @@ def _shows(folder: RunFolder, data: dict[str, Any]) -> bool:
         report = folder.report()
         # Cheap to compare; the document is made only where the counts agree.
         if report["records"] == data["records"]:
-            shown = registry.get(report["evaluator"]).views.document(report, folder.info().started)
+            shown = plugins.get(report["evaluator"]).views.document(report, folder.info().started)
             return canonical_line(shown) == canonical_line(data)
     return False
 

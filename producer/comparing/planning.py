@@ -16,7 +16,7 @@ from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.repeats import enough_for
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.trust_in_judges import why_advisory
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table
@@ -127,7 +127,7 @@ def _measure(gate: Gate, base: RunCases | None) -> Measure | None:
     """The measure that a gate is about, as the baseline or else its evaluator declares it."""
     if base is not None:
         return gate.measure_in(base.cases.measures)
-    declared = registry.get(gate.run).measures
+    declared = plugins.get(gate.run).measures
     return gate.measure_in(declared.measures) if declared is not None else None
 
 

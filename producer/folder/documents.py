@@ -13,7 +13,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import read_plain
-from evalq.evalcore.fold.fold import REPORT_SCHEMA
+from evalq.evalcore.fold import REPORT_SCHEMA
 from evalq.evalcore.model.calls import Lineage
 from evalq.evalcore.model.canonical import Json, longer_than
 from evalq.evalcore.model.life import RunState

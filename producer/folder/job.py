@@ -16,19 +16,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Params, Request
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import ConfigError, EvalqError, InputChanged, InputError, StorageError, UsageError, WireError
 from evalq.evalcore.files import open_input, open_unlinked, write_atomic
 from evalq.evalcore.model.canonical import canonical_json, digest, uncollected
 from evalq.evalcore.model.manifest import Header, PlannedInput, Span, read_span
 from evalq.evalcore.naming import is_text
+from evalq.evalcore.records.cut import opened
 from evalq.evalcore.records.digests import checked_key, new_key
-from evalq.evalcore.records.inputs import Source, discover, format_suffixes
-from evalq.evalcore.records.opened import opened
-from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
+from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, Source, discover, format_suffixes, spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.documents import request_fact, short, whole_request
 from evalq.producer.folder.files import KEY, RUNS
@@ -212,7 +211,7 @@ class Job:
         self.request = request
         self.manifest = manifest
         self.key = key
-        self.evaluator: Evaluator[Any, Any] = registry.get(header.evaluator)
+        self.evaluator: Evaluator[Any, Any] = plugins.get(header.evaluator)
         self.params: Params = params or validate(self.evaluator.Params, header.params, str(folder.path / "manifest"))
 
     @property
@@ -232,7 +231,7 @@ class Job:
         return [Path(root) for root in dict.fromkeys((*roots_of(self.folder), *own))]
 
     @classmethod
-    @unprinted()
+    @stdout_to_stderr()
     @uncollected()
     def start(
         cls, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions, folder: RunFolder | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import read_plain, write_atomic
@@ -83,14 +83,14 @@ def named_paths(evaluator: str, request: Request, cache: str = "", reuse: Sequen
 
 def _read(evaluator: str, asked: _Asked) -> Iterator[str]:
     """What is read."""
-    kinds = {option.name: option.kind for option in registry.get(evaluator).command.options}
+    kinds = {option.name: option.kind for option in plugins.get(evaluator).command.options}
     files = [value for name, value in asked.request.options.items() if kinds.get(name) == "path"]
     yield from _absolute(asked.request.inputs, *files, asked.live.reuse)
 
 
 def _written(evaluator: str, asked: _Asked) -> Iterator[str]:
     """What may be written, and not be there yet: an export, a cache, and whatever else looks like a path."""
-    kinds = {option.name: option.kind for option in registry.get(evaluator).command.options}
+    kinds = {option.name: option.kind for option in plugins.get(evaluator).command.options}
     texts = {name: value for name, value in asked.request.options.items() if kinds.get(name) != "path"}
     yield from _absolute(*(value for name, value in texts.items() if name == "out" or os.sep in str(value)))
     yield from _absolute(asked.live.cache)

@@ -17,7 +17,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params, State
 from evalq.evalcore.contract.partial import decode, encode
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.files import open_raw
 from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_RECORD_BYTES
@@ -357,7 +357,7 @@ class Follower:
                 raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{kept.line}", reason)])
         return True
 
-    @unprinted()
+    @stdout_to_stderr()
     def _evaluate(self, data: bytes) -> None:
         """The next whole lines."""
         kept = self.kept

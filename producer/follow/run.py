@@ -14,7 +14,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Evaluator, Outcome, Params, Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError, NothingEvaluated, UsageError
-from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, as_written, canonical_json, digest
 from evalq.evalcore.model.state import Tally
 from evalq.evalcore.records.inputs import PACKED

@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given, read_up_to
-from evalq.evalcore.records.documents import DocumentFault, KeyLines, read_document
+from evalq.evalcore.records.yaml import DocumentFault, KeyLines, read_document
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.importing.imported import cut
 

@@ -13,7 +13,7 @@ import yaml
 
 from evalq.evalcore.errors import ConfigError, StorageError
 from evalq.evalcore.files import write_atomic
-from evalq.evalcore.records import core_yaml
+from evalq.evalcore.records import yaml as core_yaml
 from evalq.producer.importing.imported import Imported, whole
 
 __all__ = ["Wrote", "write"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
@@ -95,9 +95,9 @@ def _made(path: Path, facts: dict[str, Json], write: Callable[[RunFolder], None]
     return folder
 
 
-@unprinted()
+@stdout_to_stderr()
 def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: bytes, cases: bytes | None) -> None:
-    evaluator, info = registry.get(header.evaluator), folder.info()
+    evaluator, info = plugins.get(header.evaluator), folder.info()
     folder.write("results.yaml", results_yaml(evaluator, report, info.started, len(data)).encode())
     folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
     write_page(folder.path / "report.html", evaluator, report, None)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract import plugins
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
 from evalq.evalcore.model.canonical import Json, uncollected
 from evalq.evalcore.model.state import omissions_in
@@ -55,7 +55,7 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
     """The finished report on standard output and in the files asked for."""
     from evalq.producer.outputs import render, write_output
 
-    evaluator = registry.get(report["evaluator"])
+    evaluator = plugins.get(report["evaluator"])
     for path in output.outputs:
         write_output(path, folder, evaluator, options)
     if not output.json_lines:
@@ -65,7 +65,7 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
 
-@unprinted()
+@stdout_to_stderr()
 def tell(folder: RunFolder, report: dict[str, Json], output: Output) -> None:
     """The evaluator's notices on standard error, and whose outputs the run has besides its own."""
     if output.quiet:
@@ -74,7 +74,7 @@ def tell(folder: RunFolder, report: dict[str, Json], output: Output) -> None:
         click.echo(f"note: {lineage.told()}", err=True)
     for omission in omissions_in(report):
         click.echo(visible(f"note: {omission.sentence()}"), err=True)
-    for notice in registry.get(report["evaluator"]).views.notices(report):
+    for notice in plugins.get(report["evaluator"]).views.notices(report):
         click.echo(visible(f"note: {notice}"), err=True)
 
 

@@ -16,9 +16,9 @@ from evalq.evalcore.compare.missing import Causes, causes_in, count_recorded, un
 from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.run import SCHEMA, RunCases
 from evalq.evalcore.compare.usage import call_number, read_usage
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
@@ -46,7 +46,7 @@ def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
     kept = _kept(folder.path / CASES)
     if kept is not None and kept.report == name:
         return kept
-    found = _count_cases(folder, registry.get(report["evaluator"]), report, name)
+    found = _count_cases(folder, plugins.get(report["evaluator"]), report, name)
     return _keep(folder, found) if keep else found
 
 
@@ -66,7 +66,7 @@ def decode_cases(data: bytes, origin: str) -> RunCases:
     return found
 
 
-@unprinted()
+@stdout_to_stderr()
 def computed_cases(
     evaluator: Evaluator[Any, Any], report: dict[str, Json], lines: Iterable[bytes], *, suite: str, tags: dict[str, str]
 ) -> RunCases:
@@ -113,7 +113,7 @@ def _keep(folder: RunFolder, found: RunCases) -> RunCases:
     return found
 
 
-@unprinted()
+@stdout_to_stderr()
 def _count_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], name: str) -> RunCases:
     counter = CaseCounter(evaluator, str(folder.path))
     if not folder.records.is_file():

@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json, canonical_line, uncollected
 from evalq.evalcore.naming import is_text
-from evalq.evalcore.records.core_yaml import Dumper, FastDumper
+from evalq.evalcore.records.yaml import Dumper, FastDumper
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.files import JOURNAL, KEPT, KEY, MANIFEST
 from evalq.producer.folder.job import Job
@@ -39,7 +39,7 @@ write as JSON, and nobody reads so much of it."""
 _LISTED = 100
 
 
-@unprinted()
+@stdout_to_stderr()
 def render(
     fmt: str,
     evaluator: Evaluator[Any, Any],
@@ -140,7 +140,7 @@ def write_final(
         folder.drop_working_files()
 
 
-@unprinted()
+@stdout_to_stderr()
 def run_json_facts(evaluator: Evaluator[Any, Any], report: dict[str, Json]) -> dict[str, Json]:
     """What run.json says of a report."""
     headline = summary_of(evaluator, report).headline
@@ -161,7 +161,7 @@ def drop_left(folder: RunFolder) -> None:
             folder.drop_working_files()
 
 
-@unprinted()
+@stdout_to_stderr()
 @uncollected()
 def write_report(
     folder: RunFolder,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.files import write_atomic
 from evalq.evalcore.records.inputs import stands_for
@@ -101,7 +101,7 @@ def read_files(evaluator: Evaluator[Any, Any], request: Request, *others: str | 
 def check_outputs(paths: Iterable[Path], folder: RunFolder) -> None:
     """`check_output` of what is to be written of the run in ``folder``: nor over what that run read or consists of."""
     info = folder.info()
-    reads = read_files(registry.get(info.evaluator), info.request)
+    reads = read_files(plugins.get(info.evaluator), info.request)
     reads += [file for source in info.sources for file in source.files]
     for path in paths:
         check_output(path, reads)
@@ -115,7 +115,7 @@ def _is_same(path: Path, given: str) -> bool:
     return any(Path(each).exists() and path.samefile(each) for each in stands_for(given))
 
 
-@unprinted()
+@stdout_to_stderr()
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
     """One file asked for with -o, made from the run folder. Raises StorageError when it cannot be written."""
     check_outputs([path], folder)

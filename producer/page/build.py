@@ -11,10 +11,19 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import Json, canonical_json, longer_than
 from evalq.evalcore.model.state import Omission, omissions_in
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, derived_charts, derived_summary
+from evalq.evalcore.views.charts import (
+    Chart,
+    Column,
+    Evidence,
+    Mark,
+    State,
+    Summary,
+    Tile,
+    derived_charts,
+    derived_summary,
+)
 from evalq.evalcore.views.markdown import LEFT_OUT
 from evalq.evalcore.views.metrics import Unit
-from evalq.evalcore.views.rows import Column, Evidence
 
 __all__ = [
     "ChartSection",

@@ -22,7 +22,7 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.rows import Evidence, Row, Rows
+from evalq.evalcore.views.charts import Evidence, Row, Rows
 from evalq.producer.page.build import FailedRecord, Listing, Section, build_page
 from evalq.producer.page.render import after_blocks, before_blocks
 

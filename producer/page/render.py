@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from evalq.evalcore.views.charts import Mark, Tile, number
+from evalq.evalcore.views.charts import Evidence, Mark, Tile, number
 from evalq.evalcore.views.markdown import visible
-from evalq.evalcore.views.rows import Evidence
 from evalq.producer.page.build import (
     ChartSection,
     ChartTable,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import Partial, encode, opened
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import InputChanged, InputError, WireError
 from evalq.evalcore.files import open_new
-from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, canonical_line, read_again, uncollected
 from evalq.evalcore.model.manifest import Chunk, Seal, location
 from evalq.evalcore.records.cut import Cutter
@@ -212,7 +212,7 @@ class Collector:
         """Make all answers so far safe against a crash of this machine."""
         self._journal.sync()
 
-    @unprinted()
+    @stdout_to_stderr()
     @uncollected()
     def finish(self, seal: Seal) -> dict[str, Json]:
         """The report's content; records.jsonl is in its place after this.
@@ -306,7 +306,7 @@ def read(job: Job, chunk: Chunk) -> bytes:
     return data
 
 
-@unprinted()
+@stdout_to_stderr()
 @uncollected()
 def evaluate(job: Job, chunk: Chunk, data: bytes) -> Partial:
     """A chunk's answer, computed in this process."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from evalq.evalcore.contract.evaluator import live_calls
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.fold.case_names import case_names
+from evalq.evalcore.fold import case_names
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.suites.suite_file import PlannedRun, SuitePlan
 from evalq.producer.sweep.callers import Callers
@@ -20,7 +20,7 @@ from evalq.workers.targets.variable import canonical_name
 __all__ = ["listed_cases", "planned_calls", "planned_text", "refuse_uncallable"]
 
 
-@unprinted()
+@stdout_to_stderr()
 def listed_cases(run: PlannedRun) -> list[str] | None:
     """The cases that ``run`` is about, sorted: of its input, or those that a target is asked; None where none can tell.
 
@@ -49,7 +49,7 @@ class PlannedCalls(msgspec.Struct, frozen=True):
     about: int = 0
 
 
-@unprinted()
+@stdout_to_stderr()
 def planned_calls(suite: SuitePlan) -> list[PlannedCalls]:
     """What the runs of ``suite`` would ask; nobody is called. Raises what reading their cases raises."""
     found = []

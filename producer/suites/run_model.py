@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Calls, Option, Params
 from evalq.evalcore.contract.params import as_json, explained, line_of
 from evalq.evalcore.errors import ConfigError, UsageError
@@ -173,7 +173,7 @@ class AnyRun(Params):
 @cache
 def run_model(evaluator: str) -> type[SuiteRunKeys]:
     """The model of a run of ``evaluator``. Raises UnknownEvaluator."""
-    found = registry.get(evaluator)
+    found = plugins.get(evaluator)
     fields: dict[str, Any] = {option.name: (_kind(option), None) for option in found.command.options}
     fields |= {name: (kind, None) for name, kind in live_keys(found.calls).items()}
     fields[found.command.positional] = (_Files, ())

@@ -43,10 +43,10 @@ from evalq.evalcore.compare.demands import off_scale
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.paths import why_no_number
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
-from evalq.evalcore.contract.plug_in import unprinted
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.records.inputs import discover, format_suffixes, stands_for
 from evalq.evalcore.trust import Thing, Writer, allows
@@ -145,7 +145,7 @@ class SuitePlan(msgspec.Struct):
     outputs: list[Path] = []
 
 
-@unprinted()
+@stdout_to_stderr()
 def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> SuitePlan:
     """What a suite file says. Raises ConfigError with file, line and key path for anything not as above.
 
@@ -285,7 +285,7 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
     if known.matrix is None:
         yield _run(FilePlace(path, key), written)
         return
-    evaluator = registry.get(known.evaluator)
+    evaluator = plugins.get(known.evaluator)
     base, rest = known.name or evaluator.name, {name: value for name, value in written.items() if name != "matrix"}
     try:
         made = combinations(written, evaluator)
@@ -299,7 +299,7 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
 
 
 def _run(at: FilePlace, written: dict[str, Any]) -> PlannedRun:
-    evaluator = registry.get(at.checked(AnyRun, written).evaluator)
+    evaluator = plugins.get(at.checked(AnyRun, written).evaluator)
     run = at.checked(run_model(evaluator.name), written)
     base, options = Path(at.path).parent, evaluator.command.options
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}

@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
 from evalq.evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError
 from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
-from evalq.evalcore.records.inputs import discover, format_suffixes
-from evalq.evalcore.records.opened import batches, opened
-from evalq.evalcore.records.spool import MAX_UNPACKED_BYTES, spool
+from evalq.evalcore.records.cut import batches, opened
+from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, discover, format_suffixes, spool
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import LastDriver, RecordedOutputs
 from evalq.producer.folder.documents import request_fact
@@ -146,7 +145,7 @@ class Sweep:
         self._asked = head.asked
         self._cwd = head.cwd
         self.request = head.request
-        self.evaluator: Evaluator[Any, Any] = registry.get(folder.info().evaluator)
+        self.evaluator: Evaluator[Any, Any] = plugins.get(folder.info().evaluator)
         self.recorded = RecordedOutputs(self.files / CALLS, head.header.total)
 
     @property

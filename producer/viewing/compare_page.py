@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalq.evalcore.compare.comparison import Comparison, Flip, Verdict
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
@@ -215,7 +215,7 @@ def _both(viewer: Viewer, one: Side, other: Side) -> Html | None:
     reports = [viewer.report(side.known) if side.known else None for side in (one, other)]
     if not any(reports):
         return None
-    evaluator = registry.get(other.cases.evaluator)
+    evaluator = plugins.get(other.cases.evaluator)
     heads = []
     for side, report in zip((one, other), reports, strict=True):
         inner: list[Html] = [element("p", "Its report is not here.", class_="caption")]

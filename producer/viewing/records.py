@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.rows import Row, Rows
+from evalq.evalcore.views.charts import Row, Rows
 from evalq.producer.page.build import FailedRecord
 from evalq.producer.page.packing import failed_record
 from evalq.producer.viewing.lines import LONGEST, LinesOf

@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json
@@ -24,7 +24,7 @@ __all__ = ["asking", "listed", "record_page", "records_of", "records_page", "sec
 def records_page(viewer: Viewer, known: KnownRun, query: Query) -> Answer:
     """Some of a run's records, from a line on: all, or those that are searched for."""
     report = viewer.report(known)
-    evaluator = registry.get(report["evaluator"]) if report else None
+    evaluator = plugins.get(report["evaluator"]) if report else None
     records = records_of(viewer, known, evaluator, report) if evaluator and report else None
     if records is None or evaluator is None:
         return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
@@ -48,7 +48,7 @@ def table_page(viewer: Viewer, known: KnownRun) -> Answer:
         return refusal(
             404, "Too many for one table", "evalq report RUN -o report.html makes one with a sample of them."
         )
-    evaluator = registry.get(report["evaluator"])
+    evaluator = plugins.get(report["evaluator"])
     blocks = io.BytesIO()
     with open_input(path) as stream:
         listing = pack(stream, evaluator.views.rows, report, blocks)
@@ -64,7 +64,7 @@ def _way_back(known: KnownRun) -> Html:
 def record_page(viewer: Viewer, known: KnownRun, query: Query) -> Answer:
     """One record: what was expected of it beside what came, and its whole line."""
     report = viewer.report(known)
-    evaluator = registry.get(report["evaluator"]) if report else None
+    evaluator = plugins.get(report["evaluator"]) if report else None
     records = records_of(viewer, known, evaluator, report) if evaluator and report else None
     number = max(0, number_of(query, "at") - 1)
     found = records.one(number) if records else None

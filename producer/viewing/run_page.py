@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.producer.page import ALL_UP_TO, build_page
 from evalq.producer.page.build import Listing
@@ -30,7 +30,7 @@ def run_page(viewer: Viewer, known: KnownRun) -> Answer:
     report = viewer.report(known)
     if report is None:
         return _unreported(known, standing)
-    evaluator = registry.get(report["evaluator"])
+    evaluator = plugins.get(report["evaluator"])
     records = records_of(viewer, known, evaluator, report)
     listing, blocks = Listing(), []
     if records is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.views.charts import Mark, number
 from evalq.evalcore.views.metrics import Metric, Unit
 from evalq.producer.comparing.comparing import VERDICTS
@@ -47,7 +47,7 @@ def suites_page(viewer: Viewer) -> Answer:
 def suite_page(histories: Histories, query: Query) -> Answer:
     """The runs of one suite, the newest first."""
     suite = Suite(asked(query, "evaluator"), asked(query, "suite"), asked(query, "target"))
-    metrics = registry.get(suite.evaluator).views.metrics
+    metrics = plugins.get(suite.evaluator).views.metrics
     runs, at = histories.past(suite), number_of(query, "at")
     shown, approved = runs[at : at + _RUNS], histories.approved(suite)
     found, left, many = histories.read(shown, approved)

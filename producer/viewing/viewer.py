@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Summary
@@ -85,7 +85,7 @@ class Viewer:
             kept = self._heads.get(key)
             if kept is None and found.st_size <= _LARGEST:
                 report = known.folder.report()
-                kept = self._heads.put(key, summary_of(registry.get(report["evaluator"]), report))
+                kept = self._heads.put(key, summary_of(plugins.get(report["evaluator"]), report))
         except (Exception, SystemExit):  # the run's own page says what: a plug-in takes no other's run along
             return None
         return kept

@@ -17,7 +17,7 @@ from pathlib import Path
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import encode, opened
 from evalq.evalcore.evaluators.planagent import PlanParams, evaluator
-from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.manifest import read_span
 from evalq.evalcore.native import way
 from evalq.evalcore.records.cut import Cutter

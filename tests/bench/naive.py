@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
 from tests.bench.throughput import plan_rows
@@ -19,7 +19,7 @@ from tests.integration.harness import wait_until
 app = Celery("naive", broker=os.environ["NAIVE_BROKER"], backend=os.environ["NAIVE_BROKER"])
 app.conf.update(worker_prefetch_multiplier=4, task_serializer="json", accept_content=["json"])
 
-_evaluator = registry.get("planagent")
+_evaluator = plugins.get("planagent")
 _params = validate(_evaluator.Params, {}, "bench")
 
 

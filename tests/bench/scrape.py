@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import msgspec
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.partial import Partial
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.exporter.server import Exporter
 from evalq.workers.ledger.heartbeats import Heartbeats
@@ -37,8 +37,8 @@ SUITES = 8
 def entries(scratch: Path) -> dict[str, Entry]:
     """An entry of each evaluator, from the report of its sample data."""
     found = {}
-    for name in registry.names():
-        evaluator: Evaluator[Any, Any] = registry.get(name)
+    for name in plugins.names():
+        evaluator: Evaluator[Any, Any] = plugins.get(name)
         (scratch / name).mkdir()
         asked = sampled(evaluator, scratch / name, 1_000)
         request = evaluator.command.request(asked)
@@ -52,7 +52,7 @@ def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
     ledger, history = RunLedger(server.client, settings), History(server.client, settings)
     made = entries(scratch)
     for number in range(runs + 20):
-        name = registry.names()[number % len(made)]
+        name = plugins.names()[number % len(made)]
         header = Header(
             f"run-{number}", name, "1", "c", {}, (PlannedInput("x", "x", "x"),), suite=f"s{number % SUITES}"
         )
@@ -67,7 +67,7 @@ def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
         for chunk in chunks:
             ledger.commit(header, chunk, 1, Partial("a" * 64, b"part"), took={"chunk_duration": 0.1, "queue_wait": 1.0})
         ledger.close(header.run, "done")
-        recent = [metric.name for metric in registry.get(name).views.metrics if metric.recent]
+        recent = [metric.name for metric in plugins.get(name).views.metrics if metric.recent]
         place = HistoryKey(name, header.suite)
         history.record(msgspec.structs.replace(made[name], run=header.run, place=place), recent)
     for number in range(50):

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.model.manifest import Span, read_span
@@ -35,14 +35,14 @@ def make_rows(path: Path, rows: int) -> None:
 
 def plan(path: Path) -> tuple[tuple[str, ...], list[Span]]:
     """Columns and chunks of a CSV."""
-    evaluator = registry.get("planagent")
+    evaluator = plugins.get("planagent")
     with path.open("rb") as stream:
         cutter = Cutter(stream, "csv", path.name, evaluator.records.columns)
         return cutter.columns, list(cutter.spans())
 
 
 def _kernel(path: Path, columns: tuple[str, ...], spans: list[Span], out: Path) -> None:
-    evaluator = registry.get("planagent")
+    evaluator = plugins.get("planagent")
     params = validate(evaluator.Params, {}, "bench")
     with out.open("wb") as lines:
         for span in spans:
@@ -54,7 +54,7 @@ def bare(path: Path, scratch: Path) -> float:
     """Seconds of (c)."""
     columns, spans = plan(path)
     fork = multiprocessing.get_context("fork")
-    registry.get("planagent")  # loaded before the fork, as a worker's pool has it
+    plugins.get("planagent")  # loaded before the fork, as a worker's pool has it
     began = time.perf_counter()
     parts = [
         fork.Process(target=_kernel, args=(path, columns, spans[n::PROCESSES], scratch / f"lines{n}"))

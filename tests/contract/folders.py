@@ -7,7 +7,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.records.inputs import format_suffixes
 
@@ -24,8 +24,8 @@ def conformance_inputs(
     Inputs are the files of its format in `examples/`, what its sample writes, and what ``hard_files(folder, seed)`` of
     a module `tests.unit.<name>.hard` returns; params are those of the sample's request.
     """
-    evaluator: Evaluator[Any, Any] = registry.get(name)
-    package = registry.entries()[name].module
+    evaluator: Evaluator[Any, Any] = plugins.get(name)
+    package = plugins.entries()[name].module
     asked = evaluator.sample.write(folder, records, seed) if evaluator.sample else Request([], {}, {})
     request = evaluator.command.request(asked) if asked.inputs else asked
     files = [*_examples(evaluator, package), *map(Path, request.inputs), *_hard(name, folder, seed)]

@@ -29,10 +29,9 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import ExactSum
-from evalq.evalcore.views.charts import Chart, Mark
-from evalq.evalcore.views.panels import Panel, Plot
-from evalq.evalcore.views.rows import Row as PageRow
-from evalq.evalcore.views.rows import Rows
+from evalq.evalcore.views.charts import Chart, Mark, Rows
+from evalq.evalcore.views.charts import Row as PageRow
+from evalq.evalcore.views.metrics import Panel, Plot
 
 
 class SumParams(Params):

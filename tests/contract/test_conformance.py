@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.conformance import check, param_variants
 from evalq.evalcore.conformance.subject import Example
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.records.inputs import format_suffixes
-from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of
+from evalq.evalcore.records.inputs import HEAD_BYTES, encoding_of, format_suffixes
 from tests.contract.folders import conformance_inputs
 from tests.portions import some
 
@@ -43,12 +42,10 @@ class Trial(NamedTuple):
     params: dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=registry.own())
+@pytest.fixture(scope="module", params=plugins.own())
 def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     """Each evaluator of evalq in turn."""
-    return Trial(
-        registry.get(request.param), *conformance_inputs(request.param, tmp_path_factory.mktemp(request.param))
-    )
+    return Trial(plugins.get(request.param), *conformance_inputs(request.param, tmp_path_factory.mktemp(request.param)))
 
 
 def test_an_evaluator_brings_examples_or_a_sample(trial: Trial) -> None:

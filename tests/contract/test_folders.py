@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, State, Tally
 from evalq.evalcore.model.state import Faults, Merging
 from evalq.evalcore.statistics.exact import ExactSum
@@ -43,10 +43,10 @@ def test_a_small_evaluator_sees_eight_members() -> None:
 
 def test_every_folder_is_a_registered_evaluator() -> None:
     """And every one of evalq's own has a folder of its name."""
-    assert sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")) == registry.own()
+    assert sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")) == plugins.own()
 
 
-@pytest.mark.parametrize("name", registry.own())
+@pytest.mark.parametrize("name", plugins.own())
 def test_a_folder_has_the_skeleton(name: str) -> None:
     """The same files in each; whoever knows one finds his way in the others."""
     assert {path.name for path in (FOLDER / name).glob("*.py")} >= SKELETON
@@ -62,10 +62,10 @@ def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
         yield from _structs(inner)
 
 
-@pytest.mark.parametrize("name", registry.own())
+@pytest.mark.parametrize("name", plugins.own())
 def test_all_parts_of_a_state_merge_by_the_same_verbs(name: str) -> None:
     """A state and every struct in it is a Merging: zero() is nothing to merge, and the wire carries it."""
-    state: type[State] = registry.get(name).State
+    state: type[State] = plugins.get(name).State
     found: set[type[msgspec.Struct]] = {*_structs(state), Tally, Faults, ExactSum}
     for part in found:
         assert issubclass(part, Merging), f"{part.__name__} in the state of {name}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grimp
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 
 TOP = Path(__file__).parents[2]
 EVALUATORS = "evalq.evalcore.evaluators."
@@ -28,7 +28,7 @@ def _known(path: Path) -> set[str]:
             named.add(node.value)
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(EVALUATORS):
             imported.add(node.module.removeprefix(EVALUATORS).partition(".")[0])
-    listed = named & {*registry.own()}
+    listed = named & {*plugins.own()}
     return imported | (listed if len(listed) > 1 else set())
 
 
@@ -38,7 +38,7 @@ def test_no_module_outside_its_folder_knows_an_evaluator() -> None:
     modules = [path for part in PROGRAM for path in (TOP / part).rglob("*.py")]
     known = {str(path.relative_to(TOP)): _known(path) for path in modules if not path.is_relative_to(own)}
     assert {path: names for path, names in known.items() if names} == NEEDED
-    for name in registry.own():
+    for name in plugins.own():
         for path in (own / name).rglob("*.py"):
             assert _known(path) <= {name}, path
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.conformance import PROPERTIES, ConformanceError, Violation, check, conformance
-from evalq.evalcore.conformance.garbage import garbled
-from evalq.evalcore.conformance.purity import watched
-from evalq.evalcore.conformance.subject import Example
+from evalq.evalcore.conformance.properties import watched
+from evalq.evalcore.conformance.subject import Example, garbled
 from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, Records, Tally
 from evalq.evalcore.errors import ConfigError, InputError
 from tests.contract import specimens

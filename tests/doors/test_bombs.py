@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.contract.partial import MAX_PARTIAL_BYTES, Partial, decode
 from evalq.evalcore.errors import ConfigError, InputError, WireError
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.manifest import Chunk
 from evalq.evalcore.records.digests import chunk_digest, leaf_digest
 from evalq.producer.suites.suite_file import load_suite
@@ -117,7 +117,7 @@ def test_a_bomb_for_a_partial() -> None:
     """A partial that unpacks to more than MAX_PARTIAL_BYTES is refused by what its frame says, before unpacking."""
     bomb = _announcing(MAX_PARTIAL_BYTES + 1)
     with pytest.raises(WireError, match="unpacks to more than"):
-        decode(Partial("0" * 64, bomb), registry.get("planagent"))
+        decode(Partial("0" * 64, bomb), plugins.get("planagent"))
 
 
 def _announcing(size: int) -> bytes:
@@ -127,11 +127,11 @@ def _announcing(size: int) -> bytes:
 
 def test_nesting_in_a_partial() -> None:
     """Brackets without end in state or tally are a WireError, not a crash."""
-    for name in registry.names():
+    for name in plugins.names():
         for plain in (b"[" * 100_000, b"[" + b"[" * 100_000 + b"]" * 100_000 + b",{}]", b'[{"a":' * 50_000):
             packed = zstandard.ZstdCompressor().compress(plain)
             with pytest.raises(WireError):
-                decode(Partial(leaf_digest(plain), packed), registry.get(name))
+                decode(Partial(leaf_digest(plain), packed), plugins.get(name))
 
 
 LAUGHS = "\n".join(
@@ -190,10 +190,10 @@ def test_nesting_in_a_file_of_parameters(tmp_path: Path, suffix: str) -> None:
 DEEP = "[" * 200_000
 
 
-@pytest.mark.parametrize("name", [name for name in registry.own() if registry.get(name).records.format == "jsonl"])
+@pytest.mark.parametrize("name", [name for name in plugins.own() if plugins.get(name).records.format == "jsonl"])
 def test_nesting_in_an_input(tmp_path: Path, name: str) -> None:
     """A line of 200,000 brackets, alone, closed, or inside a field, is that line's fault and nobody else's."""
-    evaluator: Evaluator[Any, Any] = registry.get(name)
+    evaluator: Evaluator[Any, Any] = plugins.get(name)
     asked = evaluator.command.request(sampled(evaluator, tmp_path, 20))
     path, closed = Path(asked.inputs[0]), DEEP + "]" * len(DEEP)
     first, *rest = path.read_text(encoding="utf-8").splitlines()

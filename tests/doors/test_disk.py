@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.producer.folder.job import Job, RunOptions
 from tests.integration.harness import EVALQ, clean_environment, evalq, same_answer, short_folder
@@ -105,7 +105,7 @@ def test_a_limit_on_file_sizes(data: Path, calm: Path, tmp_path: Path) -> None:
 def test_who_cancels_on_a_full_disk_is_told_which_file(data: Path, tmp_path: Path, size: int, name: str) -> None:
     """What a write says names no file; the command does."""
     run = tmp_path / "run"
-    Job.start(registry.get("planagent"), Request([str(data / "rows.csv")], {}, {}), RunOptions(run))
+    Job.start(plugins.get("planagent"), Request([str(data / "rows.csv")], {}, {}), RunOptions(run))
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.outputs import write_output
@@ -57,13 +57,13 @@ def _poison(path: Path) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", registry.own())
+@pytest.mark.parametrize("name", plugins.own())
 def test_hostile_text_is_shown_and_not_obeyed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Markdown has no HTML, link, broken table or control character of the data's; CSV has no formula in any cell."""
     monkeypatch.chdir(tmp_path)
-    evaluator = registry.get(name)
+    evaluator = plugins.get(name)
     request = sampled(evaluator, tmp_path, 30, 3)
     for path in {Path(item) for item in [*request.inputs, *map(str, tmp_path.rglob("*.jsonl"))]}:
         _poison(path)

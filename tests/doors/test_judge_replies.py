@@ -18,8 +18,8 @@ from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.checks.stages import JudgeStage
 from evalq.evalcore.evaluators.planagent.judging import judged, prompts
 from evalq.evalcore.model.calls import Output
-from evalq.evalcore.records.extract import NoJson
-from evalq.evalcore.records.markers import marker_of, reply_of
+from evalq.evalcore.records.json_values import NoJson
+from evalq.evalcore.records.prompts import marker_of, reply_of
 from tests.unit.checks.helpers import line, params_of
 from tests.unit.planagent.helpers import row, to_csv
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.files import open_appending, open_input, open_new, replacing, write_atomic
@@ -45,7 +45,7 @@ def victim(here: Path) -> Path:
 def begun(here: Path) -> RunFolder:
     """The folder of a run that is planned and can be resumed."""
     return Job.start(
-        registry.get("planagent"), Request([str(here / "results.csv")], {}, {}), RunOptions(here / "run")
+        plugins.get("planagent"), Request([str(here / "results.csv")], {}, {}), RunOptions(here / "run")
     ).folder
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import zstandard
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.partial import Partial, decode, encode
@@ -31,13 +31,12 @@ from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
 from evalq.evalcore.evaluators.planagent.score import score_rows
 from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import LEVELS, default_agents
-from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import BOM, Chunk, Format, Header, Seal, from_wire, to_wire
 from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import chunk_digest, leaf_digest
-from evalq.evalcore.records.inputs import Source, read_columns
-from evalq.evalcore.records.spool import spool
+from evalq.evalcore.records.inputs import Source, read_columns, spool
 from evalq.producer.folder.files import JOURNAL, MANIFEST
 from evalq.producer.folder.journal import Journal
 from evalq.producer.folder.manifest import Manifest
@@ -95,7 +94,7 @@ def _cut(data: bytes, fmt: Format) -> None:
 @cache
 def _subject(name: str) -> tuple[Evaluator[Any, Any], Params, bytes]:
     """An evaluator, parameters it works with, and the first input of its sample."""
-    evaluator = registry.get(name)
+    evaluator = plugins.get(name)
     with tempfile.TemporaryDirectory(prefix="evalq-fuzz-") as folder:
         request = evaluator.command.request(sampled(evaluator, Path(folder), 6))
         data = Path(request.inputs[0]).read_bytes()
@@ -122,10 +121,10 @@ def _evaluate(name: str, data: bytes) -> None:
 
 def _partial(data: bytes) -> None:
     """As packed bytes, and as the unpacked content of a partial whose digest is right."""
-    for name in registry.names():
+    for name in plugins.names():
         for packed, plain in ((data, data), (zstandard.ZstdCompressor(level=1).compress(data), data)):
             with _documented(WireError):
-                decode(Partial(leaf_digest(plain), packed), registry.get(name))
+                decode(Partial(leaf_digest(plain), packed), plugins.get(name))
 
 
 def _plan(data: bytes) -> None:
@@ -227,7 +226,7 @@ HARNESSES: dict[str, Harness] = {
     "hint": _hint,
     "cut-jsonl": partial(_cut, fmt="jsonl"),
     "cut-csv": partial(_cut, fmt="csv"),
-    **{name: partial(_evaluate, name) for name in registry.names()},
+    **{name: partial(_evaluate, name) for name in plugins.names()},
     **{f"cases-{ending}": partial(_cases, f"cases.{ending}") for ending in ("yaml", "jsonl", "csv")},
     "check": _check,
     **{f"import-{name}": partial(_import, name, "given.json") for name in sources.names()},
@@ -279,7 +278,7 @@ def seeds(name: str) -> list[bytes]:
         "partial": [b'[{},{"scored":1}]\n{"record":"x:1"}'],
         "planagent-answer": [b'{"plan": [1, {"a": null}]}'],
     }
-    if name in registry.names():
+    if name in plugins.names():
         return [_subject(name)[2]]
     if name == "planagent-compiled":
         return [_subject("planagent")[2]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.workers.exporter.catalogue import FAMILIES
 from evalq.workers.exporter.family import LEDGER, Family, quality
 from tests.grafana.promql import parsed, result_labels
@@ -29,7 +29,7 @@ _OWN = {  # what Prometheus itself makes
 
 def families() -> list[Family]:
     """The catalogue: the fleet's metrics, and the gauges of all evaluators."""
-    own = [each for name in registry.names() for metric in registry.get(name).views.metrics for each in quality(metric)]
+    own = [each for name in plugins.names() for metric in plugins.get(name).views.metrics for each in quality(metric)]
     return [*FAMILIES, *own]
 
 

@@ -16,7 +16,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from grafana import generate
 from grafana.page import DATASOURCE_UID, draw
 from grafana.pages import pages
@@ -39,7 +39,7 @@ def rule_expressions() -> list[str]:
 
 def test_there_is_a_page_for_each_evaluator_and_three_more() -> None:
     """Overview, fleet and run detail; a new evaluator has its page without more code."""
-    own = {f"evalq-{name}" for name in (*registry.names(), "overview", "fleet", "run")}
+    own = {f"evalq-{name}" for name in (*plugins.names(), "overview", "fleet", "run")}
     assert set(PAGES) == own
 
 
@@ -92,7 +92,7 @@ def test_every_variable_offers_all(uid: str) -> None:
     """A page shows everything of one ledger before anybody chooses; one variable is the data source."""
     source, ledger, *others = PAGES[uid]["templating"]["list"]
     assert (ledger["name"], ledger.get("multi"), ledger.get("includeAll")) == ("ledger", False, False)
-    if uid.removeprefix("evalq-") in registry.names():  # numbers of several suites together are true of none
+    if uid.removeprefix("evalq-") in plugins.names():  # numbers of several suites together are true of none
         suite, *others = others
         assert (suite["name"], suite["multi"], suite["includeAll"]) == ("suite", True, False)
     assert (source["type"], source["current"]["value"]) == ("datasource", DATASOURCE_UID)

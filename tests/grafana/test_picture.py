@@ -14,9 +14,9 @@ from PIL import Image
 
 from docs.picture.answers import Answered, Source, Value, formats, marked, matrix, table, values
 from docs.picture.words import colour, text
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.views.metrics import samples
 from tests.grafana import checks
 from tests.grafana.known import TOP
@@ -105,7 +105,7 @@ def test_a_level_is_a_box_of_numbers_with_those_that_do_not_apply() -> None:
 
 def test_the_boxes_are_of_the_levels_that_reports_have(tmp_path: Path) -> None:
     """A box that asks for a level by another name than the report's would stay empty, and say so to nobody."""
-    evaluator: Evaluator[Any, Any] = registry.get("vs")
+    evaluator: Evaluator[Any, Any] = plugins.get("vs")
     request = evaluator.command.request(sampled(evaluator, tmp_path, 300))
     report = evaluate_files(evaluator, request.inputs, request.params).report
     found = {each.labels for each in samples(evaluator.views.metrics, report) if each.metric == "evalq_vs_level_agents"}
@@ -157,7 +157,7 @@ def test_every_page_can_be_drawn_without_any_answer(uid: str, tmp_path: Path) ->
 def _pictured() -> list[str]:
     """All pages; of evaluators those that the docs show: such a picture needs an hour of real runs."""
     page = (TOP / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    evaluators = {f"evalq-{name}" for name in registry.names()}
+    evaluators = {f"evalq-{name}" for name in plugins.names()}
     shown = {uid for uid in evaluators if f"images/{uid}.png" in page or (IMAGES / f"{uid}.png").exists()}
     return sorted({*PAGES} - evaluators | shown)
 
@@ -171,7 +171,7 @@ def test_the_docs_have_a_picture_of_every_page_as_it_is(uid: str) -> None:
     path = IMAGES / f"{uid}.png"
     rows = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in PAGES[uid]["panels"])
     height = int((rows + 2) * 0.36 * 80 + 1e-6)
-    unpictured = {f"evalq-{name}" for name in registry.names()} - {*_pictured()}
+    unpictured = {f"evalq-{name}" for name in plugins.names()} - {*_pictured()}
     assert path.stat().st_size < MOST_BYTES
     with Image.open(path) as picture:
         assert picture.width == 1280

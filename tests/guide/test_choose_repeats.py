@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.compare.policy import CaseDemand, PerCase, Policy
 from evalq.evalcore.compare.repeats import CasePasses, by_case, case_interval, estimate
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.records.documents import read_document
+from evalq.evalcore.records.yaml import read_document
 from evalq.producer.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from tests.integration import preloaded
 from tests.integration.harness import clean_environment
 
@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"^```(sh|text|python)\n(.*?)^```", re.DOTALL | re.MULTILINE
 
 def test_every_evaluator_that_comes_along_has_a_page() -> None:
     """One page a registered evaluator, those of the tests aside."""
-    assert registry.own() == PAGES
+    assert plugins.own() == PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)

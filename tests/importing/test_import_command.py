@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.records import core_yaml
+from evalq.evalcore.records import yaml
 from evalq.producer.cli import main
 from tests.importing.record import HERE, MADE
 
@@ -198,7 +198,7 @@ def test_cases_without_a_check_are_kept_where_that_is_asked_for(
     assert "4 cases" in told
     assert "differs: 3 x a case, it brings no check that decides" in told
     outputs = tmp_path / "outputs.jsonl"
-    cases = core_yaml.load((tmp_path / "evals" / "cases.yaml").read_text())["cases"]
+    cases = yaml.load((tmp_path / "evals" / "cases.yaml").read_text())["cases"]
     outputs.write_text("".join(json.dumps({"case": case["id"], "output": ""}) + "\n" for case in cases))
     command = ["checks", str(tmp_path / "evals" / "cases.yaml"), "--outputs", str(outputs), "--inline"]
     assert main([*command, "--out", str(tmp_path / "run")]) in (0, 1)

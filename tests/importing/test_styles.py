@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.records import core_yaml
+from evalq.evalcore.records import yaml
 from evalq.producer.cli import main
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest, Note
@@ -72,7 +72,7 @@ def test_every_case_has_as_many_checks_as_its_test_has_assertions() -> None:
     """Of all configurations whose tests stand in them, and that lose none."""
     compared = 0
     for config in CONFIGS:
-        data = core_yaml.load(config.read_text(encoding="utf-8"))
+        data = yaml.load(config.read_text(encoding="utf-8"))
         tests, default = data.get("tests"), data.get("defaultTest", {})
         inline = isinstance(tests, list) and all(isinstance(test, dict) for test in tests) and isinstance(default, dict)
         # The score of that one passes every answer.

@@ -12,7 +12,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from tests.integration.harness import evalq
 
 RECORDED = Path(__file__).with_name("demo_reports.json")
@@ -29,7 +29,7 @@ def reports(folder: Path) -> dict[str, str]:
 def test_its_reports_are_those_written_down(tmp_path: Path) -> None:
     """Of every evaluation that evalq brings."""
     found = reports(tmp_path)
-    assert [*found] == sorted(registry.own())
+    assert [*found] == sorted(plugins.own())
     assert found == json.loads(RECORDED.read_text())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from tests.integration.harness import (
     HAZARDS,
@@ -39,8 +39,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Made input of each evaluator, as the arguments of its command."""
     folder = tmp_path_factory.mktemp("inputs")
     found = {}
-    for name in registry.names():
-        evaluator: Evaluator[Any, Any] = registry.get(name)
+    for name in plugins.names():
+        evaluator: Evaluator[Any, Any] = plugins.get(name)
         under = folder / name
         under.mkdir()
         asked = sampled(evaluator, under, 600)
@@ -77,7 +77,7 @@ def test_counters_and_gauges_equal_the_reports_of_all_evaluators(
         assert after["evalq_runs_ended_total", of | {("state", "done")}] == 1
         target = of | {("target", "")}
         assert after["evalq_last_run_records", target | {("outcome", "scored")}] == report["records"]["scored"]
-        evaluator: Evaluator[Any, Any] = registry.get(name)
+        evaluator: Evaluator[Any, Any] = plugins.get(name)
         for metric in evaluator.views.metrics:
             for sample in metric.samples(report):
                 labels = dict(zip(metric.labels, sample.labels, strict=True)) | {"suite": "my suite", "target": ""}

@@ -144,7 +144,7 @@ def test_every_report_a_reader_sees_is_that_of_some_whole_lines(events: bytes, t
             wait_until(another, "the next report")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
-    from evalq.evalcore.fold.inline import evaluate_files
+    from evalq.evalcore.fold import evaluate_files
     from evalq.evalcore.model.canonical import canonical_json
 
     ends = [match.end() for match in re.finditer(b"\n", events[:420_000])]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.life import MOVES, RunState
@@ -69,11 +69,11 @@ def _begun(path: Path, kind: str, place: Path) -> RunFolder:
     """A run that was begun and is driven by nobody: an evaluation, or a sweep in its calls."""
     if kind == "run":
         asked = RunOptions(out=path)
-        job = Job.start(registry.get("planagent"), Request([str(place / "rows.csv")], {}, {}), asked)
+        job = Job.start(plugins.get("planagent"), Request([str(place / "rows.csv")], {}, {}), asked)
         folder = job.folder
     else:
         request = Request([str(place / "golden.json")], {}, {})
-        sweep = Sweep.start(registry.get("vs"), request, SweepOptions("chat", 2), RunOptions(out=path))
+        sweep = Sweep.start(plugins.get("vs"), request, SweepOptions("chat", 2), RunOptions(out=path))
         folder = sweep.folder
         note_targets(folder, _question(folder), str(place / "targets.yaml"))
     with folder.driving():

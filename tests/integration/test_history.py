@@ -6,7 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.model.manifest import queue_name
 from evalq.evalcore.version import code_version
@@ -53,7 +53,7 @@ def test_a_report_ends_with_the_last_ten_diversities(server: Server, fleet: Flee
     for number in range(11):
         samples: list[tuple[str, tuple[str, ...], float]] = [("evalq_vs_diversity", (), number / 16)]
         assert history.record(Entry(f"run-{number}", place, {"total": 1}, samples))
-    sample = registry.get("vs").sample
+    sample = plugins.get("vs").sample
     assert sample is not None
     request = sample.write(data, 30, 1)
     named = ("--outputs", data / "outputs.jsonl", "--suite", "night", "--broker", server.url, "--out", "run")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, wait_until
 from tests.samples import sampled
 
-OWN = registry.own()
+OWN = plugins.own()
 WORKFLOW = Path(__file__).parents[2] / "deploy" / "ci" / "vs-evaluation.yml"
 
 
@@ -30,7 +30,7 @@ def suite(tmp_path: Path) -> Path:
     """A folder with evalq.yaml: every evaluator of evalq's own on its sample."""
     runs: list[dict[str, Any]] = []
     for name in OWN:
-        evaluator = registry.get(name)
+        evaluator = plugins.get(name)
         folder = tmp_path / name
         folder.mkdir()
         request = sampled(evaluator, folder, 60, 5)
@@ -52,7 +52,7 @@ def test_a_suite_runs_all_of_them(suite: Path) -> None:
     assert result["suite"] == "nightly"
     assert [run["evaluator"] for run in result["runs"]] == OWN
     assert all(run["records"]["total"] > 0 for run in result["runs"])
-    assert {path.name for path in (suite / "results").iterdir()} == set(registry.names())
+    assert {path.name for path in (suite / "results").iterdir()} == set(plugins.names())
     assert info(suite / "results" / "vs")["suite"] == "nightly"
 
 
@@ -60,7 +60,7 @@ def test_inline_and_workers_agree(suite: Path) -> None:
     """All of them through workers give the bytes of the inline suite."""
     for folder, how in (("one", ("--inline",)), ("other", ("--workers", "2"))):
         assert evalq("run", "evalq.yaml", "--out", folder, "--format", "none", *how, cwd=suite).returncode == 0
-    for name in registry.names():
+    for name in plugins.names():
         for file in ("report.json", "records.jsonl"):
             assert (suite / "one" / name / file).read_bytes() == (suite / "other" / name / file).read_bytes()
 
@@ -138,7 +138,7 @@ def test_enqueue_now_and_come_back(server: Server, fleet: Fleet, suite: Path) ->
     done = evalq(*args, "--detach", cwd=suite)
     assert done.returncode == 0, done.stderr
     runs = done.stdout.split()
-    assert len(runs) == len(registry.names())
+    assert len(runs) == len(plugins.names())
     fleet.add(1, "--root", str(suite))
     keys = [f"evalq:run:{{{run}}}" for run in runs]
 
@@ -152,8 +152,8 @@ def test_enqueue_now_and_come_back(server: Server, fleet: Fleet, suite: Path) ->
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["records"]["total"] > 0
     done = evalq(*args, "--format", "json", cwd=suite)
-    assert [run["evaluator"] for run in json.loads(done.stdout)["runs"]] == sorted(registry.names())
-    assert len(list((suite / "results").iterdir())) == len(registry.names())
+    assert [run["evaluator"] for run in json.loads(done.stdout)["runs"]] == sorted(plugins.names())
+    assert len(list((suite / "results").iterdir())) == len(plugins.names())
 
 
 def test_the_workflow_s_own_command_works(suite: Path) -> None:
@@ -168,5 +168,5 @@ def test_the_workflow_s_own_command_works(suite: Path) -> None:
     environment = clean_environment(GITHUB_SHA="0a1b2c")
     environment["PATH"] = f"{shim.parent}:{environment['PATH']}"
     subprocess.run(["sh", "-ec", command], cwd=suite, env=environment, check=True, capture_output=True)
-    assert len(json.loads((suite / "results.json").read_text())["runs"]) == len(registry.names())
+    assert len(json.loads((suite / "results.json").read_text())["runs"]) == len(plugins.names())
     assert (suite / "results" / "vs" / "report.json").exists()

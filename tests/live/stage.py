@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import canonical_json
 from tests.agents.server import write_golden
@@ -22,7 +22,7 @@ from tests.samples import sampled
 
 __all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
 
-EVALUATORS = tuple(registry.own())
+EVALUATORS = tuple(plugins.own())
 _RECORDS = {"planagent": 6_000, "cooperation": 6_000}
 _FEWER = 400
 _LIMITS = {"EVALQ_CHUNK_SECONDS": "120", "EVALQ_LEASE_SECONDS": "4"}
@@ -121,7 +121,7 @@ class Stage:
         return {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
 
     def _start(self, name: str, suite: str) -> tuple[subprocess.Popen[str], Path]:
-        evaluator: Evaluator[Any, Any] = registry.get(name)
+        evaluator: Evaluator[Any, Any] = plugins.get(name)
         data = self._data(name)
         asked = sampled(evaluator, data, _RECORDS.get(name, _FEWER), self._rounds)
         outputs = [word for path in asked.options.get("outputs", []) for word in ("--outputs", str(path))]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from tests.integration.harness import wait_until
 from tests.live.prometheus import PROGRAM
@@ -78,7 +78,7 @@ def test_a_question_without_an_answer_is_noticed(scene: Scene, monkeypatch: pyte
 def test_quality_is_that_of_the_newest_reports(scene: Scene) -> None:
     """Every sample of each report, to the last bit; the run before it stands at position 2."""
     for name, report in scene.stage.reports(SUITE, EVALUATORS).items():
-        evaluator: Evaluator[Any, Any] = registry.get(name)
+        evaluator: Evaluator[Any, Any] = plugins.get(name)
         for metric in evaluator.views.metrics:
             shown = {
                 tuple(series.labels.get(label, "") for label in metric.labels): series.points[0][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 
 __all__ = ["TARGETS", "Target"]
 
@@ -50,7 +50,7 @@ _TESTS_OF_STATISTICS = (
     "tests/unit/targets/test_embeddings.py",
 )
 
-TARGETS = {name: _evaluator(name) for name in registry.own()} | {
+TARGETS = {name: _evaluator(name) for name in plugins.own()} | {
     "modes": Target(("modes",), ("tests/unit/vs", "tests/unit/checks/test_diversity.py")),
     "statistics": Target(_STATISTICS, _TESTS_OF_STATISTICS),
 }

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.producer.page import write_page
 from tests.page.browser import Tab, chromium
 from tests.page.test_file import evaluated
@@ -38,7 +38,7 @@ def main() -> int:
     """Measure, print a table, and say what is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, nargs="*", default=[100_000, 1_000_000])
-    parser.add_argument("--only", nargs="*", default=registry.own())
+    parser.add_argument("--only", nargs="*", default=plugins.own())
     parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
@@ -108,7 +108,7 @@ def _enlarge(run: Path, folder: Path, records: int) -> int:
 def _write(folder: Path, path: Path) -> int:
     """The page, in a process of its own whose memory is this and nothing else."""
     report = json.loads((folder / "report.json").read_bytes())
-    evaluator = registry.get(report["evaluator"])
+    evaluator = plugins.get(report["evaluator"])
     before = _memory("VmRSS")
     began = time.monotonic()
     write_page(path, evaluator, report, folder / "records.jsonl")

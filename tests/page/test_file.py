@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Views
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.charts import Chart, Mark, Summary, Tile
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+from evalq.evalcore.views.charts import Chart, Column, Evidence, Mark, Row, Rows, Summary, Tile
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.page import ProseSection, build_page, packing, write_page
 from evalq.producer.page.render import before_blocks
@@ -35,12 +34,12 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 def evaluated(name: str, folder: Path, records: int = 60) -> Path:
     """The folder of a finished run over made-up records."""
-    job = Job.start(registry.get(name), sampled(name, folder, records), RunOptions(out=folder / "run"))
+    job = Job.start(plugins.get(name), sampled(name, folder, records), RunOptions(out=folder / "run"))
     carry_out(job, Backend(Settings(), inline=True), QUIET)
     return folder / "run"
 
 
-@pytest.fixture(scope="module", params=registry.own())
+@pytest.fixture(scope="module", params=plugins.own())
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of each evaluator."""
     return evaluated(request.param, tmp_path_factory.mktemp(request.param))
@@ -91,7 +90,7 @@ def test_the_same_report_has_the_same_bytes(run: Path, tmp_path: Path) -> None:
     """No clock, no host, no run's name: written again, or under another name, it is the same file."""
     report = json.loads((run / "report.json").read_bytes())
     written = (run / "report.html").read_bytes()
-    write_page(tmp_path / "again.html", registry.get(report["evaluator"]), report, run / "records.jsonl")
+    write_page(tmp_path / "again.html", plugins.get(report["evaluator"]), report, run / "records.jsonl")
     assert (tmp_path / "again.html").read_bytes() == written
     assert json.loads((run / "run.json").read_bytes())["run"] not in written.decode()
 

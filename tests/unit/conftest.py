@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import evalq
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.version import code_parts, code_version
 from tests.integration.harness import Server, running_server
 from tests.unit.comparing.conftest import BAD, GOOD, Made
@@ -48,13 +48,13 @@ def made(here: Path) -> Made:
 @pytest.fixture
 def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Registers evaluators, each (name, module:object), beside those that are installed, in this test alone."""
-    real = registry.entry_points
-    kept = (registry.entries, registry.get, registry.packages, registry._registered, code_parts, code_version)
+    real = plugins.entry_points
+    kept = (plugins.entries, plugins.get, plugins.packages, plugins._registered, code_parts, code_version)
 
     def add(*evaluators: tuple[str, str]) -> None:
-        points = [EntryPoint(name, value, registry.GROUP) for name, value in evaluators]
+        points = [EntryPoint(name, value, plugins.GROUP) for name, value in evaluators]
         monkeypatch.setattr(
-            registry, "entry_points", lambda group: [*real(group), *(points if group == registry.GROUP else ())]
+            plugins, "entry_points", lambda group: [*real(group), *(points if group == plugins.GROUP else ())]
         )
         for cached in kept:
             cached.cache_clear()

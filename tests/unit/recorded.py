@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.conformance import param_variants
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Option
-from evalq.evalcore.fold.inline import evaluate_files
-from evalq.evalcore.views.rows import Row
+from evalq.evalcore.fold import evaluate_files
+from evalq.evalcore.views.charts import Row
 from evalq.producer.page.build import chart_tables
 from tests.contract.folders import conformance_inputs
 
@@ -47,7 +47,7 @@ def made(name: str) -> dict[str, str]:
     A run is taken with the params that the sample needs, and with each switch of them flipped. Numbers are kept to 12
     digits, beyond which mathematical libraries differ.
     """
-    evaluator = registry.get(name)
+    evaluator = plugins.get(name)
     files = {"declared.json": _text(_declared(evaluator))}
     with tempfile.TemporaryDirectory(prefix="evalq-recorded-") as folder:
         inputs, params = conformance_inputs(name, Path(folder))

@@ -11,7 +11,7 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
-from evalq.evalcore.records.extract import json_text
+from evalq.evalcore.records.json_values import json_text
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader

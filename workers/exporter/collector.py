@@ -10,7 +10,7 @@ from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Timestamp
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.version import __version__, code_version
 from evalq.evalcore.views.metrics import Unit
 from evalq.workers.exporter.catalogue import FAMILIES, family
@@ -93,7 +93,7 @@ class Quality(_Bounded):
 
     def __init__(self, evaluator: str, histories: Sequence[Newest], most: int) -> None:
         super().__init__(most)
-        self._metrics = registry.get(evaluator).views.metrics
+        self._metrics = plugins.get(evaluator).views.metrics
         self._histories = histories
 
     def collect(self) -> Iterator[PrometheusMetric]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from evalq.evalcore.compare.drift_record import MeasureState
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader
@@ -182,7 +182,7 @@ def states(snapshot: Snapshot, *states: str) -> list[Series]:
 
 def sick(snapshot: Snapshot) -> list[Series]:
     """How many workers cannot load each evaluator; zeros for those that all can, so that a gap is no recovery."""
-    counts = dict.fromkeys(registry.names(), 0)
+    counts = dict.fromkeys(plugins.names(), 0)
     for _, evaluator, _ in snapshot.sick:
         counts[evaluator] = counts.get(evaluator, 0) + 1
     return by_name(counts)

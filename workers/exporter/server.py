@@ -15,7 +15,7 @@ import redis
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
 from evalq.workers.exporter.collector import About, Live, Named, Quality
 from evalq.workers.monitor.snapshot import Newest, Snapshot
@@ -96,7 +96,7 @@ class Page:
             log.warning("%s", reason or "the ledger can be read again")
 
     def _of_runs(self, snapshot: Snapshot, encode: _Encoder, kind: str) -> list[_Part]:
-        found: dict[str, list[Newest]] = {name: [] for name in registry.names()}
+        found: dict[str, list[Newest]] = {name: [] for name in plugins.names()}
         for history in snapshot.histories:
             if history.entry.place.evaluator in found:
                 found[history.entry.place.evaluator].append(history)

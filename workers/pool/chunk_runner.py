@@ -16,11 +16,11 @@ import msgspec
 import redis
 from billiard.common import terminate_handler_fired
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome, Params
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import Partial, encode
-from evalq.evalcore.contract.plug_in import brief
+from evalq.evalcore.contract.plugins import brief
 from evalq.evalcore.errors import UnknownEvaluator, WireError
 from evalq.evalcore.model.canonical import uncollected
 from evalq.evalcore.model.manifest import Chunk, Header
@@ -217,13 +217,13 @@ class ChunkRunner:
         """
         if name in self._loaded and not _suspicious(lease):
             self._of_one_code(name)
-            return registry.get(name)
+            return plugins.get(name)
         sick = self._heartbeats.sick(self._name, name)
         try:
             # An import may kill its process, too: after such deaths it is tried in another one first.
-            if (sick or _suspicious(lease)) and (died := self._limits.dies_of(partial(registry.get, name))):
+            if (sick or _suspicious(lease)) and (died := self._limits.dies_of(partial(plugins.get, name))):
                 raise ImportError(died)
-            evaluator = registry.get(name)
+            evaluator = plugins.get(name)
         except UnknownEvaluator:  # not this host's trouble: its code version says which evaluators are registered
             raise
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
@@ -299,7 +299,7 @@ def _suspicious(lease: Lease) -> bool:
 # Validated once a run, not once a chunk; by their bytes, since runs of one evaluator differ in them.
 @lru_cache(maxsize=64)
 def _params(evaluator: str, data: bytes) -> Params:
-    params: Params = validate(registry.get(evaluator).Params, msgspec.json.decode(data), "manifest")
+    params: Params = validate(plugins.get(evaluator).Params, msgspec.json.decode(data), "manifest")
     return params
 
 

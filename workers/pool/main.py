@@ -24,7 +24,7 @@ from celery.signals import worker_process_init, worker_process_shutdown, worker_
 from celery.worker import state
 from celery.worker.consumer import Consumer
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, InfrastructureError, StorageError
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.version import code_version
@@ -137,7 +137,7 @@ def run_worker(
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     keep_texts()
     for evaluator in preload:
-        registry.get(evaluator)
+        plugins.get(evaluator)
     # A quiet worker is a command's own. It shares its group with the guard that starts it again, and not for ever: what
     # a record does to its group must reach neither.
     app = _app(settings, name, alone=quiet)
@@ -429,6 +429,6 @@ class _Attendant:
             "concurrency": self._settings.processes,
             "since": self._since,
             "clock_ahead": str(self._clock_ahead),
-            "evaluators": msgspec.json.encode(registry.packages()).decode(),
+            "evaluators": msgspec.json.encode(plugins.packages()).decode(),
             "roots": _roots(self._settings),
         }

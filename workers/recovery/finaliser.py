@@ -26,13 +26,13 @@ import redis
 from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.missing import unusable_of
 from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import decode
 from evalq.evalcore.errors import EvalqError, InfrastructureError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, canonical_line
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.version import code_version
@@ -128,7 +128,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     # Asked before any work: folding all the others would be in vain.
     if planned != seal.chunks:
         raise InfrastructureError(f"the ledger has lost {seal.chunks - planned} of its {seal.chunks} chunks")
-    evaluator = registry.get(header.evaluator)
+    evaluator = plugins.get(header.evaluator)
     counted = evaluator.measures and sum(chunk.records for chunk in reports.chunks(run)) <= settings.cases_records
     counter = FinishedCases(evaluator, run) if counted else None
     roots = [Path(root) for root in settings.roots] or [Path.cwd()]
@@ -163,7 +163,7 @@ def _fold(
     roots: Sequence[Path],
     counter: FinishedCases | None,
 ) -> dict[str, Json]:
-    evaluator = registry.get(header.evaluator)
+    evaluator = plugins.get(header.evaluator)
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))
     members: list[list[str]] = [[] for _ in header.inputs]
     folded = 0

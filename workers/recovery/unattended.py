@@ -18,7 +18,7 @@ import redis
 
 from evalq.evalcore.compare.missing import causes_in
 from evalq.evalcore.compare.usage import read_usage
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import Driven, Incomplete, WireError
 from evalq.evalcore.model.canonical import pack
 from evalq.evalcore.model.life import CALLS_OVER
@@ -205,7 +205,7 @@ def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
 
     False where the run was removed meanwhile.
     """
-    evaluator, key, count = registry.get(header.evaluator), _opened(header, ledger), 0
+    evaluator, key, count = plugins.get(header.evaluator), _opened(header, ledger), 0
     with outputs.open("rb") as stream:
         records, name = evaluator.records, header.inputs[0].name
         cutter = Cutter(stream, records.format, name, records.columns, size=header.chunk_size, key=key)

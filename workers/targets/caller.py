@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.records.extract import NoJson, extract
+from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.workers.processes.environment import inherited, is_secret
 from evalq.workers.ratelimit.limiter import RateLimiter
 from evalq.workers.ratelimit.policy import Limits

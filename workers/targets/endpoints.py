@@ -14,7 +14,7 @@ import msgspec
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import pack_vector
-from evalq.evalcore.records.json_path import NothingThere, find, parse_path
+from evalq.evalcore.records.json_values import NothingThere, find_at, parse_path
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
 from evalq.workers.targets.files import files_of, resolved
@@ -56,7 +56,7 @@ class HttpEndpoint:
         if isinstance(reply, Failure):
             return reply
         try:
-            found = find(reply.value, self._answer)
+            found = find_at(reply.value, self._answer)
         except NothingThere as error:
             return _bad(reply, str(error), reply.text)
         prompt, completion = self._target.prompt_tokens, self._target.completion_tokens
@@ -104,8 +104,8 @@ class ChatEndpoint:
 
     def _read(self, reply: Reply) -> Answer | Failure:
         try:
-            choice = find(reply.value, ("choices", 0))
-            message = find(choice, ("message",))
+            choice = find_at(reply.value, ("choices", 0))
+            message = find_at(choice, ("message",))
         except NothingThere as error:
             # Some other service's JSON: nothing that the model wrote.
             return _bad(reply, f"not a chat completion: {error}", reply.text, kind="server")
@@ -171,7 +171,7 @@ class EmbeddingsEndpoint:
         if isinstance(reply, Failure):
             return reply
         try:
-            vector = pack_vector(_floats(find(reply.value, ("data", 0, "embedding"))))
+            vector = pack_vector(_floats(find_at(reply.value, ("data", 0, "embedding"))))
         except (NothingThere, ValueError) as error:
             return _bad(reply, f"not an embedding: {error}", reply.text[:_SHOWN])
         return Answer(
@@ -223,7 +223,7 @@ def _optional(reply: Reply, path: str | None) -> Any:
 
 def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
     try:
-        return find(value, steps)
+        return find_at(value, steps)
     except NothingThere:
         return None
 

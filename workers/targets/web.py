@@ -17,8 +17,7 @@ import httpx
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.records.extract import MAX_DEPTH
-from evalq.evalcore.records.objects import deeper_than
+from evalq.evalcore.records.json_values import MAX_ANSWER_DEPTH, deeper_than
 from evalq.workers.targets.answers import Failure, FailureKind
 from evalq.workers.targets.body import has_surplus, read_body
 from evalq.workers.targets.headers import rate_limits, retry_after
@@ -186,8 +185,8 @@ def _received(response: httpx.Response, text: str) -> str:
 def _decoded(data: bytes) -> tuple[str, Any]:
     """("", the value of a reply), or (why it has none, None)."""
     try:
-        if deeper_than(MAX_DEPTH, data):
-            return f"the reply nests deeper than {MAX_DEPTH} levels", None
+        if deeper_than(MAX_ANSWER_DEPTH, data):
+            return f"the reply nests deeper than {MAX_ANSWER_DEPTH} levels", None
         return "", msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _NO_JSON, None

@@ -12,8 +12,8 @@ import msgspec
 
 from evalq.evalcore.model.calls import Attempt
 from evalq.evalcore.naming import found, kind_of, shorten
-from evalq.evalcore.records.extract import NoJson, extract
-from evalq.evalcore.records.markers import reply_of, whole_reply
+from evalq.evalcore.records.json_values import NoJson, extract
+from evalq.evalcore.records.prompts import reply_of, whole_reply
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, calls_in
 
 __all__ = [

@@ -18,9 +18,9 @@ from evalq.evalcore.model.manifest import BOM
 from evalq.evalcore.naming import join, shorten
 from evalq.evalcore.naming import kind_of as json_kind
 from evalq.evalcore.records.batch import Batch
-from evalq.evalcore.records.documents import KeyLines
-from evalq.evalcore.records.kinds import HEAD_BYTES, encoding_of, kind_of
-from evalq.evalcore.records.objects import RecordFault, read_object
+from evalq.evalcore.records.inputs import HEAD_BYTES, encoding_of, kind_of
+from evalq.evalcore.records.json_values import RecordFault, read_object
+from evalq.evalcore.records.yaml import KeyLines
 from evalq.evalcore.trust import Thing, Writer, allows
 
 __all__ = [

@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.params import boolean_meant
-from evalq.evalcore.contract.registry import on_naming
+from evalq.evalcore.contract.plugins import on_naming
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion, Kind, Made
 from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import join, kind_of, shorten
-from evalq.evalcore.records.extract import NoJson
-from evalq.evalcore.records.json_path import NothingThere, find, parse_path
+from evalq.evalcore.records.json_values import NoJson, NothingThere, find_at, parse_path
 from evalq.evalcore.statistics.exact import is_below
 
 __all__ = [
@@ -98,7 +97,7 @@ class CompiledCheck:
 
     def _seen(self, answer: Answer) -> Answer:
         """What it looks at. Raises NoJson, NothingThere."""
-        return answer if self._at is None else answer.part(find(answer.json, self._at, "the answer"))
+        return answer if self._at is None else answer.part(find_at(answer.json, self._at, "the answer"))
 
     def asks(self) -> Iterator[JudgeQuestion]:
         """What it asks judges, and its parts do."""

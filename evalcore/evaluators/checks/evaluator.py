@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalq.evalcore.contract.duplicates import count_first, leave_out_repeated
 from evalq.evalcore.contract.evaluator import (
     Batch,
     Calls,
@@ -25,7 +24,8 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
     without_result,
 )
-from evalq.evalcore.contract.measures import Judged, Measure, Measures, Number, Sighting, spread_of
+from evalq.evalcore.contract.measures import Judged, Measure, Measures, Number, Observation, spread_of
+from evalq.evalcore.contract.repeats import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, any_judged
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.checks.labels import notices
@@ -82,17 +82,17 @@ _NUMBERS = (
 )
 
 
-def _see(line: Mapping[str, Any]) -> Sighting | None:
+def _see(line: Mapping[str, Any]) -> Observation | None:
     """An output that the selection leaves out is about no case."""
     if line["status"] == "skipped":
         return None
     case, repeat = line.get("id") or "", line.get("repeat")
     if line.get("passed") is None:
-        return Sighting(case, repeat=repeat)
+        return Observation(case, repeat=repeat)
     plain = line.get("plain")
     values = (float(line["passed"]), float(line["score"]), None if plain is None else float(plain))
     took = line.get("took", {})
-    return Sighting(case, values, repeat, line.get("kind"), tuple(took.get(name) for name in _TOOK))
+    return Observation(case, values, repeat, line.get("kind"), tuple(took.get(name) for name in _TOOK))
 
 
 def _collapsed(report: Mapping[str, Any]) -> list[str]:

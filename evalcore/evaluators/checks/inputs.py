@@ -11,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
+from evalq.evalcore.contract.repeats import CaseSoFar, StoppingByCase
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.cases import ExpandedCase, load_cases, load_labels
 from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS
@@ -23,8 +23,8 @@ from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.modes.block import share_rule
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.records.decoding import Malformed, decode
 from evalq.evalcore.records.inputs import require_distinct
+from evalq.evalcore.records.json_values import Malformed, decode
 
 __all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping", "stopping_for"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from evalq.evalcore.views.metrics import Metric
-from evalq.evalcore.views.panels import Panel, Plot, Threshold
+from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
 __all__ = ["METRICS", "PANELS"]
 

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from evalq.evalcore.contract.evaluator import InputResult
-from evalq.evalcore.contract.stopping import stopping_section
+from evalq.evalcore.contract.repeats import stopping_section
 from evalq.evalcore.evaluators.checks.check import compiled
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.report import diversity_section

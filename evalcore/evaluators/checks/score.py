@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.contract.registry import on_naming
+from evalq.evalcore.contract.plugins import on_naming
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import (
     LONGEST,
@@ -28,9 +28,8 @@ from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
-from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
-from evalq.evalcore.records.named_files import case_of_name, readings
-from evalq.evalcore.records.stop_note import stop_of
+from evalq.evalcore.records.inputs import case_of_name, readings
+from evalq.evalcore.records.json_values import Malformed, decode, repeated_keys, stop_of
 
 __all__ = ["OutputScorer", "PendingQuestion", "ScoredOutput", "of_no_check", "scorer_for"]
 

@@ -22,10 +22,9 @@ from evalq.evalcore.evaluators.checks.score import PendingQuestion as Asking
 from evalq.evalcore.evaluators.checks.score import scorer_for
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.records.decoding import Malformed, decode
-from evalq.evalcore.records.inputs import discover, format_suffixes
-from evalq.evalcore.records.opened import batches, opened
-from evalq.evalcore.records.spool import spool
+from evalq.evalcore.records.cut import batches, opened
+from evalq.evalcore.records.inputs import discover, format_suffixes, spool
+from evalq.evalcore.records.json_values import Malformed, decode
 
 __all__ = ["MOST_EMBEDDED", "EmbedStage", "JudgeStage", "asking", "other_answers", "to_ask"]
 

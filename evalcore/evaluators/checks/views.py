@@ -11,9 +11,20 @@ from evalq.evalcore.evaluators.checks.diversity.report import by_a_judge, chaine
 from evalq.evalcore.evaluators.checks.labels import LABEL_CHARTS, labels_markdown, on_trust_line, plain_line
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered
+from evalq.evalcore.views.charts import (
+    Chart,
+    Column,
+    Evidence,
+    Mark,
+    Row,
+    Rows,
+    State,
+    Summary,
+    Tile,
+    number,
+    of_answered,
+)
 from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent_between, table
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
 
 __all__ = ["CHARTS", "ROWS", "markdown", "opening"]
 

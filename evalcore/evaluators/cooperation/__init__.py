@@ -15,7 +15,7 @@ from evalq.evalcore.evaluators.cooperation.evaluator import Cooperation, evaluat
 from evalq.evalcore.evaluators.cooperation.experiment import write_text
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams, Rules
 from evalq.evalcore.evaluators.cooperation.report import MetricsResult, pretty_json
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 
 __all__ = [
     "Cooperation",

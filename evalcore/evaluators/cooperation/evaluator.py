@@ -21,7 +21,7 @@ from evalq.evalcore.contract.evaluator import (
     Tally,
     WholeInput,
 )
-from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
 from evalq.evalcore.evaluators.cooperation.columns import chunk_state
 from evalq.evalcore.evaluators.cooperation.experiment import COMMAND, completed
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
@@ -87,11 +87,11 @@ def _dead_line(record: Batch, params: CooperationParams, reason: str) -> Outcome
 # What two runs are compared by: the rates of logs of the same name.
 
 
-def _observe(line: Mapping[str, Any]) -> Sighting | None:
+def _observe(line: Mapping[str, Any]) -> Observation | None:
     case = line.get("id") or ""
     if line["status"] != "scored":
-        return Sighting(case)
-    return Sighting(case, (line["cooperation_rate"], line["gini_coefficient"]))
+        return Observation(case)
+    return Observation(case, (line["cooperation_rate"], line["gini_coefficient"]))
 
 
 _MEASURES = Measures(

@@ -13,11 +13,9 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.cooperation.report import pretty_json
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number
+from evalq.evalcore.views.charts import Chart, Column, Evidence, Mark, Row, Rows, State, Summary, Tile, number
 from evalq.evalcore.views.markdown import escape, left_out, table
-from evalq.evalcore.views.metrics import Metric
-from evalq.evalcore.views.panels import Panel, Plot
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+from evalq.evalcore.views.metrics import Metric, Panel, Plot
 
 __all__ = ["VIEWS", "log_tables", "markdown", "misfits", "notices", "page_summary", "share", "title"]
 

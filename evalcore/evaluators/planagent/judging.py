@@ -17,12 +17,10 @@ from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.evaluators.planagent.record import COLUMNS
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
 from evalq.evalcore.model.calls import Prompt
-from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.extract import NoJson
-from evalq.evalcore.records.inputs import Source, discover, format_suffixes
-from evalq.evalcore.records.markers import KEY, enclosed, marker_of, reply_of, whole_reply
-from evalq.evalcore.records.opened import batches, opened
-from evalq.evalcore.records.spool import spool
+from evalq.evalcore.records.cut import Cutter, batches, opened
+from evalq.evalcore.records.inputs import Source, discover, format_suffixes, spool
+from evalq.evalcore.records.json_values import NoJson
+from evalq.evalcore.records.prompts import KEY, enclosed, marker_of, reply_of, whole_reply
 
 __all__ = ["JudgeReply", "judge_prompt", "judged", "prompts"]
 

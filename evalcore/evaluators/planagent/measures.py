@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
 
 __all__ = ["MEASURES"]
 
 
-def _see(line: Mapping[str, Any]) -> Sighting | None:
+def _see(line: Mapping[str, Any]) -> Observation | None:
     """A row whose expectation nobody can read is about no case: there is nothing that it could have failed."""
     if line["status"] == "unscored":
         return None
     case = line.get("id") or ""
     # What stands for accuracy in the report, which the rules may take from an LLM.
     score = line.get("accuracy", line.get("score"))
-    return Sighting(case) if score is None else Sighting(case, (float(score),), took=(line.get("seconds"),))
+    return Observation(case) if score is None else Observation(case, (float(score),), took=(line.get("seconds"),))
 
 
 def _of_set(place: str) -> tuple[Number, ...]:

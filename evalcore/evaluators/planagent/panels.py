@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
-from evalq.evalcore.views.panels import Panel, Plot, Threshold
+from evalq.evalcore.views.metrics import Panel, Plot, Threshold
 
 __all__ = ["PANELS"]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.charts import State
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows
+from evalq.evalcore.views.charts import Column, Evidence, Row, Rows, State
 
 __all__ = ["ROWS"]
 

@@ -20,7 +20,7 @@ from evalq.evalcore.contract.evaluator import (
     Sample,
     Tally,
 )
-from evalq.evalcore.contract.measures import Direction, Measure, Measures, Number, Sighting
+from evalq.evalcore.contract.measures import Direction, Measure, Measures, Number, Observation
 from evalq.evalcore.evaluators.selfcheck.evidence import CompletionReport, read_record
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
@@ -32,9 +32,8 @@ from evalq.evalcore.evaluators.selfcheck.suspicion import suspicions
 from evalq.evalcore.evaluators.selfcheck.views import VIEWS
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.state import LISTED, Faults
-from evalq.evalcore.records.asking import Task
-from evalq.evalcore.records.lines import Line, line_ids, read_lines
-from evalq.evalcore.records.objects import RecordFault
+from evalq.evalcore.records.json_values import Line, RecordFault, line_ids, read_lines
+from evalq.evalcore.records.prompts import Task
 
 __all__ = ["JUDGE", "SelfCheck", "evaluator"]
 
@@ -117,9 +116,9 @@ def _record_line(
 _RATES: Mapping[str, Direction] = {"tpr": "higher", "fpr": "lower", "precision": "higher", "recall": "higher"}
 
 
-def _observe(line: Mapping[str, Any]) -> Sighting | None:
+def _observe(line: Mapping[str, Any]) -> Observation | None:
     case, status = line.get("id") or "", line["status"]
-    return Sighting(case, (float(status == "passed"),)) if status in ("passed", "failed") else Sighting(case)
+    return Observation(case, (float(status == "passed"),)) if status in ("passed", "failed") else Observation(case)
 
 
 MEASURES = Measures(

@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
-from evalq.evalcore.records.objects import typed
+from evalq.evalcore.records.json_values import typed
 
 __all__ = ["CompletionReport", "Evidence", "GoalBackwardResult", "GoalPath", "read_record", "scanned_text"]
 

@@ -18,7 +18,7 @@ from evalq.evalcore.evaluators.selfcheck.evidence import GoalBackwardResult, Goa
 from evalq.evalcore.evaluators.selfcheck.questions import search_pattern
 from evalq.evalcore.files import open_given
 from evalq.evalcore.model.manifest import BOM
-from evalq.evalcore.records.objects import RecordFault, read_object, typed
+from evalq.evalcore.records.json_values import RecordFault, read_object, typed
 from evalq.evalcore.scan import PatternRefused, Scanner
 from evalq.evalcore.trust import Thing, Writer, allows
 

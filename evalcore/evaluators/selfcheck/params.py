@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, field_serializer, field_validator
 
-from evalq.evalcore.contract.effectiveness import Targets
+from evalq.evalcore.contract.claims import Targets
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.evaluators.selfcheck.questions import (
     CONTEXT,

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict
-from evalq.evalcore.contract.effectiveness import Confusion, effectiveness
+from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict, Confusion, effectiveness
 from evalq.evalcore.contract.evaluator import InputResult, State
 from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.score import QuestionResult, SelfCheckResult, SignalResult
 from evalq.evalcore.evaluators.selfcheck.suspicion import REASONS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Faults, LeftOut, add_counts
-from evalq.evalcore.views.failures import failed_section
+from evalq.evalcore.views.markdown import failed_section
 
 __all__ = ["SelfCheckState", "failure_reasons", "section"]
 

@@ -18,7 +18,7 @@ from evalq.evalcore.contract.evaluator import (
     Sample,
     Tally,
 )
-from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.patterns import PATTERN_SETS
 from evalq.evalcore.evaluators.verification.report import PatternAgreement, VerificationState, section
@@ -27,9 +27,8 @@ from evalq.evalcore.evaluators.verification.score import VerificationScore, scor
 from evalq.evalcore.evaluators.verification.views import VIEWS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import LISTED, Faults
-from evalq.evalcore.records.asking import Task
-from evalq.evalcore.records.lines import Line, line_ids, read_lines
-from evalq.evalcore.records.objects import typed
+from evalq.evalcore.records.json_values import Line, line_ids, read_lines, typed
+from evalq.evalcore.records.prompts import Task
 
 __all__ = ["JUDGE", "Verification", "evaluator"]
 
@@ -108,11 +107,11 @@ def _record_line(
 _encode = msgspec.json.Encoder().encode
 
 
-def _observe(line: Mapping[str, Any]) -> Sighting | None:
+def _observe(line: Mapping[str, Any]) -> Observation | None:
     case, status = line.get("id") or "", line["status"]
     if status not in ("passed", "failed"):
-        return Sighting(case)
-    return Sighting(case, (float(status == "passed"), float(line["score"])))
+        return Observation(case)
+    return Observation(case, (float(status == "passed"), float(line["score"])))
 
 
 MEASURES = Measures(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from evalq.evalcore.contract.effectiveness import Targets
+from evalq.evalcore.contract.claims import Targets
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.params import merged
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS, Patterns

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict
-from evalq.evalcore.contract.effectiveness import Confusion, effectiveness
+from evalq.evalcore.contract.claims import ClaimsTally, ClaimsVerdict, Confusion, effectiveness
 from evalq.evalcore.contract.evaluator import InputResult, State
 from evalq.evalcore.evaluators.verification.params import VerificationParams
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS, VerificationScore
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Faults, Merging, add_counts
 from evalq.evalcore.statistics.exact import ExactSum
-from evalq.evalcore.views.failures import failed_section
+from evalq.evalcore.views.markdown import failed_section
 
 __all__ = ["PatternAgreement", "VerificationState", "section"]
 

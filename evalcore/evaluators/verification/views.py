@@ -7,18 +7,29 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.claims import judged_evidence, judged_section, judged_tiles
-from evalq.evalcore.contract.effectiveness import effectiveness_table
+from evalq.evalcore.contract.claims import effectiveness_table, judged_evidence, judged_section, judged_tiles
 from evalq.evalcore.contract.evaluator import Views
 from evalq.evalcore.evaluators.verification.score import BANDS, COMPONENTS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_all, rate_interval, without_result
-from evalq.evalcore.views.failures import failed_table
-from evalq.evalcore.views.markdown import escape, fault_table, left_out, percent, table
-from evalq.evalcore.views.metrics import Metric
-from evalq.evalcore.views.panels import Panel, Plot, Threshold
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows, state_of
+from evalq.evalcore.views.charts import (
+    Chart,
+    Column,
+    Evidence,
+    Mark,
+    Row,
+    Rows,
+    State,
+    Summary,
+    Tile,
+    number,
+    of_all,
+    rate_interval,
+    state_of,
+    without_result,
+)
+from evalq.evalcore.views.markdown import escape, failed_table, fault_table, left_out, percent, table
+from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
 __all__ = ["VIEWS", "summary"]
 

@@ -9,7 +9,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalq.evalcore.contract.duplicates import count_first, leave_out_repeated
 from evalq.evalcore.contract.evaluator import (
     Batch,
     Calls,
@@ -24,7 +23,8 @@ from evalq.evalcore.contract.evaluator import (
     WholeInput,
     without_result,
 )
-from evalq.evalcore.contract.measures import Measure, Measures, Number, Sighting
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
+from evalq.evalcore.contract.repeats import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.vs.collapse import normalize
 from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
@@ -129,15 +129,15 @@ def _plain(value: Any) -> Any:
 _encode = msgspec.json.Encoder().encode
 
 
-def _observe(line: Mapping[str, Any]) -> Sighting | None:
+def _observe(line: Mapping[str, Any]) -> Observation | None:
     """An output that the golden set does not ask for is about no case."""
     status, option, repeat = line["status"], line.get("option"), line.get("repeat")
     if status == "SKIPPED":
         return None
     case = line.get("case") or ""
     if status not in ("PASSED", "FAILED"):
-        return Sighting(case, repeat=repeat)
-    return Sighting(case, (float(status == "PASSED"),), repeat, None if option is None else normalize(option))
+        return Observation(case, repeat=repeat)
+    return Observation(case, (float(status == "PASSED"),), repeat, None if option is None else normalize(option))
 
 
 def _collapsed(report: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
-from evalq.evalcore.contract.stopping import CaseSoFar, StoppingByCase
+from evalq.evalcore.contract.repeats import CaseSoFar, StoppingByCase
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.vs.collapse import normalize
 from evalq.evalcore.evaluators.vs.golden import load_golden, load_inputs
@@ -19,8 +19,8 @@ from evalq.evalcore.evaluators.vs.params import VsParams, load_agents
 from evalq.evalcore.evaluators.vs.score import OutputTest, judge_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.modes import stopping_rule
-from evalq.evalcore.records.decoding import Malformed, decode
 from evalq.evalcore.records.inputs import require_distinct
+from evalq.evalcore.records.json_values import Malformed, decode
 
 __all__ = ["answered", "complete", "output_line", "prompts", "stopping", "stopping_for"]
 

@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 
 from evalq.evalcore.contract.evaluator import InputResult, State
-from evalq.evalcore.contract.stopping import stopping_section
+from evalq.evalcore.contract.repeats import stopping_section
 from evalq.evalcore.evaluators.vs.collapse import robust_block, specified
 from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
 from evalq.evalcore.evaluators.vs.score import LOW_SPREAD, REMEDIES, OutputTest, Scores, in_full

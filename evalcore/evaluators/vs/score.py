@@ -26,9 +26,8 @@ from evalq.evalcore.evaluators.vs.validators import (
     contract_faults,
 )
 from evalq.evalcore.naming import found, kind_of, shorten
-from evalq.evalcore.records.decoding import Malformed, decode, repeated_keys
-from evalq.evalcore.records.named_files import case_of_name, readings
-from evalq.evalcore.records.stop_note import stop_of
+from evalq.evalcore.records.inputs import case_of_name, readings
+from evalq.evalcore.records.json_values import Malformed, decode, repeated_keys, stop_of
 
 __all__ = [
     "LOW_SPREAD",

@@ -15,9 +15,22 @@ from evalq.evalcore.evaluators.vs.score import ExpectationResult
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Mark, State, Summary, Tile, number, of_answered, rate_interval
+from evalq.evalcore.views.charts import (
+    Chart,
+    Column,
+    Evidence,
+    Mark,
+    Row,
+    Rows,
+    State,
+    Summary,
+    Tile,
+    number,
+    of_answered,
+    rate_interval,
+    state_of,
+)
 from evalq.evalcore.views.markdown import escape, input_faults, percent, table
-from evalq.evalcore.views.rows import Column, Evidence, Row, Rows, state_of
 
 __all__ = ["VIEWS", "results_document", "summary"]
 

@@ -111,7 +111,7 @@ def _contains_json(assertion: Mapping[str, Any], value: Any) -> Differs:
 
 
 def _schema(value: Any) -> Any:
-    from evalq.evalcore.records.documents import DocumentFault, read_document
+    from evalq.evalcore.records.yaml import DocumentFault, read_document
 
     if isinstance(value, str):
         try:

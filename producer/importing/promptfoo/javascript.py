@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from evalq.evalcore.records.json_path import parse_path
+from evalq.evalcore.records.json_values import parse_path
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 
 __all__ = ["AlwaysPasses", "Check", "Program", "check_of_program", "lowered", "opposite", "transformed"]

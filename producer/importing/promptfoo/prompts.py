@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.records.documents import DocumentFault, read_document
+from evalq.evalcore.records.yaml import DocumentFault, read_document
 from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.promptfoo.texts import NoText, rendered
 from evalq.producer.importing.reading import (

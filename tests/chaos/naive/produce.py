@@ -8,7 +8,7 @@ from pathlib import Path
 
 import redis
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.records.cut import Cutter
 from tests.chaos.naive.tasks import DONE, app, score
 
@@ -17,7 +17,7 @@ def main() -> None:
     """`produce PATH CHUNK_SIZE [wait]`."""
     path, size = Path(sys.argv[1]), int(sys.argv[2])
     with path.open("rb") as stream:
-        cutter = Cutter(stream, "csv", path.name, registry.get("planagent").records.columns, size=size)
+        cutter = Cutter(stream, "csv", path.name, plugins.get("planagent").records.columns, size=size)
         columns = list(cutter.columns)
         spans = list(cutter.spans())
     if "wait" not in sys.argv:

@@ -12,7 +12,7 @@ from pathlib import Path
 import redis
 from celery import Celery
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.model.manifest import Span, read_span
@@ -31,7 +31,7 @@ app.conf.update(
     task_reject_on_worker_lost=_LATE,
 )
 
-_evaluator = registry.get("planagent")
+_evaluator = plugins.get("planagent")
 _params = validate(_evaluator.Params, {}, "naive")
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 from importlib import import_module
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
 
@@ -22,7 +22,7 @@ WITH_A_QUEUE = ("evalq.producer.local.processes", "evalq.producer.run.driver", "
 if __name__ == "__main__":
     ready, go = os.open(sys.argv[1], os.O_WRONLY), os.open(sys.argv[2], os.O_RDONLY)
     sys.argv[:] = ["evalq", *sys.argv[3:]]
-    registry.get(sys.argv[1])
+    plugins.get(sys.argv[1])
     code_version()
     for name in EVERYWHERE if "--inline" in sys.argv else (*EVERYWHERE, *WITH_A_QUEUE):
         import_module(name)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from tests.unit.api.sessions import PLAIN, keep_modules, session_here
 from tests.unit.comparing.conftest import BAD, GOOD
 
@@ -199,9 +199,9 @@ def test_runs_that_were_not_made_are_errors_of_their_tests(pytester: pytest.Pyte
 
 def test_cases_that_nobody_can_list_are_one_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of an evaluator that does not say which case a record is about before it is evaluated."""
-    measures = registry.get("verification").measures
+    measures = plugins.get("verification").measures
     assert measures is not None
-    monkeypatch.setattr(type(registry.get("verification")), "measures", msgspec.structs.replace(measures, named=None))
+    monkeypatch.setattr(type(plugins.get("verification")), "measures", msgspec.structs.replace(measures, named=None))
     ran = session_here(pytester, "--evalq", str(_suite(pytester, [*SURE, ("lost", False)])), "-v")
     ran.assert_outcomes(passed=1, failed=1)
     ran.stdout.fnmatch_lines(["*::verification::cases FAILED*", "lost: 0 of 1 answers pass; every answer has to"])
@@ -212,7 +212,7 @@ def test_a_run_without_measures_is_its_records(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lost: bool | None, outcome: str
 ) -> None:
     """An evaluator that compares nothing, as a plug-in's may be, has no cases; whether all was evaluated is a test."""
-    monkeypatch.setattr(type(registry.get("verification")), "measures", None)
+    monkeypatch.setattr(type(plugins.get("verification")), "measures", None)
     ran = session_here(pytester, "--evalq", str(_suite(pytester, [*SURE, ("lost", lost)])), "-v")
     ran.assert_outcomes(**{outcome: 1})
     if outcome == "errors":

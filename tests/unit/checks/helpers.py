@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.checks import ChecksParams, ChecksState, evaluator
-from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.fold import Evaluation, evaluate_files
 
 __all__ = ["CASES", "counts", "evaluated", "line", "merged_anyhow", "params_of", "state_of", "stop_mark"]
 

@@ -21,7 +21,7 @@ from evalq.evalcore.evaluators.checks.stages import JudgeStage
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.judged import PREFER, RUBRIC
 from evalq.evalcore.model.calls import Attempt, Output
-from evalq.evalcore.records.asking import written
+from evalq.evalcore.records.prompts import written
 from evalq.evalcore.views.metrics import samples
 from tests.agents.server import marker_in
 from tests.unit.checks.helpers import evaluated, line, params_of

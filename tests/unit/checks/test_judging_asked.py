@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Question, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
@@ -86,7 +86,7 @@ def test_a_judge_that_decides_nothing_lets_a_sweep_stop(here: Path) -> None:
     cases = here / "cases.yaml"
     cases.write_text(DECIDING.replace("{any: [{rubric: x}]}", "{rubric: x, weight: 0}, {contains: x}"))
     asked = Request([str(cases)], {}, {"judge": "grader"})
-    assert live_calls(registry.get("checks")).stopping(asked) is not None
+    assert live_calls(plugins.get("checks")).stopping(asked) is not None
 
 
 def test_a_dry_run_says_what_judging_takes(here: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_check_before_a_case_before_nobody_says_who_judges(here: Path) -> None
         "defaults: {judge: house}\n"
         "cases: [{id: a, input: x, checks: [{rubric: x, judge: own}, {rubric: y, votes: 3}, {prefer: z}]}]\n"
     )
-    further = live_calls(registry.get("checks")).further
+    further = live_calls(plugins.get("checks")).further
     assert further is not None
     for judge, other in (("", "house"), ("grader", "grader")):
         stage = further.begin(Request([str(cases)], {}, {"judge": judge}))
@@ -144,7 +144,7 @@ def test_another_runs_answers_are_those_of_the_same_repeat(here: Path) -> None:
     lines = ["{", '{"case":"a","repeat":0,"output":"first"}', '{"case":"a","repeat":0,"output":"second"}',
              '{"case":"a","repeat":1,"error":"lost"}', '{"case":"b","output":{"n":1},"text":"whole"}']  # fmt: skip
     (here / "other.jsonl").write_text("\n".join(lines))
-    further = live_calls(registry.get("checks")).further
+    further = live_calls(plugins.get("checks")).further
     assert further is not None
     stage = further.begin(Request([str(here / "cases.yaml")], {}, {"judge": "j", "against": str(here / "other.jsonl")}))
     assert stage is not None
@@ -215,7 +215,7 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
     checks = [{"rubric": "polite"}, {"min-length": 1}]
     case = {"id": "a", "checks": checks, "diversity": {"by": "embedding", "embedder": "vectors"}}
     (here / "cases.json").write_text(json.dumps({"cases": [case]}))
-    further = live_calls(registry.get("checks")).further
+    further = live_calls(plugins.get("checks")).further
     assert further is not None
     stage = further.begin(Request([str(here / "cases.json")], {}, {"judge": "grader"}))
     assert stage is not None

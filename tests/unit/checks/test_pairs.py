@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS, PAIR,
 from evalq.evalcore.evaluators.checks.diversity.report import diversity_markdown
 from evalq.evalcore.evaluators.checks.stages import JudgeStage
 from evalq.evalcore.model.calls import Output
-from evalq.evalcore.records.markers import marker_of
+from evalq.evalcore.records.prompts import marker_of
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of, stop_mark
 
 SHARE = 0.7

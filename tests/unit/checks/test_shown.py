@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.evaluators.checks.labels import notices, on_trust_line
 from evalq.evalcore.evaluators.checks.views import CHARTS, ROWS, markdown, opening
-from evalq.evalcore.views.charts import Mark
-from evalq.evalcore.views.rows import Evidence
+from evalq.evalcore.views.charts import Evidence, Mark
 from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
 from tests.unit.checks.labelled import CASES as JUDGED
 from tests.unit.checks.labelled import judged_line
@@ -287,7 +286,7 @@ def test_one_answer_of_many_is_no_whole(more: list[bytes], tmp_path: Path) -> No
         assert f"the 1 of {1 + len(more)} outputs with a verdict" in tiles["Pass rate"].note
         assert "1 without a verdict" in marks["a" if len(more) == 1 else "b"].note
     assert marks["c"].note == ("1 without a verdict" if len(more) == 2 else "no output")
-    text = registry.get("checks").views.markdown(report, {})
+    text = plugins.get("checks").views.markdown(report, {})
     lacking = ", without the outputs that have no verdict" if more else ""
     assert f"mean over the 1 of 3 cases that were answered{lacking}" in text
 
@@ -401,7 +400,7 @@ def test_what_only_some_runs_have_can_be_demanded_of_any(whole: Whole, tmp_path:
     """A policy may be about labels, judges, stopping or diversity before there is a run that has them."""
     bare = evaluated(tmp_path, [line("c", 0)], params_of([{"id": "c", "checks": [{"contains": "yes"}]}])).report
     only = set(whole.results) - set(bare["results"])
-    assert only == set(registry.get("checks").views.at_times)
+    assert only == set(plugins.get("checks").views.at_times)
 
 
 def test_an_empty_text_is_left_out_of_a_record(whole: Whole) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from evalq.checks import Answer, Finding, Kind, Made, Uncomputable
 from evalq.evalcore import version
-from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.registry import name_checks
+from evalq.evalcore.contract import plugins
+from evalq.evalcore.contract.plugins import name_checks
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check, fallible
 from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
@@ -64,7 +64,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     points: list[EntryPoint] = []
     found = importlib.metadata.entry_points
     monkeypatch.setattr(
-        registry, "entry_points", lambda group: points if group == registry.CHECKS else found(group=group)
+        plugins, "entry_points", lambda group: points if group == plugins.CHECKS else found(group=group)
     )
     known_kinds.cache_clear()
     yield points
@@ -73,7 +73,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
 
 def point(name: str, value: str) -> EntryPoint:
     """An entry point of a package."""
-    return EntryPoint(name, f"team_checks:{value}", registry.CHECKS)
+    return EntryPoint(name, f"team_checks:{value}", plugins.CHECKS)
 
 
 def judged(check: dict[str, Any], output: str) -> CheckVerdict:

@@ -15,7 +15,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.shared_answers import same_answers
 from evalq.evalcore.compare.summary import Summing
-from evalq.evalcore.contract.measures import Sighting
+from evalq.evalcore.contract.measures import Observation
 from evalq.producer.comparing.comparing import compare_runs
 from tests.unit.compare.made import PASS, passes, run_of
 
@@ -120,7 +120,7 @@ def answered(texts: dict[str, list[str]], inputs: str = "b") -> RunCases:
     for repeat in range(max(map(len, texts.values()))):
         for case, said in texts.items():
             if repeat < len(said):
-                summing.add(Sighting(case, (1.0,), repeat), "in.jsonl", said[repeat].encode())
+                summing.add(Observation(case, (1.0,), repeat), "in.jsonl", said[repeat].encode())
     return msgspec.structs.replace(run_of(summing.summary()), inputs=[inputs])
 
 

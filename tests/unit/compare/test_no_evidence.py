@@ -14,7 +14,7 @@ from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases, Usage
 from evalq.evalcore.compare.summary import CaseSummary, Column, Summing
-from evalq.evalcore.contract.measures import Sighting
+from evalq.evalcore.contract.measures import Observation
 from tests.unit.compare.made import PASS, answered, passes, run_of
 
 RESULTS = {"speed": 0.5, "count": 3, "verdict": "holds", "flag": True}
@@ -99,7 +99,7 @@ def test_every_answer_counted_twice_decides_as_once(
     """The second sighting of a repeat is passed over, so that no answer proves twice what it proves."""
     once, twice = Summing((PASS,)), Summing((PASS,))
     for at, (passed, repeat) in enumerate(answers):
-        sighting = Sighting(f"c{at % cases:06d}", (float(passed),), repeat)
+        sighting = Observation(f"c{at % cases:06d}", (float(passed),), repeat)
         once.add(sighting, "a")
         for _ in range(2):
             twice.add(sighting, "a")

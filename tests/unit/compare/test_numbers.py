@@ -18,7 +18,7 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.spreads import design_effect
 from evalq.evalcore.compare.usage import USAGE_NUMBERS, read_usage
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure, number_at
 from evalq.evalcore.errors import UsageError
 from tests.unit.compare.made import passes, run_of, taken
@@ -226,7 +226,7 @@ def test_no_evidence_is_never_go() -> None:
 @pytest.mark.parametrize("name", ["checks", "cooperation", "planagent", "selfcheck", "verification", "vs"])
 def test_each_evaluator_says_which_change_of_its_numbers_is_wanted(name: str) -> None:
     """That each number of the results is declared the conformance suite sees; here what stands first counts."""
-    measures = registry.get(name).measures
+    measures = plugins.get(name).measures
     assert measures is not None
     assert measures.numbers
     for number in measures.numbers:

@@ -13,7 +13,7 @@ from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.compare.summary import CaseSummary, Summing, pooled
-from evalq.evalcore.contract.measures import Judged, Measure, Sighting
+from evalq.evalcore.contract.measures import Judged, Measure, Observation
 from evalq.evalcore.statistics.judge_trust import JudgedCase, labels_needed, sample_p_value, trust_of
 from tests.unit.compare.made import PASS, run_of
 
@@ -38,7 +38,7 @@ def run(passed: int, labels: int | None, by: str = "grader", plain: int = 10) ->
     summing = Summing((PASS, PLAIN))
     for case in range(20):
         for repeat in range(10):
-            summing.add(Sighting(f"c{case:02}", (float(repeat < passed), float(repeat < plain)), repeat))
+            summing.add(Observation(f"c{case:02}", (float(repeat < passed), float(repeat < plain)), repeat))
     judged = (
         None
         if labels is None
@@ -147,7 +147,7 @@ def test_numbers_that_rest_on_no_judge_decide() -> None:
 def test_a_measure_that_no_record_has_is_left_out() -> None:
     """Of runs without judges; a drop behind a baseline that lacks it cannot be told."""
     summing = Summing((PASS, PLAIN))
-    summing.add(Sighting("c", (1.0, None), 0))
+    summing.add(Observation("c", (1.0, None), 0))
     without = summing.summary()
     assert [measure.name for measure in without.measures] == ["pass_rate"]
     assert list(without.columns) == ["pass_rate"]

@@ -16,11 +16,11 @@ from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.compare.run import Usage
 from evalq.evalcore.compare.summary import Summing
 from evalq.evalcore.compare.usage import usage_of
-from evalq.evalcore.contract import registry
-from evalq.evalcore.contract.measures import Measure, Sighting
+from evalq.evalcore.contract import plugins
+from evalq.evalcore.contract.measures import Measure, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, decode_cases
 from tests.unit.comparing.conftest import Command, Made
@@ -99,12 +99,12 @@ def test_a_value_that_is_not_on_its_scale_is_refused_with_its_place(
 ) -> None:
     """Whatever it is: a mean of such values has no interval, and passes any bound."""
     folder = RunFolder.existing(made("run", [("a", True), ("b", True)]))
-    evaluator = registry.get("verification")
+    evaluator = plugins.get("verification")
     measures: Any = evaluator.measures
     at = [each.name for each in measures.measures].index(measure)
 
-    def see(line: Any) -> Sighting | None:
-        sighting: Sighting | None = measures.see(line)
+    def see(line: Any) -> Observation | None:
+        sighting: Observation | None = measures.see(line)
         if sighting is None or sighting.case != "b":
             return sighting
         values = [*sighting.values[:at], value, *sighting.values[at + 1 :]]
@@ -139,10 +139,10 @@ def test_a_run_without_records_says_so(made: Made) -> None:
         cases_of(folder)
 
 
-@pytest.mark.parametrize("name", registry.own())
+@pytest.mark.parametrize("name", plugins.own())
 def test_the_mean_over_all_answers_is_the_report_s(name: str, here: Path) -> None:
     """Whatever an evaluator calls a measure stands in its report under that name, and is the same number."""
-    evaluator: Any = registry.get(name)
+    evaluator: Any = plugins.get(name)
     (here / "data").mkdir()
     request = evaluator.sample.write(here / "data", 300, 7)
     run = evalq.evaluate(name, request.inputs, params=request.params, options=request.options, folder="run")
@@ -194,8 +194,8 @@ def test_a_repeat_counts_once_and_order_does_not_matter() -> None:
     """The first output of a repeat counts; without a repeat every record does."""
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
-    sightings = [Sighting(f"c{rng.randrange(5)}", (float(rng.random() < 0.5),), repeat) for repeat in range(60)]
-    sightings += [Sighting("c0"), Sighting("", (1.0,)), Sighting("c1", (None,), None, "x")]
+    sightings = [Observation(f"c{rng.randrange(5)}", (float(rng.random() < 0.5),), repeat) for repeat in range(60)]
+    sightings += [Observation("c0"), Observation("", (1.0,)), Observation("c1", (None,), None, "x")]
     one, other = Summing((Measure("pass_rate"),)), Summing((Measure("pass_rate"),))
     for sighting in sightings:
         one.add(sighting)
@@ -211,7 +211,7 @@ def test_a_repeat_counts_once_and_order_does_not_matter() -> None:
 
 def test_an_answer_counts_though_its_repeat_failed_before() -> None:
     """A recorded call that was made again after an error: no report passes over the answer, and no gate does."""
-    failed, answered = Sighting("a", repeat=0), Sighting("a", (1.0,), 0)
+    failed, answered = Observation("a", repeat=0), Observation("a", (1.0,), 0)
     for sightings in itertools.permutations([failed, failed, answered]):
         summing = Summing((Measure("pass_rate"),))
         for sighting in sightings:
@@ -219,7 +219,7 @@ def test_an_answer_counts_though_its_repeat_failed_before() -> None:
         summary = summing.summary()
         assert (summary.columns["pass_rate"].count, summary.missing) == ([1], [0])
     lacking = Summing((Measure("pass_rate"),))
-    for sighting in (failed, failed, Sighting("a", repeat=1)):
+    for sighting in (failed, failed, Observation("a", repeat=1)):
         lacking.add(sighting)
     assert lacking.summary().missing == [2]
 
@@ -229,7 +229,7 @@ def test_a_repeat_counts_once_whatever_its_number() -> None:
     summing = Summing((Measure("pass_rate"),))
     for repeat in (0, 4095, 4096, 70_000, 2**53 - 1):
         for passed in (0.0, 1.0, 1.0):
-            summing.add(Sighting("a", (passed,), repeat))
+            summing.add(Observation("a", (passed,), repeat))
     column = summing.summary().columns["pass_rate"]
     assert (column.count, column.total) == ([5], [0.0])
 
@@ -244,7 +244,7 @@ def test_a_repeat_of_two_inputs_is_two_answers(tmp_path: Path) -> None:
         lines = [{"case": case, "repeat": repeat, "output": said} for case in ids for repeat in (0, 1, 1)]
         outputs[-1].write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
     found = evaluate_files("checks", cases, options={"outputs": outputs})
-    counter = CaseCounter(registry.get("checks"))
+    counter = CaseCounter(plugins.get("checks"))
     counter.add(found.lines)
     summary = counter.cases(found.report, run="r", digest_of_report="0").cases
     assert (summary.columns["pass_rate"].count, summary.columns["pass_rate"].total) == ([4, 4], [2.0, 2.0])

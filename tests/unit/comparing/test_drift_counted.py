@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure, Measures
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, fresh_cases
@@ -53,7 +53,7 @@ def end(made: Made, drift: Drift, server: Server) -> End:
         report = folder.report()
         (folder.path / "report.json").unlink()
         return count_drift(
-            folder, registry.get("verification"), report, Servers(Settings(broker=server.url, **settings))
+            folder, plugins.get("verification"), report, Servers(Settings(broker=server.url, **settings))
         )
 
     return ended
@@ -73,7 +73,7 @@ def test_a_run_of_too_many_records_and_one_without_a_server_are_left_out(end: En
     """In silence: the one would have to be read twice, the other has no ledger that outlives it."""
     assert end("big", GOOD, cases_records=39) == ""
     folder = RunFolder.existing(made("alone", GOOD))
-    assert count_drift(folder, registry.get("verification"), folder.report(), Servers(Settings())) == ""
+    assert count_drift(folder, plugins.get("verification"), folder.report(), Servers(Settings())) == ""
     assert drift.states(PLACE) == []
 
 
@@ -98,7 +98,7 @@ def test_an_evaluator_that_cannot_tell_its_cases_keeps_no_report_back(
     def broken(line: object) -> None:
         raise KeyError("case")
 
-    folder, evaluator = RunFolder.existing(made("run", GOOD)), copy.copy(registry.get("verification"))
+    folder, evaluator = RunFolder.existing(made("run", GOOD)), copy.copy(plugins.get("verification"))
     vars(evaluator)["measures"] = Measures((Measure("pass_rate"),), broken)
     said = count_drift(folder, evaluator, folder.report(), Servers(Settings(broker=server.url)))
     told = f"{folder.path}: verification cannot say how the cases of this run went (KeyError: 'case'); where another"
@@ -129,4 +129,4 @@ def test_a_run_s_cases_are_those_that_are_read_after_its_end(made: Made) -> None
     folder = RunFolder.existing(made("run", GOOD))
     wanted = cases_of(folder)
     (folder.path / CASES).unlink()
-    assert fresh_cases(folder, registry.get("verification"), folder.report()) == wanted
+    assert fresh_cases(folder, plugins.get("verification"), folder.report()) == wanted

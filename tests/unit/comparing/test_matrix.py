@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, EvalqError, Paused
 from evalq.evalcore.model.calls import Prompt
@@ -91,8 +91,8 @@ def test_a_case_is_no_template(here: Path) -> None:
         _worded(Prompt("c", "", "", ({"role": "assistant", "content": "hi"},)), wording)
     request = Request([str(here / "cases.yaml")], {}, {})
     (here / "cases.yaml").write_text(yaml.safe_dump(CASES))
-    plain = list(prompts_of(registry.get("checks"), request, SweepOptions("a")))
-    assert plain == list(prompts_of(registry.get("checks"), request, SweepOptions("a", wording=Wording("{input}"))))
+    plain = list(prompts_of(plugins.get("checks"), request, SweepOptions("a")))
+    assert plain == list(prompts_of(plugins.get("checks"), request, SweepOptions("a", wording=Wording("{input}"))))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

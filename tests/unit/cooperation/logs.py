@@ -14,7 +14,7 @@ from evalq.evalcore.evaluators.cooperation import Cooperation, evaluator
 from evalq.evalcore.evaluators.cooperation.columns import chunk_state
 from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.report import CooperationState
-from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.fold import Evaluation, evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.records.batch import Batch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import ConfigError, InputError
 from evalq.evalcore.evaluators import cooperation
 from evalq.evalcore.evaluators.cooperation import CooperationEvaluator, EvaluationRules, Evaluator, MetricsResult
@@ -19,7 +19,7 @@ def test_the_public_names_are_there() -> None:
     """Everything in __all__ exists, and the evaluator is registered under its name."""
     assert all(hasattr(cooperation, name) for name in cooperation.__all__)
     assert Evaluator is CooperationEvaluator
-    assert registry.get("cooperation") is cooperation.evaluator
+    assert plugins.get("cooperation") is cooperation.evaluator
     assert (cooperation.evaluator.records.format, cooperation.evaluator.records.unit) == ("jsonl", "events")
     assert cooperation.evaluator.version == "3"
 

@@ -15,7 +15,7 @@ from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.cooperation import Cooperation, CooperationEvaluator, evaluator
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.resort import SortLimits
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, entry, report_bytes, rows, run
 from tests.unit.cooperation.oracle import oracle
 

@@ -18,7 +18,7 @@ from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.report import CooperationState
 from evalq.evalcore.evaluators.cooperation.score import unknown_counts
 from evalq.evalcore.evaluators.cooperation.views import page_summary
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl
 
 

@@ -14,7 +14,7 @@ from evalq.evalcore.evaluators.cooperation import MetricsResult, evaluator
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.report import pretty_json
 from evalq.evalcore.evaluators.cooperation.views import CHARTS, page_summary
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.unit.cooperation.logs import as_jsonl, run
 from tests.unit.cooperation.test_metrics import SAMPLE
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalq.evalcore.evaluators.cooperation import evaluator
 from evalq.evalcore.evaluators.cooperation.sample import write_events
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.unit.cooperation.logs import entry, run
 from tests.unit.cooperation.test_metrics import agrees
 

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.claims import ClaimsJudge, ClaimsTally
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators import verification
 from evalq.evalcore.evaluators.selfcheck.evaluator import JUDGE as OF_REPORTS
 from evalq.evalcore.evaluators.verification.evaluator import JUDGE as OF_TRANSCRIPTS
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.state import LeftOut
 from tests.agents.server import marker_in
@@ -117,7 +117,7 @@ def test_a_transcript_cannot_hold_its_own_verdict(tmp_path: Path) -> None:
 
 def answered(name: str, records: list[dict[str, Any]], answer: Any, folder: Path) -> dict[str, Any]:
     """The report on records about which a judge was asked: by prompts, recorded replies, and copies of the input."""
-    evaluator = registry.get(name)
+    evaluator = plugins.get(name)
     path = folder / "records.jsonl"
     path.write_text("\n" + "".join(json.dumps(record) + "\n" for record in records))
     request = Request([str(path)], {}, {})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.records.decoding import MAX_DEPTH, Malformed, decode, repeated_keys
+from evalq.evalcore.records.json_values import MAX_ANSWER_DEPTH, Malformed, decode, repeated_keys
 from tests.unit.vs.test_validators import json_values
 
 
@@ -26,7 +26,7 @@ from tests.unit.vs.test_validators import json_values
         (b"\xff", r"not UTF-8: 0xff \(byte 0\)"),
         (b'{"a": "\\ud800"}', "not JSON"),
         (b"\xef\xbb\xbf{}", "not JSON: invalid character"),
-        (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "nested deeper than 200 levels"),
+        (b"[" * (MAX_ANSWER_DEPTH + 1) + b"]" * (MAX_ANSWER_DEPTH + 1), "nested deeper than 200 levels"),
         (b'{"a":' * 10_000, "nested deeper than 200 levels"),
     ],
 )
@@ -42,8 +42,8 @@ def test_what_cannot_be_read_says_why(data: bytes, reason: str) -> None:
         "[" * 300 + "{" * 300 + '"',
         [[]] * 300,
         ["\\" * 51 + "[" * 300] * 3,
-        json.loads("[" * MAX_DEPTH + "]" * MAX_DEPTH),
-        [json.loads("[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1)), [], {}],
+        json.loads("[" * MAX_ANSWER_DEPTH + "]" * MAX_ANSWER_DEPTH),
+        [json.loads("[" * (MAX_ANSWER_DEPTH - 1) + "]" * (MAX_ANSWER_DEPTH - 1)), [], {}],
     ],
 )
 def test_only_real_nesting_counts_as_deep(value: Any) -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as some
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.cases import load_cases
-from evalq.evalcore.records import core_yaml
-from evalq.evalcore.records.documents import DocumentFault, KeyLines, read_document
+from evalq.evalcore.records import yaml as core_yaml
+from evalq.evalcore.records.yaml import DocumentFault, KeyLines, read_document
 from evalq.producer.importing.reading import read_yaml
 from evalq.producer.outputs.final import yaml_text
 from tests.unit.core.made.yaml_scalars import same, shown

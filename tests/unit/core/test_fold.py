@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Outcome, Tally, WholeInput
 from evalq.evalcore.errors import InputError, NothingEvaluated
-from evalq.evalcore.fold.fold import Fold, InputSummary
+from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Faults
 from evalq.evalcore.statistics.exact import ExactSum

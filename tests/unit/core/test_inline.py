@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.canonical import digest
 from evalq.evalcore.records.cut import Cutter
 from tests.contract.specimens import Summing
@@ -99,7 +99,7 @@ def test_what_cannot_be_evaluated_says_why(tmp_path: Path, content: bytes, error
 
 def test_an_evaluator_may_be_given_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is registered; its params are checked first."""
-    monkeypatch.setattr(registry, "get", {"summing": Summing()}.__getitem__)
+    monkeypatch.setattr(plugins, "get", {"summing": Summing()}.__getitem__)
     assert evaluate_files("summing", [path]).report["evaluator"] == "summing"
     with pytest.raises(ConfigError, match="params: wrong parameters\n  shfit: unknown key"):
         evaluate_files("summing", ["nowhere"], {"shfit": 1})
@@ -129,7 +129,7 @@ def test_one_path_needs_no_list(path: Path) -> None:
 
 def test_options_are_what_the_command_takes(tmp_path: Path) -> None:
     """A golden set and its outputs, as with `evalq vs GOLDEN --outputs FILE`; without outputs it says so."""
-    vs = registry.get("vs")
+    vs = plugins.get("vs")
     asked = sampled(vs, tmp_path, 80)
     (outputs,) = asked.options["outputs"]
     done = evaluate_files("vs", asked.inputs[0], options={"outputs": Path(outputs)})
@@ -142,7 +142,7 @@ def test_options_are_what_the_command_takes(tmp_path: Path) -> None:
         evaluate_files("vs", outputs)
     with pytest.raises(UsageError, match="options: vs has no 'golden'; it has: agent, all, level, outputs, registry"):
         evaluate_files("vs", outputs, options={"golden": asked.inputs[0]})
-    strict = evaluate_files(registry.get("verification"), _transcript(tmp_path), options={"strict": True})
+    strict = evaluate_files(plugins.get("verification"), _transcript(tmp_path), options={"strict": True})
     assert strict.report["params"]["strict"] is True
 
 

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
-from evalq.evalcore.records import spool as spooling
-from evalq.evalcore.records.inputs import Source, discover, format_suffixes, read_columns
-from evalq.evalcore.records.spool import needs_spool, spool
+from evalq.evalcore.records import inputs as spooling
+from evalq.evalcore.records.inputs import Source, discover, format_suffixes, needs_spool, read_columns, spool
 
 PLAIN = b'{"a": 1}\n' * 3000 + b'{"b": "' + os.urandom(3000).hex().encode() + b'"}'
 

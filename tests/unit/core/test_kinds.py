@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.errors import InputError
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.kinds import HEAD_BYTES, kind_of
+from evalq.evalcore.records.inputs import HEAD_BYTES, kind_of
 
 TABLE = 'id,"the, text"\n1,"a ""quoted"" word"\n2,가나다\n' * 40
 

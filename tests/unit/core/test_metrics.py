@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.fold.inline import evaluate_files
-from evalq.evalcore.views.metrics import LABELS, Metric, Sample, samples
-from evalq.evalcore.views.panels import Panel, Plot, Threshold, panel_faults
+from evalq.evalcore.fold import evaluate_files
+from evalq.evalcore.views.metrics import LABELS, Metric, Panel, Plot, Sample, Threshold, panel_faults, samples
 from tests.samples import sampled
 
 REPORT: dict[str, Any] = {
@@ -127,10 +126,10 @@ JUDGED = {"checks": {"evalq_checks_judge_votes_lost", "evalq_checks_judge_cost",
 """Of judges, whom no check of the sample asks: tests/unit/checks/test_judged.py holds these."""
 
 
-@pytest.mark.parametrize("name", registry.own())
+@pytest.mark.parametrize("name", plugins.own())
 def test_every_declared_metric_has_values_in_a_sample_report(name: str, tmp_path: Any) -> None:
     """No path of evalq's own evaluators leads nowhere, and each metric is drawn by a panel."""
-    evaluator: Evaluator[Any, Any] = registry.get(name)
+    evaluator: Evaluator[Any, Any] = plugins.get(name)
     request = evaluator.command.request(sampled(evaluator, tmp_path, 300))
     report = evaluate_files(evaluator, request.inputs, request.params).report
     shown = {sample.metric for sample in samples(evaluator.views.metrics, report)} | JUDGED.get(name, set())
@@ -146,7 +145,7 @@ def test_every_declared_metric_has_values_in_a_sample_report(name: str, tmp_path
 
 def test_plan_agent_files_are_told_apart_by_input(tmp_path: Any) -> None:
     """One file and several give the same metrics, labelled with the file's name."""
-    evaluator: Evaluator[Any, Any] = registry.get("planagent")
+    evaluator: Evaluator[Any, Any] = plugins.get("planagent")
     sampled(evaluator, tmp_path, 40)
     first, second = (tmp_path / "plan_agent_sample.csv").rename(tmp_path / "a.csv"), tmp_path / "b.csv"
     second.write_bytes(first.read_bytes())

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.contract.evaluator import Batch, Tally
-from evalq.evalcore.records.lines import read_lines
-from evalq.evalcore.records.objects import MAX_DEPTH, RecordFault, deeper_than, read_object, typed
+from evalq.evalcore.records.json_values import MAX_DEPTH, RecordFault, deeper_than, read_lines, read_object, typed
 
 BROKEN = {
     b'{"a": "\xff"}': "$: not UTF-8: byte 0xff at 7",

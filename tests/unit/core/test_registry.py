@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import ConfigError, InfrastructureError
 from tests.contract.specimens import Summing
 
 
 def point(name: str, value: str) -> EntryPoint:
-    return EntryPoint(name, value, registry.GROUP)
+    return EntryPoint(name, value, plugins.GROUP)
 
 
 @pytest.fixture
@@ -34,47 +34,47 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
         assert group == "evalq.evaluators"
         return tuple(points)
 
-    monkeypatch.setattr(registry, "entry_points", entry_points)
-    for cached in (registry.entries, registry.get, registry.packages, registry._registered):
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    for cached in (plugins.entries, plugins.get, plugins.packages, plugins._registered):
         cached.cache_clear()
     yield points
-    for cached in (registry.entries, registry.get, registry.packages, registry._registered):
+    for cached in (plugins.entries, plugins.get, plugins.packages, plugins._registered):
         cached.cache_clear()
 
 
 def test_names_are_sorted_and_nothing_is_imported(packages: list[EntryPoint]) -> None:
     """Listing works though a package is broken."""
     packages += [point("summing", "good:evaluator"), point("away", "not_installed:evaluator")]
-    assert registry.names() == ["away", "summing"]
+    assert plugins.names() == ["away", "summing"]
 
 
 def test_an_evaluator_is_found_by_its_name(packages: list[EntryPoint]) -> None:
     """The very object that its package registers."""
     packages.append(point("summing", "good:evaluator"))
-    assert registry.get("summing") is sys.modules["good"].evaluator
+    assert plugins.get("summing") is sys.modules["good"].evaluator
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(packages: list[EntryPoint]) -> None:
     """So that a typing error is seen."""
     packages += [point("summing", "good:evaluator"), point("away", "x:y")]
     with pytest.raises(ConfigError, match="no evaluator 'sumning'; there are: away, summing"):
-        registry.get("sumning")
+        plugins.get("sumning")
 
 
 def test_two_packages_of_the_same_name_are_named_and_end_nothing_else(packages: list[EntryPoint]) -> None:
     """Which one would run would be chance: neither does, both are named, and all others work."""
     packages += [point("other", "bad:evaluator"), point("summing", "good:evaluator")]
     packages.append(point("other", "another:evaluator"))
-    assert registry.names() == ["other", "summing"]
+    assert plugins.names() == ["other", "summing"]
     with pytest.raises(ConfigError, match="'other': another:evaluator, bad:evaluator; uninstall all but one"):
-        registry.get("other")
-    assert registry.get("summing") is sys.modules["good"].evaluator
+        plugins.get("other")
+    assert plugins.get("summing") is sys.modules["good"].evaluator
 
 
 def test_the_same_package_seen_twice_is_one(packages: list[EntryPoint]) -> None:
     """An editable installation may be found on two paths."""
     packages += [point("summing", "good:evaluator"), point("summing", "good:evaluator")]
-    assert registry.names() == ["summing"]
+    assert plugins.names() == ["summing"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_broken_package_is_named(name: str, value: str, said: str, packages: l
     """Not an evaluator, one of another name, or nothing that can be loaded."""
     packages.append(point(name, value))
     with pytest.raises(ConfigError, match=said):
-        registry.get(name)
+        plugins.get(name)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_an_import_raises_is_told_with_its_line(
     monkeypatch.syspath_prepend(tmp_path)
     packages.append(point("away", "raising:evaluator"))
     with pytest.raises(ConfigError, match=rf"'away' \(raising:evaluator\) cannot be loaded: {said}"):
-        registry.get("away")
+        plugins.get("away")
 
 
 def test_a_machine_with_too_little_for_an_import_is_no_broken_package(
@@ -127,7 +127,7 @@ def test_a_machine_with_too_little_for_an_import_is_no_broken_package(
     with pytest.raises(
         InfrastructureError, match=r"'hungry' \(hungry:evaluator\) cannot be loaded: there is no memory"
     ):
-        registry.get("hungry")
+        plugins.get("hungry")
 
 
 def test_what_an_import_prints_is_no_answer(
@@ -140,10 +140,10 @@ def test_what_an_import_prints_is_no_answer(
     (tmp_path / "greeting.py").write_text("print('hello')\nfrom good import evaluator\n")
     monkeypatch.syspath_prepend(tmp_path)
     packages.append(point("summing", "greeting:evaluator"))
-    registry.get("summing")
+    plugins.get("summing")
     assert capsys.readouterr() == ("", "hello\n")
 
 
 def test_the_installed_package_registers_its_evaluators() -> None:
     """The entry points of the project are there without any of this test's doing."""
-    assert registry.names() == sorted(registry.names()) != []
+    assert plugins.names() == sorted(plugins.names()) != []

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.workers.exporter.catalogue import FAMILIES, family
 from evalq.workers.exporter.family import SECONDS, Family, quality
 
 FORBIDDEN = {"run", "run_id", "worker", "host", "pid", "error", "message", "record"}
 EVERY = [
     *FAMILIES,
-    *(f for name in registry.names() for metric in registry.get(name).views.metrics for f in quality(metric)),
+    *(f for name in plugins.names() for metric in plugins.get(name).views.metrics for f in quality(metric)),
 ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.cooperation import evaluator
-from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.fold import Evaluation, evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder

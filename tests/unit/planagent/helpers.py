@@ -11,7 +11,7 @@ from typing import Any
 
 from evalq.evalcore.contract.evaluator import Batch, Outcome
 from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
-from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.fold import Evaluation, evaluate_files
 
 COLUMNS = (
     "Run ID",

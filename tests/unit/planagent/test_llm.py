@@ -19,7 +19,7 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent import evaluator
 from evalq.evalcore.evaluators.planagent.judging import JudgeReply, judge_prompt, judged, prompts
 from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.producer.cli import cli
 from tests.agents.server import marker_in
 from tests.unit.planagent.helpers import TWO_CHECKS, answer, evaluate, evaluation, row, to_csv

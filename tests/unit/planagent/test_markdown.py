@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.evaluators.planagent import evaluator
 from evalq.evalcore.evaluators.planagent.notes import distinct_percents, escaped
 from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.unit.planagent.helpers import Row, answer, evaluation, row, to_csv
 
 BAD = answer(items=[{"formType": "a|b"}], seconds=9)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator, write_rows
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from tests.unit.planagent.helpers import Row, batch_of, evaluation, to_csv
 from tests.unit.planagent.oracle import report_of, score_row

@@ -10,7 +10,7 @@ import pytest
 from evalq.evalcore.evaluators.planagent import evaluator
 from evalq.evalcore.evaluators.planagent.charts import CHARTS, opening
 from evalq.evalcore.evaluators.planagent.rows import ROWS
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.unit.planagent.helpers import answer, row, to_csv
 
 

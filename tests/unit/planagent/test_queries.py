@@ -22,7 +22,7 @@ from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_row
 from evalq.evalcore.evaluators.planagent.pairs import Pairs, QueryReview
 from evalq.evalcore.evaluators.planagent.queries import Queries
 from evalq.evalcore.evaluators.planagent.repeats import list_repeats, settle_repeats
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.state import LISTED, Tally
 from evalq.producer.folder.job import Job, RunOptions

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.fold import Evaluation, evaluate_files
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "plan_agent_260224.csv"
 PUBLISHED = {"speed": "mean_of_points", "stability": "error_or_empty"}

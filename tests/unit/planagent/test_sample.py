@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.evaluators.planagent import evaluator, judge_prompt, write_rows
-from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.fold import Evaluation, evaluate_files
 
 
 def _sample(rows: int, seed: int = 1, queries: int | None = None, rounds: tuple[str, ...] = ("1/1", "2/1")) -> str:

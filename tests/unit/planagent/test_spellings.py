@@ -271,7 +271,7 @@ def test_a_row_of_empty_cells_is_no_record_and_no_round(tmp_path: Path, blank: s
 
 def evaluation_of(path: Path) -> dict[str, Any]:
     """The report of a file."""
-    from evalq.evalcore.fold.inline import evaluate_files
+    from evalq.evalcore.fold import evaluate_files
 
     return evaluate_files(evaluator, [path], {}).report
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.producer.folder.job import Job, RunOptions
@@ -25,7 +25,7 @@ def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as out:
         write_rows(out, 40, seed=7)
     asked = RunOptions(out=Path("evalq-runs/run"), chunk_size=5, once="k")
-    job = Job.start(registry.get("planagent"), Request(["rows.csv"], {}, {}), asked)
+    job = Job.start(plugins.get("planagent"), Request(["rows.csv"], {}, {}), asked)
     left = 4
 
     def watch(_: object) -> None:

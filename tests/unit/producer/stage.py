@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
@@ -57,7 +57,7 @@ class Stage:
     def job(self, name: str, **asked: Any) -> Job:
         """A job on rows.csv, begun in the folder ``name``."""
         out = RunOptions(out=self.folder / name, **asked)
-        return Job.start(registry.get("planagent"), Request([str(self.folder / "rows.csv")], {}, {}), out)
+        return Job.start(plugins.get("planagent"), Request([str(self.folder / "rows.csv")], {}, {}), out)
 
     def driver(self, job: Job, token: str) -> Run:
         """A process that drives ``job``."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Driven, StorageError, UsageError
 from evalq.producer.folder import job
@@ -85,12 +85,12 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "outputs").mkdir()
     for repeat in range(3):
         (tmp_path / "outputs" / f"F.{repeat}.json").write_text(json.dumps(good_output()))
-    registry.get("vs")  # loaded once, before any child
+    plugins.get("vs")  # loaded once, before any child
     return tmp_path
 
 
 def _start(out: Path) -> Job:
-    return Job.start(registry.get("vs"), Request(["outputs"], PARAMS, {}), RunOptions(out=out, once="k"))
+    return Job.start(plugins.get("vs"), Request(["outputs"], PARAMS, {}), RunOptions(out=out, once="k"))
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "empty and there"])

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import InfrastructureError, InputError, Interrupted, StorageError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
@@ -66,7 +66,7 @@ def rows(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def job(name: str, size: int | None = 1) -> Job:
     """A run over rows.csv, in chunks of ``size`` rows."""
     asked = RunOptions(out=Path(name), chunk_size=size)
-    return Job.start(registry.get("planagent"), Request(["rows.csv"], {}, {}), asked)
+    return Job.start(plugins.get("planagent"), Request(["rows.csv"], {}, {}), asked)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.folder.run_folder import RunFolder
@@ -29,7 +29,7 @@ CHAT = {
     "variable": {"model": ["small", "large"], "temperature": {"min": 0, "max": 1}},
 }  # fmt: skip
 REQUEST = Request(["golden.json"], {}, {})
-EVALUATOR = registry.get("vs")
+EVALUATOR = plugins.get("vs")
 
 
 @pytest.fixture
@@ -99,5 +99,5 @@ def test_so_is_a_judge(outputs: list[Output]) -> None:
     Path("said.jsonl").write_text('{"case": "a", "output": "x"}\n')
     run_of("one", outputs)
     request = Request(["cases.yaml"], {}, {"judge": WRITTEN, "outputs": ["said.jsonl"]})
-    lines = list(estimate(registry.get("checks"), request, SweepOptions(""), Settings(targets="targets.json")))
+    lines = list(estimate(plugins.get("checks"), request, SweepOptions(""), Settings(targets="targets.json")))
     assert "tokens: about 100 prompt and 50 completion (mean of 3 calls made: evalq-runs/one)" in lines

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
 from evalq.producer.folder.job import Job, RunOptions
@@ -66,7 +66,7 @@ def test_a_run_is_written_in_the_shared_schema(tmp_path: Path) -> None:
 def test_a_run_without_a_rate_says_so(tmp_path: Path) -> None:
     """Instead of a record without evaluations; named as it was asked for, with where the run is."""
     assert list(NAMED) == ["every-eval-ever.json"]
-    evaluator = registry.get("planagent")
+    evaluator = plugins.get("planagent")
     job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))
     carry_out(job, Backend(Settings(), inline=True), QUIET)
     with pytest.raises(UsageError, match=r"^-o .*ever\.json: planagent has no rate .*/run\)$"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, UsageError, WireError
 from evalq.evalcore.model.calls import Attempt, Output, StopNote
@@ -31,7 +31,7 @@ def sweep(here: Path) -> Sweep:
     """One of two cases, three times each, all answered."""
     write_golden(here / "golden.json", {"A": {}, "B": {}})
     request = Request(["golden.json"], {}, {})
-    made = Sweep.start(registry.get("vs"), request, SweepOptions("chat", 3), RunOptions(out=here / "a"))
+    made = Sweep.start(plugins.get("vs"), request, SweepOptions("chat", 3), RunOptions(out=here / "a"))
     prompts = list(made.prompts())
     with made.folder.driving():
         made.recorded.add([_output(call, prompts[call % 2].case, prompts[call % 2].digest) for call in range(6)])

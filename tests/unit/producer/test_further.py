@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.cli import main
@@ -35,7 +35,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cases.yaml").write_text(CASES)
     request = Request(["cases.yaml"], {}, {"judge": "grader"})
-    made = Sweep.start(registry.get("checks"), request, SweepOptions("chat", 2), RunOptions(out=tmp_path / "run"))
+    made = Sweep.start(plugins.get("checks"), request, SweepOptions("chat", 2), RunOptions(out=tmp_path / "run"))
     write(made, [("a", 0, "x"), ("a", 1, "y"), ("b", 0, "x"), ("b", 1, "")])
     return made
 

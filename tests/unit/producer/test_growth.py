@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.canonical import canonical_json
@@ -98,7 +98,7 @@ def test_a_run_takes_no_more_memory_for_a_thousand_chunks(tmp_path: Path, monkey
 
     def work(size: int) -> None:
         asked = RunOptions(chunk_size=size, out=tmp_path / f"run{len(list(tmp_path.iterdir()))}")
-        job = Job.start(registry.get("cooperation"), Request(["log.jsonl"], {}, {}), asked)
+        job = Job.start(plugins.get("cooperation"), Request(["log.jsonl"], {}, {}), asked)
         collector = Collector(job)
         drive_inline(job, collector, lambda standing: None)
         collector.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.producer.cli import cli, main
 
 DAMAGED = {
@@ -32,7 +32,7 @@ def test_a_plug_in_that_cannot_be_read_is_one_line_of_help(tmp_path: Path, monke
     monkeypatch.syspath_prepend(tmp_path / "plug.zip")
     modules = ["unparsed", "unread", "nul", "raising.inner", "gone", "msgspec._core", "packed", "latin"]
     entries = {f"x{number}": EntryPoint(f"x{number}", f"{module}:E", "g") for number, module in enumerate(modules)}
-    monkeypatch.setattr(registry, "entries", lambda: entries)
+    monkeypatch.setattr(plugins, "entries", lambda: entries)
     with cli.context_class(cli) as ctx:
         lines = [line.split(maxsplit=1) for line in cli.get_help(ctx).splitlines() if line.startswith("  x")]
     told = {entries[line[0]].module: line[1] if len(line) > 1 else "" for line in lines}

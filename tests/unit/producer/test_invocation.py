@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.producer.cli import cli, main
 from evalq.producer.folder.run_folder import RunFolder
@@ -26,7 +26,7 @@ COMMON = [
     *options.run_options(),
     *options.follow_options(),
 ]
-SHARED = [*(option for name in registry.names() for option in options.live_options(registry.get(name))), *COMMON]
+SHARED = [*(option for name in plugins.names() for option in options.live_options(plugins.get(name))), *COMMON]
 
 
 @pytest.mark.parametrize("option", SHARED, ids=lambda option: str(option.name))
@@ -70,8 +70,8 @@ def test_a_parameter_that_a_command_names_itself_goes_there_and_nowhere_else() -
 def test_no_option_of_an_evaluator_hides_one_that_all_commands_have() -> None:
     """Two meanings of one flag: a note of CI's chose cases. But the seed of cooperation calls metrics.json --out."""
     hidden: dict[str, set[str]] = {}
-    for name in registry.own():
-        evaluator = registry.get(name)
+    for name in plugins.own():
+        evaluator = plugins.get(name)
         shared = {flag for option in (*COMMON, *options.live_options(evaluator)) for flag in option.opts}
         if both := shared.intersection(flag for option in evaluator.command.options for flag in option.flags):
             hidden[name] = both

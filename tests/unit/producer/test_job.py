@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import InfrastructureError, InputChanged, StorageError
 from evalq.evalcore.model.manifest import Chunk, from_wire, to_wire
@@ -39,7 +39,7 @@ def test_a_job_on_a_folder_of_files_is_planned_alike_when_it_is_gone_on_with(
     outputs.mkdir()
     for repeat in range(5):
         (outputs / f"F.{repeat}.json").write_text(json.dumps(good_output(), indent=1))
-    begun = Job.start(registry.get("vs"), Request(["outputs"], PARAMS, {}), RunOptions(chunk_size=2))
+    begun = Job.start(plugins.get("vs"), Request(["outputs"], PARAMS, {}), RunOptions(chunk_size=2))
     chunks = list(Planner(begun).chunks())
     (outputs / "F.0.json").unlink()
     again = Job.load(RunFolder(begun.folder.path))
@@ -57,7 +57,7 @@ def test_a_plan_is_resumed_in_one_pass_over_its_chunks(tmp_path: Path, monkeypat
     for number in range(20):
         (tmp_path / f"log{number}.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "join"}\n' * 3)
     names = [f"log{number}.jsonl" for number in range(20)]
-    begun = Job.start(registry.get("cooperation"), Request(names, {}, {}), RunOptions(chunk_size=1))
+    begun = Job.start(plugins.get("cooperation"), Request(names, {}, {}), RunOptions(chunk_size=1))
     chunks = list(Planner(begun).chunks())
     begun.manifest.extend(chunks[:40])
     again = Job.load(RunFolder(begun.folder.path))
@@ -86,7 +86,7 @@ def test_an_input_that_grew_before_others_were_planned_is_not_gone_on_with(
     """Its new records would have the numbers of later chunks: InputChanged at the first of them, also in a file that
     was empty."""
     monkeypatch.chdir(tmp_path)
-    begun = Job.start(registry.get("cooperation"), _logs({"a.jsonl": first, "b.jsonl": 4}), RunOptions(chunk_size=2))
+    begun = Job.start(plugins.get("cooperation"), _logs({"a.jsonl": first, "b.jsonl": 4}), RunOptions(chunk_size=2))
     begun.manifest.extend(list(islice(Planner(begun).chunks(), first // 2 + 1)))
     _logs({"a.jsonl": first + 1})
     again = Job.load(RunFolder(begun.folder.path))
@@ -101,8 +101,8 @@ def test_what_an_input_has_more_since_all_was_planned_is_no_part_of_the_run(
     """However the run is gone on with: its report names the digests of what was planned."""
     monkeypatch.chdir(tmp_path)
     backend, asked = Backend(Settings(), inline=True), _logs({"a.jsonl": 4})
-    carry_out(Job.start(registry.get("cooperation"), asked, RunOptions(out=Path("whole"))), backend, QUIET)
-    begun = Job.start(registry.get("cooperation"), asked, RunOptions(chunk_size=2))
+    carry_out(Job.start(plugins.get("cooperation"), asked, RunOptions(out=Path("whole"))), backend, QUIET)
+    begun = Job.start(plugins.get("cooperation"), asked, RunOptions(chunk_size=2))
     planner = Planner(begun)
     begun.manifest.extend(list(planner.chunks()))
     assert planner.seal is not None
@@ -121,7 +121,7 @@ def test_a_sweep_is_in_its_calls_until_its_evaluation_has_a_plan(
 ) -> None:
     """What was paid for is gone on with where the disk is full just then, or a kill comes; and the message says so."""
     request = Request([str(write_golden(tmp_path / "golden.json", {"A": {}}))], {}, {})
-    sweep = Sweep.start(registry.get("vs"), request, SweepOptions("own"), RunOptions(out=tmp_path / "run"))
+    sweep = Sweep.start(plugins.get("vs"), request, SweepOptions("own"), RunOptions(out=tmp_path / "run"))
     sweep.write_outputs()
     sweep.folder.note(state="calling")
     sweep.folder.note(state="called")

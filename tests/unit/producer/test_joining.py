@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
@@ -27,7 +27,7 @@ def begun(folder: Path) -> RunFolder:
     with (folder / "rows.csv").open("w", encoding="utf-8", newline="") as out:
         write_rows(out, 3, seed=1)
     asked = RunOptions(out=folder / "run")
-    Job.start(registry.get("planagent"), Request([str(folder / "rows.csv")], {}, {}), asked)
+    Job.start(plugins.get("planagent"), Request([str(folder / "rows.csv")], {}, {}), asked)
     return RunFolder.existing(folder / "run")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Driven, InputChanged, WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
@@ -46,7 +46,7 @@ def _begun(folder: Path, name: str, **asked: object) -> Job:
         with rows.open("w", encoding="utf-8", newline="") as out:
             write_rows(out, 60, seed=3)
     return Job.start(
-        registry.get("planagent"),
+        plugins.get("planagent"),
         Request([str(rows)], {}, {}),
         RunOptions(out=folder / name, chunk_size=10, **asked),  # type: ignore[arg-type]  # a test's own options
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import WireError
 from evalq.producer.cli import main
@@ -78,7 +78,7 @@ def test_the_driver_cuts_what_is_torn_and_finishes(half: RunFolder, tmp_path: Pa
     _tear(half)
     resume(half, INLINE, QUIET)
     whole = Job.start(
-        registry.get("planagent"), Request(["rows.csv"], {}, {}), RunOptions(out=tmp_path / "whole", chunk_size=5)
+        plugins.get("planagent"), Request(["rows.csv"], {}, {}), RunOptions(out=tmp_path / "whole", chunk_size=5)
     )
     carry_out(whole, INLINE, QUIET)
     for name in ("report.json", "records.jsonl", "manifest.json"):

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.checks import check
 from evalq.evalcore.evaluators.checks.check import compile_check
@@ -56,7 +56,7 @@ def asked(folder: Path, cases: int) -> Request:
 
 def evaluated(folder: Path, request: Request, evaluator: str = "checks") -> Path:
     """The folder of a finished run."""
-    job = Job.start(registry.get(evaluator), request, RunOptions(out=folder / RUNS / "run"))
+    job = Job.start(plugins.get(evaluator), request, RunOptions(out=folder / RUNS / "run"))
     carry_out(job, Backend(Settings(), inline=True), QUIET)
     return folder / RUNS / "run"
 
@@ -156,7 +156,7 @@ def test_a_list_of_runs_reads_one_small_file_of_each(
 
 def test_a_vs_run_of_many_cases_is_bounded_too(tmp_path: Path) -> None:
     """In the form that its specification has; cases that did not pass come first."""
-    evaluator = registry.get("vs")
+    evaluator = plugins.get("vs")
     assert evaluator.sample is not None
     run = evaluated(tmp_path, evaluator.sample.write(tmp_path, 400, 1), "vs")
     report = json.loads((run / "report.json").read_bytes())
@@ -184,7 +184,7 @@ def test_a_vs_run_of_many_cases_is_bounded_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cases", [FEW, SOME])
 def test_a_run_that_is_resumed_has_all_that_it_was_asked(tmp_path: Path, cases: int) -> None:
     """With the parameters in run.json, and with them in the plan alone."""
-    job = Job.start(registry.get("checks"), asked(tmp_path, cases), RunOptions(out=tmp_path / "run"))
+    job = Job.start(plugins.get("checks"), asked(tmp_path, cases), RunOptions(out=tmp_path / "run"))
     with job.folder.driving():
         pass  # let go of, as by a process that ended
     again = Job.load(RunFolder(tmp_path / "run"))
@@ -238,10 +238,10 @@ def test_a_check_is_made_ready_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     check.compiled({"max-length": 9})
     assert len(made) == FEW + 1
     try:
-        registry.name_checks({"other": "json:dumps"})
+        plugins.name_checks({"other": "json:dumps"})
         check.compiled({"max-length": 9})
     finally:
-        registry.name_checks({})
+        plugins.name_checks({})
     assert len(made) == FEW + 2
 
 

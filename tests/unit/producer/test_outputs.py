@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, UsageError, WireError
 from evalq.producer.cli import cli
@@ -43,7 +43,7 @@ def test_a_format_that_is_added_is_one_entry(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_each_format_writes_a_finished_run(tmp_path: Path) -> None:
     """Texts as they are shown, records as they are kept."""
-    evaluator = registry.get("planagent")
+    evaluator = plugins.get("planagent")
     job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))
     report = carry_out(job, Backend(Settings(), inline=True), QUIET)
     for ending in FORMATS:
@@ -60,7 +60,7 @@ def test_no_file_that_the_run_reads_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "outputs.jsonl").write_text("{}\n")
     (tmp_path / "cases.json").write_text("{}")
     given = Request([str(tmp_path / "*.json")], {}, {"outputs": (str(tmp_path / "outputs.jsonl"),), "labels": None})
-    reads = read_files(registry.get("checks"), given, None)
+    reads = read_files(plugins.get("checks"), given, None)
     for name in ("outputs.jsonl", "./cases.json"):
         with pytest.raises(UsageError, match="this file is read here"):
             check_output(tmp_path / name, reads)
@@ -180,7 +180,7 @@ def test_a_column_of_several_types_is_one_of_texts_in_parquet(tmp_path: Path) ->
 @pytest.mark.parametrize("ending", ["csv", "parquet", "html"])
 def test_a_damaged_record_is_told_by_its_line(ending: str, tmp_path: Path) -> None:
     """And no traceback; no half of a file is left."""
-    evaluator = registry.get("planagent")
+    evaluator = plugins.get("planagent")
     job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))
     carry_out(job, Backend(Settings(), inline=True), QUIET)
     lines = job.folder.records.read_bytes().splitlines(keepends=True)

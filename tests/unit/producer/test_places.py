@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Incomplete, UsageError
 from evalq.producer.folder.job import RunOptions
@@ -28,7 +28,7 @@ from tests.integration.harness import wait_until
 
 def _sweep(folder: Path) -> Sweep:
     request = Request([str(write_golden(folder / "golden.json", {"A": {}}))], {}, {})
-    return Sweep.start(registry.get("vs"), request, SweepOptions("own"), RunOptions(out=folder / "run"))
+    return Sweep.start(plugins.get("vs"), request, SweepOptions("own"), RunOptions(out=folder / "run"))
 
 
 def test_a_server_started_here_is_nothing_to_resume_at(tmp_path: Path) -> None:

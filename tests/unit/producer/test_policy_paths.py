@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.suites.suite_file import load_suite
 
@@ -84,5 +84,5 @@ def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
 
 def test_an_evaluator_without_measures_is_not_gated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its runs would be paid for, and then nothing decided."""
-    monkeypatch.setattr(type(registry.get("vs")), "measures", None)
+    monkeypatch.setattr(type(plugins.get("vs")), "measures", None)
     assert "runs.0.evaluator: runs of vs are not gated: it declares no measures" in _told(folder, RECORDED, "vs.x")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalq._run import open_run
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.model.canonical import canonical_line
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
@@ -34,7 +34,7 @@ SLACK = 400_000
 def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run of 200 rows."""
     top = tmp_path_factory.mktemp("reopening")
-    job = Job.start(registry.get("planagent"), sampled("planagent", top, 200), RunOptions(out=top / "run"))
+    job = Job.start(plugins.get("planagent"), sampled("planagent", top, 200), RunOptions(out=top / "run"))
     carry_out(job, Backend(Settings(), inline=True), QUIET)
     return job.folder
 
@@ -70,7 +70,7 @@ def test_a_file_of_many_records_is_written_in_the_memory_of_few(
     monkeypatch.setattr(packing, "_ROWS", BLOCK)
     monkeypatch.setattr(packing, "_EXPLAINED", BLOCK)
     monkeypatch.setattr(page_writing, "_IN_MEMORY", 1)
-    evaluator, found = registry.get("planagent"), []
+    evaluator, found = plugins.get("planagent"), []
     for lines in (BLOCK, FEW, MANY):  # the first pays for imports, and is not looked at
         folder = lengthened(finished, lines)
         path = tmp_path / f"a.{ending}"

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
-from evalq.evalcore.fold.fold import REPORT_SCHEMA
+from evalq.evalcore.fold import REPORT_SCHEMA
 from evalq.evalcore.model.calls import Output
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import RunOptions
@@ -86,7 +86,7 @@ class Stage:
 
     def sweep(self, out: str, repeat: int, once: str = "", **live: int | float) -> Sweep:
         """A new sweep in the folder ``out``."""
-        evaluator = registry.get("vs")
+        evaluator = plugins.get("vs")
         request = Request([str(self.folder / "golden.json")], {}, {})
         asked = RunOptions(out=self.folder / out, once=once)
         return Sweep.start(evaluator, request, SweepOptions("chat", repeat, **live), asked)  # type: ignore[arg-type]  # a dict

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, WireError
 from evalq.producer.driving.retries import ServerRetry
@@ -34,7 +34,7 @@ def _begun(folder: Path, number: int, **other: Any) -> Sweep:
         [str(folder / other.get("golden", "golden.json"))], other.get("params", {}), other.get("options", {})
     )
     return Sweep.start(
-        registry.get("vs"),
+        plugins.get("vs"),
         request,
         SweepOptions(**live),
         RunOptions(out=folder / f"run{number}", once=other.get("once", "k"), **asked),

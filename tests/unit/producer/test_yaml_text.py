@@ -9,7 +9,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from evalq.evalcore.records import core_yaml
+from evalq.evalcore.records import yaml as core_yaml
 from evalq.producer.outputs import final
 from evalq.producer.outputs.final import yaml_text
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.effectiveness import Confusion, Targets, effectiveness, met
+from evalq.evalcore.contract.claims import Confusion, Targets, effectiveness, met
 from evalq.evalcore.statistics.exact import wilson
 
 

@@ -16,7 +16,7 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.selfcheck import DANGER_SIGNALS, SELF_CHECK_QUESTIONS, SelfCheckParams, evaluator
 from evalq.evalcore.evaluators.selfcheck.report import SelfCheckState
 from evalq.evalcore.evaluators.selfcheck.sample import write_records
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.views.markdown import escape
 from tests.portions import some
 from tests.unit.selfcheck.hard import hard_files

@@ -14,7 +14,7 @@ from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.selfcheck import SelfCheckParams, evaluator, resolve_goals
 from evalq.evalcore.evaluators.selfcheck.goals import MAX_SEARCHED_BYTES, resolve_command
-from evalq.evalcore.records.objects import RecordFault
+from evalq.evalcore.records.json_values import RecordFault
 from evalq.producer.cli import cli
 
 OUT = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.evaluators.selfcheck.evidence import read_record, scanned_text
-from evalq.evalcore.records.objects import read_object
+from evalq.evalcore.records.json_values import read_object
 from tests.unit.selfcheck.labelled_set import HALVES, LABELLED, LISTS, halves, measured, sealed_digest, tables
 from tests.unit.selfcheck.pairs import PARTS, parts
 

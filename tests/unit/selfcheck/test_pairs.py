@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 from evalq.evalcore.evaluators.selfcheck.evidence import read_record
-from evalq.evalcore.records.objects import read_object
+from evalq.evalcore.records.json_values import read_object
 from tests.unit.selfcheck.pairs import (
     BOUNDED,
     PAIRS,

@@ -28,7 +28,7 @@ from evalq.evalcore.evaluators.selfcheck import (
     create_self_check_protocol,
     evaluator,
 )
-from evalq.evalcore.records.objects import RecordFault
+from evalq.evalcore.records.json_values import RecordFault
 from tests.unit.selfcheck import oracle
 from tests.unit.selfcheck.strategies import evidence, texts
 

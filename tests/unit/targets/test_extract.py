@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.records.extract import NoJson, extract
-from evalq.evalcore.records.json_path import NothingThere, find, parse_path
+from evalq.evalcore.records.json_values import NoJson, NothingThere, extract, find_at, parse_path
 from evalq.workers.targets.answers import Quota
 from evalq.workers.targets.headers import rate_limits, retry_after
 from evalq.workers.targets.template import fill
@@ -76,12 +75,12 @@ def test_paths() -> None:
     """Keys, indices and quoted keys; what is missing is told as far as it leads."""
     reply = {"choices": [{"message": {"content": "x", "a.b": 1}}]}
     for path in ("choices[0].message.content", "$.choices[0].message.content", "['choices'][0]['message'].content"):
-        assert find(reply, parse_path(path)) == "x"
-    assert find(reply, parse_path("choices[0].message['a.b']")) == 1
-    assert find(reply, parse_path("")) == find(reply, parse_path("$")) == reply
+        assert find_at(reply, parse_path(path)) == "x"
+    assert find_at(reply, parse_path("choices[0].message['a.b']")) == 1
+    assert find_at(reply, parse_path("")) == find_at(reply, parse_path("$")) == reply
     for path, said in (("choices[1].x", r"choices\[1\]"), ("choice.x", "choice$"), ("choices.x", "choices.x$")):
         with pytest.raises(NothingThere, match=said):
-            find(reply, parse_path(path))
+            find_at(reply, parse_path(path))
     for wrong in ("a..b", "a[", "a[x]", "a.b]", "a b["):
         with pytest.raises(ValueError, match="not a path at character"):
             parse_path(wrong)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.records.extract import NoJson, extract
+from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
 from tests.agents.server import running_agent
 from tests.unit.targets.standstill import standstill

@@ -20,7 +20,7 @@ from evalq.evalcore.evaluators.verification.patterns import DEFAULT
 from evalq.evalcore.evaluators.verification.sample import write_records
 from evalq.evalcore.evaluators.verification.score import scorer
 from evalq.evalcore.evaluators.verification.views import summary
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.portions import some
 from tests.unit.verification.hard import hard_files
 

@@ -9,7 +9,7 @@ import pytest
 
 from evalq.evalcore.evaluators import verification
 from evalq.evalcore.evaluators.verification import VerificationScore, evaluator, score_verification
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 
 LABELLED = Path(verification.__file__).parent / "examples" / "labelled.jsonl"
 

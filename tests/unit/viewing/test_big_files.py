@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.views.rows import generic_rows
+from evalq.evalcore.views.charts import generic_rows
 from evalq.producer.viewing.lines import LONGEST, Lines, LinesOf
 from evalq.producer.viewing.records import RecordFilter, Records
 
@@ -89,7 +89,7 @@ def test_a_search_stops_after_a_while_and_goes_on_where_it_stopped(tmp_path: Pat
 _CHILD = """
 import re, sys, time
 from pathlib import Path
-from evalq.evalcore.views.rows import generic_rows
+from evalq.evalcore.views.charts import generic_rows
 from evalq.producer.viewing.lines import LinesOf
 from evalq.producer.viewing.records import Records, RecordFilter
 records = Records(Path(sys.argv[1]), LinesOf(), generic_rows, {"results": {}, "params": {}})

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
@@ -121,7 +121,7 @@ def test_a_report_that_waits_in_the_ledger_is_shown_and_compared(
 
 def test_a_history_has_runs_of_the_ledger_and_of_folders_once(made: Made, server: Server, settings: Settings) -> None:
     """A run that is in both is one; one whose folder is gone is still there, with its numbers; and its drift."""
-    evaluator, history = registry.get("verification"), History(server.client, settings)
+    evaluator, history = plugins.get("verification"), History(server.client, settings)
     for name in ("here", "there"):
         folder = RunFolder(made(name, CASES, suite="night"))
         place = HistoryKey("verification", "night")

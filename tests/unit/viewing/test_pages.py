@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.producer.folder.run_folder import RunFolder
@@ -305,16 +305,16 @@ def test_a_plug_in_takes_its_own_pages_along_and_no_others(
     module = f"odd_{len(source)}"
     (tmp_path / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    points = {**registry.entries(), "odd": EntryPoint("odd", f"{module}:evaluator", "g")}
-    monkeypatch.setattr(registry, "entries", lambda: points)
-    monkeypatch.setattr(registry, "_registered", lambda: {name: [each] for name, each in points.items()})
-    registry.get.cache_clear()
+    points = {**plugins.entries(), "odd": EntryPoint("odd", f"{module}:evaluator", "g")}
+    monkeypatch.setattr(plugins, "entries", lambda: points)
+    monkeypatch.setattr(plugins, "_registered", lambda: {name: [each] for name, each in points.items()})
+    plugins.get.cache_clear()
     with viewing() as browser:
         found = browser.enter().get("/")
         assert (found.status, "2 runs, the latest first." in found.text) == (200, True)
         found = browser.get(f"/run/{RunFolder(path).info().run}")
         assert (found.status, said[1] in found.text) == (said[0], True)
-    registry.get.cache_clear()
+    plugins.get.cache_clear()
 
 
 def test_damaged_records_are_shown_as_such(made: Made) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.vs import VsParams, evaluator
-from evalq.evalcore.fold.inline import Evaluation, evaluate_files
+from evalq.evalcore.fold import Evaluation, evaluate_files
 
 Json = Any
 

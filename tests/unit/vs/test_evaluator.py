@@ -15,7 +15,7 @@ from evalq.evalcore.errors import NothingEvaluated
 from evalq.evalcore.evaluators.vs import VsState, evaluator
 from evalq.evalcore.evaluators.vs.report import CaseTotals
 from evalq.evalcore.evaluators.vs.sample import sample_params
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.state import Tally
 from evalq.evalcore.statistics.exact import ExactSum

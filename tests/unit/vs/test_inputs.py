@@ -17,7 +17,7 @@ from evalq.evalcore.evaluators.vs.inputs import output_line
 from evalq.evalcore.evaluators.vs.params import VsParams
 from evalq.evalcore.evaluators.vs.sample import GOLDEN
 from evalq.evalcore.evaluators.vs.score import judge_for
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.unit.vs.helpers import PARAMS, good_output, of_case
 
 NO_CASE = "named: no case of the golden set is 'summary'; call the file ID.json or ID.REPEAT.json"

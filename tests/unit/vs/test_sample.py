@@ -12,7 +12,7 @@ from evalq.evalcore.evaluators.vs.sample import (
     sample_params,
     write_outputs,
 )
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from tests.unit.vs.hard import hard_files
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from evalq.evalcore.evaluators.vs import evaluator
 from evalq.evalcore.evaluators.vs.views import summary
-from evalq.evalcore.fold.inline import Evaluation
+from evalq.evalcore.fold import Evaluation
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Tile
-from evalq.evalcore.views.rows import Evidence
+from evalq.evalcore.views.charts import Evidence, Tile
 from tests.unit.vs.helpers import evaluated, good_output, line, runs_of, with_value
 
 

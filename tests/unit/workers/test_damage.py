@@ -11,7 +11,7 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import WireError
 from evalq.producer.lifecycle.prune import prune
 from evalq.workers.broker.publisher import Broker
@@ -40,7 +40,7 @@ _NO_WHOLE_NUMBERS = [b"", b"1e308", b"nan", NO_TEXT]
 def hosts(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
     """A run "r" that was left to a fleet of one worker."""
     made = Hosts(server, tmp_path)
-    monkeypatch.setattr(registry, "get", made.get)
+    monkeypatch.setattr(plugins, "get", made.get)
     made.add("w")
     made.begin(left=True)
     return made
@@ -267,6 +267,6 @@ def test_a_damaged_drift_keeps_no_report_back(server: Server, caplog: pytest.Log
         def count(self, *_: Any) -> None:
             server.client.hget("junk", "chain")
 
-    counter = FinishedCases(registry.get("verification"), "r")
+    counter = FinishedCases(plugins.get("verification"), "r")
     counter.count(Drift(), HistoryKey("verification", "s"), None)  # type: ignore[arg-type] # it asks for nothing else
     assert "run r: it is not counted in the drift of its suite" in caplog.text

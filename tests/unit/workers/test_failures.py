@@ -12,7 +12,7 @@ import pytest
 import redis
 from billiard import common
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import ConfigError, UnknownEvaluator
 from evalq.workers.ledger.detached import Detached, Reports
@@ -34,7 +34,7 @@ from tests.unit.workers.hosts import CHUNKS, HEADER, Hosts
 def hosts(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
     """No workers yet; a run that nobody can compute waits for ever."""
     made = Hosts(server, tmp_path, unserved_seconds=3600)
-    monkeypatch.setattr(registry, "get", made.get)
+    monkeypatch.setattr(plugins, "get", made.get)
     return made
 
 

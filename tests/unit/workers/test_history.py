@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.workers.ledger.history import Entry, History, HistoryKey, entry_of
 from evalq.workers.ledger.keys import SHARED
 from evalq.workers.monitor.snapshot import read_snapshot
@@ -113,7 +113,7 @@ def test_names_of_suites_cannot_reach_another_history(history: History) -> None:
 def test_an_entry_has_the_declared_samples_of_its_report(tmp_path: Any) -> None:
     """The values are those that the evaluator's metrics read out of the report."""
     report = {"records": {"total": 2, "scored": 2}, "results": {"pass_rate": 0.5, "passed": 1}}
-    entry = entry_of(registry.get("selfcheck"), "r", HistoryKey("selfcheck", "s"), report, 2.0, {})
+    entry = entry_of(plugins.get("selfcheck"), "r", HistoryKey("selfcheck", "s"), report, 2.0, {})
     assert entry.samples == [("evalq_selfcheck_pass_rate", (), 0.5), ("evalq_selfcheck_passed", (), 1.0)]
     assert entry.records == {"total": 2, "scored": 2}
     assert len(entry.digest) == 64

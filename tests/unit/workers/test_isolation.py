@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Batch, Evaluator, Outcome
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.partial import encode
 from evalq.evalcore.errors import InfrastructureError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import read_span
 from evalq.evalcore.records.cut import Cutter
@@ -165,10 +165,10 @@ def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:
         _isolated(Failing(), _batch(["a"]))
 
 
-@pytest.mark.parametrize("name", registry.own())
+@pytest.mark.parametrize("name", plugins.own())
 def test_pieces_of_real_evaluators_fold_to_the_chunk_s_own_bytes(name: str, tmp_path: Path) -> None:
     """Halved all the way down, a chunk of sample records has the digest of its plain evaluation."""
-    evaluator = registry.get(name)
+    evaluator = plugins.get(name)
     request = evaluator.command.request(sampled(evaluator, tmp_path, 30, seed=4))
     params = validate(evaluator.Params, request.params, name)
     path = Path(request.inputs[0])

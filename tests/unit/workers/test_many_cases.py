@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.workers.pool import chunk_runner
 from tests.integration.harness import Server
 from tests.unit.workers.hosts import CHUNKS, Hosts
@@ -15,7 +15,7 @@ from tests.unit.workers.hosts import CHUNKS, Hosts
 def test_parameters_are_looked_at_once_a_run(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a process that computes all of its chunks."""
     hosts = Hosts(server, tmp_path)
-    monkeypatch.setattr(registry, "get", hosts.get)
+    monkeypatch.setattr(plugins, "get", hosts.get)
     looks = []
     kept = chunk_runner._params
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.producer import commands
 from evalq.producer.commands._evaluation import extra_command, start_command
@@ -39,7 +39,7 @@ BY_ANY_NAME = {
     "producer/cli.py": "looks whether there is an EVALQ_* variable",
     "producer/invocation/declare.py": "looks at the variable of an option",
     "evalq/_pytest/command.py": "hands the environment to a command of evalq's",
-    "evalcore/conformance/purity.py": "watches who reads it",
+    "evalcore/conformance/properties.py": "watches who reads it",
 }
 """Modules that use the environment other than by a literal name, and why."""
 KEYS = {"workers/names.py", "workers/ledger/keys.py", "evalcore/model/manifest.py"}
@@ -160,8 +160,8 @@ def test_every_option_s_variable_is_listed() -> None:
     found: dict[str, Any] = {name: import_module(f"evalq.producer.commands.{commands.module(name)}").COMMAND
                              for name in commands.names()}  # fmt: skip
     own = set()
-    for name in registry.names():
-        declared = registry.get(name).command
+    for name in plugins.names():
+        declared = plugins.get(name).command
         found[name] = start_command(name)
         found |= {extra.name: extra_command(extra) for extra in declared.commands}
         own |= {option.name.upper() for option in declared.options}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.settings import load_settings
 
@@ -132,7 +132,7 @@ def test_other_projects_are_left_alone(
 
 def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Options of commands and evaluators, and what Kubernetes names after a service."""
-    options = [option.name for name in registry.names() for option in registry.get(name).command.options]
+    options = [option.name for name in plugins.names() for option in plugins.get(name).command.options]
     others = ["TARGET", "ROOT", "WORKERS", "SETTINGS", "PORT", "BIND", "LOGLEVEL", "REDIS_SERVICE_HOST", "REDIS_PORT"]
     monkeypatch.delenv("EVALQ_SETTINGS", raising=False)
     for name in [*options, *others, "EXPORTER_PORT_9808_TCP", "IMAGE", "DATA", "REPLICAS", "SECRETS"]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from evalq.evalcore.records.json_path import parse_path
+from evalq.evalcore.records.json_values import parse_path
 from evalq.workers.targets.address import HeaderName, Headers, Url, secrets_of, shown
 from evalq.workers.targets.target import ParameterTarget, Way
 from evalq.workers.targets.template import PLACEHOLDERS, mentions

@@ -18,7 +18,7 @@ from evalq.evalcore.model.calls import MOST_DIMENSIONS, Attempt, cosine, join_ve
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Merging
 from evalq.evalcore.naming import kind_of, shorten
-from evalq.evalcore.records.asking import Asked, written
+from evalq.evalcore.records.prompts import Asked, written
 from evalq.evalcore.statistics.rates import exact_interval
 from evalq.evalcore.statistics.share_sequence import rate_sequence
 

@@ -22,7 +22,7 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
-from evalq.evalcore.records.extract import NoJson, extract
+from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.words import folded, is_punctuation
 
 __all__ = ["KEPT", "SHINGLE", "WIDTH", "NearKinds", "kind_of_text", "normal", "similarity", "sketch"]

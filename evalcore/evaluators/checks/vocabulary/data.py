@@ -18,9 +18,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     told,
 )
 from evalq.evalcore.naming import kind_of
-from evalq.evalcore.records.decoding import Malformed, decode
-from evalq.evalcore.records.extract import NoJson
-from evalq.evalcore.records.json_path import NothingThere, find, parse_path
+from evalq.evalcore.records.json_values import Malformed, NoJson, NothingThere, decode, find_at, parse_path
 
 __all__ = ["KINDS"]
 
@@ -86,7 +84,7 @@ def _json_path(value: str, options: PathOptions) -> Made:
 
     def run(answer: Answer) -> Finding:
         try:
-            there = find(answer.json, steps, "the answer")
+            there = find_at(answer.json, steps, "the answer")
         except NoJson as error:
             # Without JSON there is no path to look at; with it, that nothing stands there is the finding (decision 19).
             raise Unfit(str(error)) from None

@@ -11,7 +11,7 @@ import msgspec
 import re2
 
 from evalq.evalcore.evaluators.checks.answer import Answer
-from evalq.evalcore.records.asking import Asked
+from evalq.evalcore.records.prompts import Asked
 
 __all__ = [
     "BadCheck",

@@ -17,7 +17,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import told as in_dig
 from evalq.evalcore.evaluators.checks.vocabulary.text import Text, quoted
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.records.asking import REPLY, Asked, Task, written
+from evalq.evalcore.records.prompts import REPLY, Asked, Task, written
 
 __all__ = ["KINDS", "PREFER", "RUBRIC", "SAME"]
 

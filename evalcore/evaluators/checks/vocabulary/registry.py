@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.plug_in import load
-from evalq.evalcore.contract.registry import CHECKS, plug_ins, renewed
+from evalq.evalcore.contract.plugins import CHECKS, load, plug_ins, renewed
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
 from evalq.evalcore.evaluators.checks.vocabulary import data, judged, schema, similar, text, tools

@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     holds,
 )
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.records.extract import NoJson
+from evalq.evalcore.records.json_values import NoJson
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator

@@ -18,7 +18,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     holds,
     same_json,
 )
-from evalq.evalcore.records.extract import NoJson
+from evalq.evalcore.records.json_values import NoJson
 
 __all__ = ["CAPTURE_KINDS", "KINDS", "PHRASES", "REFUSAL_KINDS", "Normal", "quoted"]
 

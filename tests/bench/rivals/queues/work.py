@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.model.manifest import read_span
@@ -23,7 +23,7 @@ PROCESSES = 2
 Job = tuple[str, int, list[str]]
 """Rows as they stand in the file, the line that they begin on, and the file's columns."""
 
-_evaluator = registry.get("planagent")
+_evaluator = plugins.get("planagent")
 _params = validate(_evaluator.Params, {}, "bench")
 
 

@@ -1,1 +1,0 @@
-"""Folding chunks' answers into a report, inline or behind a queue."""

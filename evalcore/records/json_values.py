@@ -1,0 +1,463 @@
+"""JSON that others wrote: objects read strictly, values found by path or within text, and lines of records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, NoReturn, TypeVar
+
+import msgspec
+
+from evalq.evalcore.model.calls import WHEN_DECIDED
+from evalq.evalcore.model.state import Tally
+from evalq.evalcore.naming import found, join, kind_of, shorten
+from evalq.evalcore.records.batch import Batch
+
+__all__ = [
+    "MAX_ANSWER_DEPTH",
+    "Line",
+    "Malformed",
+    "NoJson",
+    "NothingThere",
+    "RecordFault",
+    "decode",
+    "deeper_than",
+    "extract",
+    "find_at",
+    "json_text",
+    "line_ids",
+    "parse_path",
+    "read_lines",
+    "read_object",
+    "repeated_keys",
+    "stop_of",
+    "typed",
+]
+
+T = TypeVar("T")
+
+MAX_DEPTH = 100
+"""How deep objects and lists may nest: far from where a decoder would give up, which depends on its caller's depth."""
+_TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
+_LONG = 1 << 16
+_SHOWN = 60
+
+
+class RecordFault(ValueError):
+    """A record is broken; the message gives the path of the fault and what is wrong there."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        # A key with half a surrogate pair would make the message itself impossible to write down.
+        super().__init__(f"{path.encode('utf-8', 'replace').decode()}: {reason}")
+
+
+def read_object(line: bytes) -> dict[str, Any]:
+    """The object in ``line``.
+
+    Raises RecordFault: not UTF-8, not JSON, no object, a key twice, nested too deeply, half a surrogate pair.
+    """
+    value = _decoded(line)
+    # In a long line looking at the few values is faster than looking for a reason to do so.
+    if len(line) > _LONG or line.count(b"{") + line.count(b"[") > MAX_DEPTH:
+        _refuse_depth(value)
+    if not isinstance(value, dict):
+        raise RecordFault("$", f"expected an object, got {_kind(value)}")
+    if len(line) > _LONG or b"\\u" in line:
+        _refuse_surrogates(value)
+    return value
+
+
+def _decoded(line: bytes) -> Any:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise RecordFault("$", f"not UTF-8: byte 0x{line[error.start]:02x} at {error.start}") from None
+    try:
+        return _DECODER.decode(text)
+    except (_Repeated, RecursionError, ValueError) as error:
+        # Before all else: how deep a decoder gets depends on its caller, and the reason must not.
+        if deeper_than(MAX_DEPTH, line):
+            raise RecordFault("$", _TOO_DEEP) from None
+        raise _fault(text, error) from None
+
+
+def _fault(text: str, error: Exception) -> RecordFault:
+    """What is wrong with ``text``, which could not be decoded because of ``error``."""
+    try:
+        if isinstance(error, _Repeated):
+            # The rest of the line may be worse than a key that occurs twice.
+            return RecordFault(_repeated_key(_PAIRS_DECODER.decode(text)), "the key occurs twice")
+    except ValueError as worse:
+        error = worse
+    if isinstance(error, json.JSONDecodeError):
+        return RecordFault("$", f"not JSON: {error.msg} at {error.pos}")
+    return RecordFault("$", "not JSON: NaN, an infinity, or a number of thousands of digits")
+
+
+def deeper_than(limit: int, data: bytes) -> bool:
+    """Whether objects and lists nest more than ``limit`` deep in ``data``, JSON or not; those in strings don't."""
+    if data.count(b"[") + data.count(b"{") <= limit:
+        return False
+    depth = 0
+    for bracket in _STRING.sub(b"", data).translate(None, _NOT_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > limit:
+            return True
+    return False
+
+
+def typed(value: Any, kind: type[T]) -> T:
+    """``value`` as ``kind``, which msgspec can name. Raises RecordFault with the path of what does not fit."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        # msgspec has the place of a fault in its message only.
+        message, _, path = str(error).partition(" - at `")
+        path = path.rstrip("`") or "$"
+        if missing := message.partition("missing required field `")[2]:
+            raise RecordFault(f"{path}.{missing.rstrip('`')}", "missing") from None
+        raise RecordFault(path, f"{message[:1].lower()}{message[1:]}") from None
+
+
+class _Repeated(Exception):
+    pass
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object of which nothing was dropped."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _Repeated
+    return made
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_PAIRS_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant)
+# Possessive, so that a quote that is never closed is not tried at every length.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def _repeated_key(value: Any) -> str:
+    """The path of the first key in ``value`` that occurs twice in one object."""
+    for path, pairs in _walk(value, "$"):
+        seen: set[str] = set()
+        for key, _ in pairs if isinstance(pairs, _Pairs) else ():
+            if key in seen:
+                return f"{path}.{key[:_SHOWN]}"
+            seen.add(key)
+    raise AssertionError("no key occurs twice")
+
+
+def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every value inside ``value``, with its path."""
+    waiting = [(path, value)]
+    while waiting:
+        at, inner = waiting.pop()
+        yield at, inner
+        if isinstance(inner, dict | _Pairs):
+            items = inner.items() if isinstance(inner, dict) else inner
+            # From behind, as the last one in is the first one out: faults are found in the order of the text.
+            waiting += [(f"{at}.{key[:_SHOWN]}", held) for key, held in reversed(list(items))]
+        elif isinstance(inner, list):
+            waiting += [(f"{at}[{index}]", held) for index, held in reversed(list(enumerate(inner)))]
+
+
+def _refuse_depth(value: Any) -> None:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        holders = (list(held.values()) if isinstance(held, dict) else held for held in level)
+        level = [inner for holder in holders for inner in holder if isinstance(inner, dict | list)]
+    if level:
+        raise RecordFault("$", _TOO_DEEP)
+
+
+def _refuse_surrogates(value: Any) -> None:
+    for path, inner in _walk(value, "$"):
+        texts = list(inner) if isinstance(inner, dict) else [inner]
+        if any(isinstance(text, str) and not _encodable(text) for text in texts):
+            raise RecordFault(path, "half of a surrogate pair")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+# Decoding a line that anyone may have written: what cannot be read is said, never raised by surprise.
+# Nesting is bounded here and not by the interpreter's stack, which differs between processes; a key that an object
+# gives twice, which decoders pass over in silence, is found.
+
+MAX_ANSWER_DEPTH = 200
+"""Objects and lists inside one another; no agent's answer needs more."""
+
+_SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
+
+
+class Malformed(ValueError):
+    """A line that is no JSON; the message says why and where."""
+
+
+def decode(data: bytes) -> Any:
+    """The JSON value in ``data``. Raises Malformed."""
+    if deeper_than(MAX_ANSWER_DEPTH, data):
+        raise Malformed(f"nested deeper than {MAX_ANSWER_DEPTH} levels")
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Malformed(_reason(data, error)) from None
+
+
+def _reason(data: bytes, error: Exception) -> str:
+    try:
+        data.decode()
+    except UnicodeDecodeError as found:
+        return f"not UTF-8: 0x{data[found.start]:02x} (byte {found.start})"
+    return f"not JSON: {str(error).removeprefix('JSON is malformed: ')}"
+
+
+class _Object(dict[str, Any]):
+    """An object as it was written, with the keys it gives more than once."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def repeated_keys(data: bytes, value: Any) -> list[str]:
+    """Paths of keys given more than once in ``data``, which decoded to ``value``; in the order of their objects."""
+    # Every key is one `":`, and a repeated one is lost in decoding. Strings may hold that text too, on both
+    # sides alike, unless written with escapes or spaces: then only the slow way can tell.
+    plain = b"\\u00" not in data and _SPACED_COLON.search(data) is None
+    if plain and data.count(b'":') == msgspec.json.encode(value).count(b'":'):
+        return []
+    # Only keys matter here, and a number of thousands of digits would take long to become one, or be refused.
+    root = json.loads(data, object_pairs_hook=_kept, parse_int=len, parse_float=len)
+    found, stack = [], [("", root)]
+    while stack:
+        path, node = stack.pop()
+        if isinstance(node, _Object):
+            found += [join(path, key) for key in node.repeated]
+            stack += [(join(path, key), member) for key, member in reversed(node.items())]
+        elif isinstance(node, list):
+            stack += [(join(path, index), item) for index, item in reversed(list(enumerate(node)))]
+    return found
+
+
+def _kept(pairs: list[tuple[str, Any]]) -> _Object:
+    made = _Object(pairs)
+    if len(made) < len(pairs):
+        seen: dict[str, int] = {}
+        for key, _ in pairs:
+            seen[key] = seen.get(key, 0) + 1
+        made.repeated = tuple(key for key, times in seen.items() if times > 1)
+    return made
+
+
+# The contract of an answer: pure JSON, JSON fenced in text, or a fault that leaves the text as it came.
+
+# CommonMark 0.31, section 4.5: three backticks or tildes or more; behind backticks none stands in the same line.
+_FENCE = re.compile(r"(?P<mark>`{3,}(?!.*`)|~{3,})(?P<info>[ \t]*\{?\.?(?P<kind>\w*).*)", re.DOTALL)
+
+
+class NoJson(ValueError):
+    """The text holds no JSON, or more than one; the message says which."""
+
+
+def extract(text: str) -> Any:
+    """The JSON that ``text`` is, or the one JSON block fenced in it. Raises NoJson.
+
+    A bare value in prose is not looked for: which brace begins the answer would be a guess.
+    """
+    return _found(text)[1]
+
+
+def json_text(text: str) -> str:
+    """The part of ``text`` that `extract` decodes, without white space around it. Raises NoJson."""
+    return _found(text)[0]
+
+
+def _found(text: str) -> tuple[str, Any]:
+    stripped = text.strip()
+    if not stripped:
+        raise NoJson("the answer is empty")
+    try:
+        return stripped, _decode(stripped)
+    except NoJson as error:
+        fault = error
+    found: list[tuple[str, Any]] = []
+    for kind, block in _fenced(text):
+        # By the other names, too, though JSON alone is read: comments in it are then told as the fault.
+        if kind.lower() in ("", "json", "jsonc", "json5"):
+            try:
+                found.append((block.strip(), _decode(block)))
+            except NoJson as error:
+                fault = NoJson(f"in the fenced block: {error}")
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NoJson(f"{len(found)} fenced JSON blocks, where one answer is wanted")
+    raise fault
+
+
+def _fenced(text: str) -> Iterator[tuple[str, str]]:
+    """(what the fence says it holds, text) of each fenced block, in one pass over the lines: whoever writes a million
+    fences that never close must not be looked through a million times.
+    """
+    kind, mark, begun, at = None, "", 0, 0
+    for line in text.split("\n"):
+        following = at + len(line) + 1
+        fence = _FENCE.fullmatch(line.strip(" \t\r"))
+        if fence and kind is None:
+            # A title or attributes may stand behind the word: ```json title="a", ```{.json}, ```json:a.json.
+            kind, mark, begun = fence["kind"], fence["mark"], following
+        elif fence and not fence["info"] and fence["mark"].startswith(mark):
+            yield str(kind), text[begun:at]
+            kind = None
+        at = following
+
+
+def _decode(text: str) -> Any:
+    # Half a surrogate is for the decoder to refuse, as any other text that is no JSON.
+    data = text.encode(errors="surrogatepass")
+    if deeper_than(MAX_ANSWER_DEPTH, data):
+        raise NoJson(f"nested deeper than {MAX_ANSWER_DEPTH} levels")
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NoJson(f"not JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
+
+
+# Finding a value by its path in JSON.
+
+_STEP = re.compile(r"(?:\.|\A)(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['\"])(?P<name>.*?)(?P=quote)\]")
+
+
+class NothingThere(LookupError):
+    """Nothing is at a path; the message says how far it leads."""
+
+
+def parse_path(path: str) -> tuple[str | int, ...]:
+    """The steps of a path such as ``$.choices[0].message.content``; "" or ``$`` is the whole. Raises ValueError."""
+    rest = path.removeprefix("$").removeprefix(".")
+    if rest.startswith("."):
+        raise ValueError("not a path: '..' is not understood; write it like choices[0].message.content")
+    steps: list[str | int] = []
+    at = 0
+    while at < len(rest):
+        match = _STEP.match(rest, at) if at == 0 or rest[at] in ".[" else None
+        if match is None:
+            raise ValueError(f"not a path at character {at + 1}; write it like choices[0].message.content")
+        key = match["key"] if match["key"] is not None else match["name"]
+        steps.append(int(match["index"]) if match["index"] is not None else str(key))
+        at = match.end()
+    return tuple(steps)
+
+
+def find_at(value: Any, steps: tuple[str | int, ...], what: str = "the reply") -> Any:
+    """What is at the path in ``value``, which messages call ``what``. Raises NothingThere."""
+    for number, step in enumerate(steps):
+        listed = isinstance(step, int) and isinstance(value, list) and step < len(value)
+        if listed or (isinstance(step, str) and isinstance(value, dict) and step in value):
+            value = value[step]
+        else:
+            shown = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps[: number + 1])
+            raise NothingThere(f"{what} has nothing at {shown.removeprefix('.')}")
+    return value
+
+
+# What a line of recorded outputs says of a sweep that stopped early: its key ``stop``.
+# ``{"rule": "when-decided", "of": 100}``: the case was to be called a hundred times, or until its verdict, drawn
+# from the confidence sequence, was collapsed or diverse.
+
+_MOST_CALLS = 2**53
+
+
+def stop_of(record: dict[str, Any]) -> tuple[int, str]:
+    """The calls planned, 0 where the line has no ``stop``; and what is wrong with it, by key."""
+    if "stop" not in record:
+        return 0, ""
+    stop = record["stop"]
+    if not isinstance(stop, dict):
+        return 0, f"stop: {kind_of(stop)} where an object with rule and of is wanted"
+    if stop.get("rule") != WHEN_DECIDED:
+        what = repr(shorten(stop["rule"])) if isinstance(stop.get("rule"), str) else found(stop, "rule")
+        return 0, f"stop.rule: {what} where {WHEN_DECIDED!r} is wanted"
+    calls = stop.get("of")
+    if type(calls) is not int or not 1 <= calls < _MOST_CALLS:
+        return 0, f"stop.of: {found(stop, 'of')} where a whole number from 1 is wanted"
+    unknown = [key for key in stop if key not in ("rule", "of")]
+    return (0, f"stop.{shorten(unknown[0])}: no such key; there are rule and of") if unknown else (calls, "")
+
+
+# The lines of a chunk as records of some type, the broken ones with their reasons.
+
+R = TypeVar("R")
+
+
+class Line(msgspec.Struct, Generic[R]):
+    """One line: ``where`` as "<source>:<line>", the record's own ``id`` or its line's ``number``, and the record.
+
+    A broken line has no record, and a ``reason`` that begins with the path of what is wrong in it.
+    """
+
+    where: str
+    id: str
+    record: R | None = None
+    reason: str = ""
+    number: int = 0
+
+    def head(self, status: str) -> dict[str, Any]:
+        """How its line in records.jsonl begins."""
+        return {"record": self.where, "id": self.id, "status": status}
+
+    def broken(self) -> bytes:
+        """The line in records.jsonl of a record that could not be read."""
+        return msgspec.json.encode({**self.head("error"), "reason": self.reason})
+
+
+def read_lines(batch: Batch, read: Callable[[dict[str, Any]], R], tally: Tally) -> Iterator[Line[R]]:
+    """Every line of ``batch`` that is not blank; ``read`` makes an object a record, or raises RecordFault.
+
+    Broken lines are counted in ``tally`` and listed among its faults.
+    """
+    for number, data in batch.lines():
+        where, given = batch.where(number), None
+        try:
+            given = read_object(data)
+            line = Line(where, _id(given, number), read(given), number=number)
+        except RecordFault as fault:
+            tally.errors += 1
+            tally.listed.add(number, str(fault))
+            line = Line(where, _id(given, number), reason=str(fault), number=number)
+        yield line
+
+
+def line_ids(batch: Batch) -> Iterator[str]:
+    """The `Line.id` of every line, whatever else is in it."""
+    for number, data in batch.lines():
+        given = None
+        with contextlib.suppress(RecordFault):
+            given = read_object(data)
+        yield _id(given, number)
+
+
+def _id(given: Mapping[str, Any] | None, number: int) -> str:
+    own = None if given is None else given.get("id")
+    # A bool is an int to Python, and no id to anybody.
+    return str(own) if isinstance(own, str | int) and not isinstance(own, bool) else str(number)
