@@ -74,26 +74,27 @@ class CaseCounter:
         """Count the next records. Raises InfrastructureError where the evaluator cannot say what one means, and for a
         value that is not on the scale of its measure.
         """
-        see, decode, summing = self._measures.see, self._decode, self._summing
+        observe, decode, summing = self._measures.observe, self._decode, self._summing
         try:
             for line in lines:
                 told = decode(line)
-                sighting = see(told)
-                if sighting is not None:
-                    self._check(sighting, told)
+                observation = observe(told)
+                if observation is not None:
+                    self._check(observation, told)
                     record = told.get("record", "")
-                    summing.add(sighting, input_of(record), _said(line, record, told.get("id"), sighting))
+                    summing.add(observation, input_of(record), _said(line, record, told.get("id"), observation))
         except _OffScale as error:
             raise InfrastructureError(str(error)) from None
         except Exception as error:  # an evaluator's code: it must not take a report along
             raise self._wrong(error) from error
 
-    def _check(self, sighting: Observation, told: Mapping[str, Any]) -> None:
+    def _check(self, observation: Observation, told: Mapping[str, Any]) -> None:
         # A mean over such values lies on no scale, and the interval of one is none: 7 of 5 would pass any bound.
-        for scale, value in zip(self._scales, sighting.values, strict=False):
+        for scale, value in zip(self._scales, observation.values, strict=False):
             if value is not None and not scale.holds(value):
                 raise _OffScale(
-                    f"{self._place or self._evaluator.name}: {told.get('record', 'a record')} (case {sighting.case}): "
+                    f"{self._place or self._evaluator.name}: {told.get('record', 'a record')} "
+                    f"(case {observation.case}): "
                     f"{self._evaluator.name} gives {scale.name} the value {value!r}, and its scale is {scale.told}; "
                     "mend the evaluator or the scale that its measure declares, and evaluate again"
                 )
@@ -150,17 +151,17 @@ class CaseCounter:
         )
 
 
-def _said(line: bytes, record: str, name: object, sighting: Observation) -> bytes:
+def _said(line: bytes, record: str, name: object, observation: Observation) -> bytes:
     """A line of records.jsonl without its place, its repeat and what the answer took, so that the same answer says the
     same in another file, and as another repeat.
     """
     said = _TOOK.sub(b"", line.removeprefix(b'{"record":' + msgspec.json.encode(record) + b","))
-    if sighting.repeat is None:
+    if observation.repeat is None:
         return said
     # The first one alone: what an answer quotes is the answer.
-    said = said.replace(b'"repeat":%d,' % sighting.repeat, b"", 1)
+    said = said.replace(b'"repeat":%d,' % observation.repeat, b"", 1)
     # As records of vs are called.
-    own = name == f"{sighting.case}#{sighting.repeat}"
+    own = name == f"{observation.case}#{observation.repeat}"
     return said.replace(b'"id":' + msgspec.json.encode(name) + b",", b"", 1) if own else said
 
 

@@ -169,35 +169,35 @@ class _Case:
 
 
 class Summing:
-    """Adds up sightings, in the order of the records, to a `CaseSummary`; memory grows with the number of cases."""
+    """Adds up observations, in the order of the records, to a `CaseSummary`; memory grows with the number of cases."""
 
     def __init__(self, measures: tuple[Measure, ...], took: Sequence[str] = ()) -> None:
-        """``took`` names the numbers that sightings have beside the measures."""
+        """``took`` names the numbers that observations have beside the measures."""
         self._measures = measures
         self._taking = Taking(took)
         self._cases: dict[str, _Case] = {}
         self._unattributed = 0
         self._sample = _Sample()
 
-    def add(self, sighting: Observation, source: str = "", line: bytes = b"") -> None:
+    def add(self, observation: Observation, source: str = "", line: bytes = b"") -> None:
         """Count one record of the input called ``source``; ``line`` is what it says, without its place."""
-        if not sighting.case:
+        if not observation.case:
             self._unattributed += 1
             return
-        case = self._cases.get(sighting.case)
+        case = self._cases.get(observation.case)
         if case is None:
-            case = self._cases[sighting.case] = _Case(len(self._measures))
-        if case.repeated(sighting.repeat, source, answered=bool(sighting.values)):
+            case = self._cases[observation.case] = _Case(len(self._measures))
+        if case.repeated(observation.repeat, source, answered=bool(observation.values)):
             return
-        case.missing += not sighting.values
-        case.add(sighting.values)
-        if line and sighting.values:
-            self._sample.add(sighting.case, sighting.repeat, line)
-        if sighting.took:
-            self._taking.add(sighting.case, sighting.took)
-        if sighting.label is not None:
+        case.missing += not observation.values
+        case.add(observation.values)
+        if line and observation.values:
+            self._sample.add(observation.case, observation.repeat, line)
+        if observation.took:
+            self._taking.add(observation.case, observation.took)
+        if observation.label is not None:
             case.labels = Counter() if case.labels is None else case.labels
-            case.labels[_short(sighting.label)] += 1
+            case.labels[_short(observation.label)] += 1
 
     def took(self) -> dict[str, Took]:
         """What answers took, by the names given."""

@@ -42,13 +42,13 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
     seen: set[str] = set()
     for line in lines:
         try:
-            sighting = declared.see(msgspec.json.decode(line))
+            observation = declared.observe(msgspec.json.decode(line))
         except Exception as error:  # any exception at all would end a comparison
             yield f"{located(error)} from the record line {line[:200]!r}"
             continue
-        if sighting is not None:
-            seen.add(sighting.case)
-            yield from (f"{fault} of the record line {line[:200]!r}" for fault in _faults(declared, sighting))
+        if observation is not None:
+            seen.add(observation.case)
+            yield from (f"{fault} of the record line {line[:200]!r}" for fault in _faults(declared, observation))
     if declared.named is not None:
         listed = set(declared.named(example.whole(), subject.params))
         yield from (f"the case {case!r} is listed, and no record line is about it" for case in sorted(listed - seen))
@@ -89,12 +89,12 @@ def _numbers(place: Any, path: str = "") -> Iterator[str]:
             yield from _numbers(value, here)
 
 
-def _faults(declared: Measures, sighting: Observation) -> Iterator[str]:
-    if not isinstance(sighting.case, str):
-        yield f"the case {sighting.case!r} is no string"
-    if sighting.values and len(sighting.values) != len(declared.measures):
-        yield f"{len(sighting.values)} values for {len(declared.measures)} measures"
-    for measure, value in zip(declared.measures, sighting.values, strict=False):
+def _faults(declared: Measures, observation: Observation) -> Iterator[str]:
+    if not isinstance(observation.case, str):
+        yield f"the case {observation.case!r} is no string"
+    if observation.values and len(observation.values) != len(declared.measures):
+        yield f"{len(observation.values)} values for {len(declared.measures)} measures"
+    for measure, value in zip(declared.measures, observation.values, strict=False):
         if value is not None and not _fits(value, measure.low, measure.high, measure.kind == "pass"):
             yield f"{measure.name} {value!r} is not on its scale"
 

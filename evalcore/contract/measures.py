@@ -92,9 +92,9 @@ class Number(msgspec.Struct, frozen=True):
     ``better`` says which change of it is wanted. ``kind`` says what it is, and so how a gate decides on it:
 
     - "fact": counted in this run, such as outputs that failed; it is compared with a bound as it is. ``holds_missing``:
-      what is missing is counted in it. With ``of`` it is the largest of such values as a `Sighting` has.
-    - "mean", "total" and "quantile" (``share`` of the answers do not exceed it): over the values that a `Sighting` has
-      ``of`` that name. They vary by chance, and have intervals.
+      what is missing is counted in it. With ``of`` it is the largest of such values as an `Observation` has.
+    - "mean", "total" and "quantile" (``share`` of the answers do not exceed it): over the values that an `Observation`
+      has ``of`` that name. They vary by chance, and have intervals.
     - "estimate": anything else. Nothing says how far chance moves it, so that a gate decides nothing by it, unless the
       results have its interval beside it (as ``low`` and ``high`` beside ``value``).
     """
@@ -182,10 +182,10 @@ def _unknown(report: Mapping[str, Any]) -> dict[str, float] | None:
 class Measures(msgspec.Struct, frozen=True):
     """The measures of an evaluator; its cases are what two runs have in common.
 
-    ``see`` reads a line of records.jsonl, as decoded JSON, into its case and its values, in the order of ``measures``.
-    A value of None is one that this record does not have, and no failure. It gives None for a line about no case.
-    ``collapsed`` gives the cases whose answers a report calls collapsed, ``stopped`` those that were asked less often
-    than planned since they were decided: how often depends on what they answered.
+    ``observe`` reads a line of records.jsonl, as decoded JSON, into its case and its values in the order of
+    ``measures``. A value of None is one that this record does not have, and no failure. It gives None for a line
+    about no case. ``collapsed`` gives the cases whose answers a report calls collapsed, ``stopped`` those that were
+    asked less often than planned since they were decided: how often depends on what they answered.
 
     ``named`` gives the cases that a chunk's records are about without evaluating them, so that they can be listed
     before a run; it is given the chunk and the parameters, and may repeat a case. Without it nobody can tell.
@@ -204,7 +204,7 @@ class Measures(msgspec.Struct, frozen=True):
     """
 
     measures: tuple[Measure, ...]
-    see: Callable[[Mapping[str, Any]], Observation | None]
+    observe: Callable[[Mapping[str, Any]], Observation | None]
     collapsed: Callable[[Mapping[str, Any]], list[str]] = _none
     stopped: Callable[[Mapping[str, Any]], list[str]] = _none
     named: Callable[[Batch, Any], Iterable[str]] | None = None

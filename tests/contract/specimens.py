@@ -19,9 +19,9 @@ from evalq.evalcore.contract.evaluator import (
     InputResult,
     Measure,
     Measures,
+    Observation,
     Outcome,
     Params,
-    Sighting,
     State,
     Tally,
     Views,
@@ -306,7 +306,7 @@ class LacksStatus(Summing):
 class MeasuresBeyondItsScale(Summing):
     """Gives a score of two where one is the most."""
 
-    measures = Measures((Measure("mean", "score"),), lambda line: Sighting(str(line["id"]), (2.0,)))
+    measures = Measures((Measure("mean", "score"),), lambda line: Observation(str(line["id"]), (2.0,)))
 
 
 class NamesLate(Summing):

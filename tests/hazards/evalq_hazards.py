@@ -29,10 +29,10 @@ from evalq.evalcore.contract.evaluator import (
     InputResult,
     Measure,
     Measures,
+    Observation,
     Outcome,
     Params,
     Request,
-    Sighting,
     State,
     Tally,
     Views,
@@ -139,8 +139,8 @@ def _asked(request: Request) -> Request:
     return request if not LOUD else Request(*_loud((request.inputs, request.params, request.options)))
 
 
-def _see(line: Mapping[str, Any]) -> Sighting:
-    return Sighting(str(line["id"]), _loud((float(line["value"]),)))
+def _see(line: Mapping[str, Any]) -> Observation:
+    return Observation(str(line["id"]), _loud((float(line["value"]),)))
 
 
 class Hazards(Evaluator[HazardParams, HazardState]):

@@ -101,8 +101,8 @@ def _seen(evaluator: Evaluator[Any, Any], report: dict[str, Any], lines: list[st
     measures = evaluator.measures
     if measures is None:
         return []
-    sightings = [msgspec.to_builtins(measures.see(json.loads(line))) for line in lines]
-    return [msgspec.to_builtins(measures.measures), sightings, sorted(measures.collapsed(report))]
+    observations = [msgspec.to_builtins(measures.observe(json.loads(line))) for line in lines]
+    return [msgspec.to_builtins(measures.measures), observations, sorted(measures.collapsed(report))]
 
 
 def _row(row: Row) -> dict[str, Any]:

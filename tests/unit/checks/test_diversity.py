@@ -176,7 +176,7 @@ def test_a_gate_knows_collapsed_cases_and_texts(tmp_path: Path) -> None:
     done = evaluated(tmp_path, told, params_of([case("a"), case("b"), {"id": "c", "checks": ANY}]))
     assert MEASURES.collapsed(done.report) == ["a"]
     assert MEASURES.collapsed(evaluated(tmp_path, [line("c", 0)]).report) == []
-    seen = [MEASURES.see(each) for each in (
+    seen = [MEASURES.observe(each) for each in (
         {"id": "a", "status": "passed", "passed": True, "score": 1.0, "repeat": 0, "kind": "ab"},
         {"id": "c", "status": "passed", "passed": True, "score": 1.0, "repeat": 0},
     )]  # fmt: skip

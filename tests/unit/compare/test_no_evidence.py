@@ -96,13 +96,13 @@ def test_one_answer_in_all_is_never_go(policy: Policy, passed: bool, empty: int,
 def test_every_answer_counted_twice_decides_as_once(
     policy: Policy, answers: list[tuple[bool, int]], cases: int
 ) -> None:
-    """The second sighting of a repeat is passed over, so that no answer proves twice what it proves."""
+    """The second observation of a repeat is passed over, so that no answer proves twice what it proves."""
     once, twice = Summing((PASS,)), Summing((PASS,))
     for at, (passed, repeat) in enumerate(answers):
-        sighting = Observation(f"c{at % cases:06d}", (float(passed),), repeat)
-        once.add(sighting, "a")
+        observation = Observation(f"c{at % cases:06d}", (float(passed),), repeat)
+        once.add(observation, "a")
         for _ in range(2):
-            twice.add(sighting, "a")
+            twice.add(observation, "a")
     first, second = (gated(policy, run(summing.summary()), WELL) for summing in (once, twice))
     assert first.decided == second.decided
     assert [check.reason for check in first.checks] == [check.reason for check in second.checks]

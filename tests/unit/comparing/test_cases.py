@@ -103,14 +103,14 @@ def test_a_value_that_is_not_on_its_scale_is_refused_with_its_place(
     measures: Any = evaluator.measures
     at = [each.name for each in measures.measures].index(measure)
 
-    def see(line: Any) -> Observation | None:
-        sighting: Observation | None = measures.see(line)
-        if sighting is None or sighting.case != "b":
-            return sighting
-        values = [*sighting.values[:at], value, *sighting.values[at + 1 :]]
-        return msgspec.structs.replace(sighting, values=tuple(values))
+    def observe(line: Any) -> Observation | None:
+        observation: Observation | None = measures.observe(line)
+        if observation is None or observation.case != "b":
+            return observation
+        values = [*observation.values[:at], value, *observation.values[at + 1 :]]
+        return msgspec.structs.replace(observation, values=tuple(values))
 
-    monkeypatch.setattr(type(evaluator), "measures", msgspec.structs.replace(measures, see=see))
+    monkeypatch.setattr(type(evaluator), "measures", msgspec.structs.replace(measures, observe=observe))
     with pytest.raises(InfrastructureError) as caught:
         cases_of(folder)
     assert "in.jsonl:2 (case b): verification gives" in str(caught.value)
@@ -194,14 +194,14 @@ def test_a_repeat_counts_once_and_order_does_not_matter() -> None:
     """The first output of a repeat counts; without a repeat every record does."""
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
-    sightings = [Observation(f"c{rng.randrange(5)}", (float(rng.random() < 0.5),), repeat) for repeat in range(60)]
-    sightings += [Observation("c0"), Observation("", (1.0,)), Observation("c1", (None,), None, "x")]
+    observations = [Observation(f"c{rng.randrange(5)}", (float(rng.random() < 0.5),), repeat) for repeat in range(60)]
+    observations += [Observation("c0"), Observation("", (1.0,)), Observation("c1", (None,), None, "x")]
     one, other = Summing((Measure("pass_rate"),)), Summing((Measure("pass_rate"),))
-    for sighting in sightings:
-        one.add(sighting)
-    shuffled = rng.sample(sightings, len(sightings))
-    for sighting in [*shuffled, *[s for s in shuffled if s.repeat is not None]]:
-        other.add(sighting)
+    for observation in observations:
+        one.add(observation)
+    shuffled = rng.sample(observations, len(observations))
+    for observation in [*shuffled, *[s for s in shuffled if s.repeat is not None]]:
+        other.add(observation)
     assert one.summary() == other.summary(), f"seed {seed}"
     summary = one.summary(["c1"])
     assert (summary.unattributed, sum(summary.missing), summary.collapsed) == (1, 1, ["c1"])
@@ -212,15 +212,15 @@ def test_a_repeat_counts_once_and_order_does_not_matter() -> None:
 def test_an_answer_counts_though_its_repeat_failed_before() -> None:
     """A recorded call that was made again after an error: no report passes over the answer, and no gate does."""
     failed, answered = Observation("a", repeat=0), Observation("a", (1.0,), 0)
-    for sightings in itertools.permutations([failed, failed, answered]):
+    for observations in itertools.permutations([failed, failed, answered]):
         summing = Summing((Measure("pass_rate"),))
-        for sighting in sightings:
-            summing.add(sighting)
+        for observation in observations:
+            summing.add(observation)
         summary = summing.summary()
         assert (summary.columns["pass_rate"].count, summary.missing) == ([1], [0])
     lacking = Summing((Measure("pass_rate"),))
-    for sighting in (failed, failed, Observation("a", repeat=1)):
-        lacking.add(sighting)
+    for observation in (failed, failed, Observation("a", repeat=1)):
+        lacking.add(observation)
     assert lacking.summary().missing == [2]
 
 
