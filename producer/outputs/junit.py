@@ -286,8 +286,8 @@ def _reasons(folder: RunFolder, evaluator: Evaluator[Any, Any]) -> dict[str, lis
             row = see(decode(line))
             if row is None or row.state not in ("bad", "doubtful"):
                 continue
-            sighting = measures.see(plain(line))
-            reasons = found.setdefault(sighting.case if sighting is not None else "", [])
+            observation = measures.observe(plain(line))
+            reasons = found.setdefault(observation.case if observation is not None else "", [])
             if len(reasons) < _REASONS:
                 reasons.append(f"{row.record}: {row.reason or '; '.join(_evidence(row))}")
     return found

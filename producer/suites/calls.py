@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from evalq.evalcore import fold
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.fold import case_names
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.suites.suite_file import PlannedRun, SuitePlan
 from evalq.producer.sweep.callers import Callers
@@ -31,7 +31,7 @@ def listed_cases(run: PlannedRun) -> list[str] | None:
         if not run.live.target:
             return None  # what is asked about outputs says nothing of the outputs
         return sorted({prompt.case for prompt in calls.prompts(run.request)}) if calls.answers_suffice else None
-    return fold(run.evaluator, run.evaluator.command.request(run.request), run.limit)
+    return case_names(run.evaluator, run.evaluator.command.request(run.request), run.limit)
 
 
 class PlannedCalls(msgspec.Struct, frozen=True):
