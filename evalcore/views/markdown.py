@@ -1,13 +1,14 @@
-"""Markdown of any report: what an evaluator without a template of its own is shown as."""
+"""Markdown of reports: escaping, tables, faults and failed records, and the report of an evaluator without its own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from evalq.evalcore.errors import SHOWN_FAULTS
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.model.state import omissions_in
+from evalq.evalcore.model.manifest import location
+from evalq.evalcore.model.state import Faults, omissions_in
 from evalq.evalcore.naming import shorten
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "NONE",
     "decimals",
     "escape",
+    "failed_section",
+    "failed_table",
     "fault_table",
     "generic",
     "inert",
@@ -160,4 +163,36 @@ def _shown(value: Json) -> str:
     return "-" if value is None or value in ({}, []) else str(value)
 
 
-# Numbers of the report as Markdown has them.
+# Records that did not pass, with their reasons.
+
+_SHOWN_FAILURES = 20
+_MAX_REASON = 200
+
+
+def failed_section(inputs: Iterable[tuple[str, Faults]]) -> dict[str, Json]:
+    """``total``, and the first of each input as {"record", "reason"}; ``inputs`` are pairs of name and failed lines."""
+    given = list(inputs)
+    return {
+        "total": sum(failed.total for _, failed in given),
+        "listed": [
+            {"record": location(name, line), "reason": reason}
+            for name, failed in given
+            for line, reason in failed.first
+        ],
+    }
+
+
+def failed_table(section: Mapping[str, Json]) -> list[str]:
+    """The parts of a page about ``failed_section``; none where every record passed."""
+    if not section["total"]:
+        return []
+    rows: list[tuple[object, ...]] = [
+        (
+            item["record"],
+            item["reason"] if len(item["reason"]) <= _MAX_REASON else item["reason"][: _MAX_REASON - 1] + "…",
+        )
+        for item in section["listed"][:_SHOWN_FAILURES]
+    ]
+    if section["total"] > len(rows):
+        rows.append(("", f"and {section['total'] - len(rows)} more in records.jsonl"))
+    return ["## Failed records\n", table(("record", "reason"), rows)]

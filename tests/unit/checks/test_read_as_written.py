@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evalq.evalcore.fold.inline import evaluate_files
 
 from evalq.evalcore.errors import ConfigError, InputError
 from evalq.evalcore.evaluators.checks.cases import load_cases, load_labels
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.records.json_values import NoJson, extract
 from tests.unit.checks.helpers import evaluated, line, params_of
 

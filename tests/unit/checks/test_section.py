@@ -10,7 +10,7 @@ import pytest
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import evaluator
 from evalq.evalcore.evaluators.checks.inputs import stopping_for
-from evalq.evalcore.fold.inline import evaluate_files
+from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.statistics.rates import exact_interval
 from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
 
