@@ -292,8 +292,8 @@ def record(tool: str) -> dict[str, Any]:
 _HEAD = """# Imported checks beside the tools themselves
 
 `make peers` has each tool judge the same {count:,} answers from a seed: plain texts, Unicode, numbers, JSON, markup,
-white space, and nothing. It imports what the tool wrote, and compares every verdict. Checks that a judge decides have
-no part. `make test` compares the recorded verdicts again, without the tools.
+white space, and nothing. It imports the tool's files, and compares every verdict, except those of judges. `make test`
+compares the recorded verdicts again, without the tools.
 
 `make peers` also has promptfoo and imported targets call one recording server
 (`tests/importing/peer_requests.py`): method, path, headers and body are the same for 14 providers, with prompts
