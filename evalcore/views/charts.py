@@ -25,6 +25,7 @@ __all__ = [
     "derived_charts",
     "derived_summary",
     "generic_rows",
+    "interval_text",
     "number",
     "of_all",
     "of_answered",
@@ -134,12 +135,14 @@ def number(value: float | None, unit: Unit) -> str:
     return f"{value:,.3g}" + _WORDS.get(unit, "") if abs(value) < 1000 else f"{value:,.0f}" + _WORDS.get(unit, "")
 
 
+def interval_text(low: float | None, high: float | None) -> str:
+    """The 95 % interval of a rate; empty where there is none."""
+    return "" if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
+
+
 def rate_interval(part: int, of: int) -> str:
     """The 95 % interval (Wilson) of the rate ``part / of``; empty where there is no rate."""
-    if not of:
-        return ""
-    low, high = wilson(part, of)
-    return f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
+    return interval_text(*wilson(part, of)) if of else ""
 
 
 def of_all(records: Mapping[str, int]) -> str:

@@ -93,9 +93,9 @@ def percent_between(value: float | None, low: float | None, high: float | None) 
     return shown if value is None or low is None or high is None else f"{shown} ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def decimals(value: float | None) -> str:
-    """A number with three decimals; `NONE` without a value."""
-    return NONE if value is None else f"{value:.3f}"
+def decimals(value: float | None, digits: int = 3, missing: str = NONE) -> str:
+    """A number with so many decimals; ``missing`` without a value."""
+    return missing if value is None else f"{value:.{digits}f}"
 
 
 def left_out(report: Mapping[str, Json]) -> str:

@@ -21,8 +21,10 @@ from evalq.evalcore.views.charts import (
     State,
     Summary,
     Tile,
+    interval_text,
     number,
     of_answered,
+    state_of,
 )
 from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent_between, table
 
@@ -257,11 +259,12 @@ def opening(report: Mapping[str, Json]) -> Summary:
     """How many outputs passed, and whether cases reach their thresholds."""
     results = report["results"]
     outputs, decided, cases = results["outputs"], results["thresholds"], results["cases"]
+    bounds = results["pass_rate_interval"]
     told, state = _REACHED.get(decided["verdict"], ("none set", "none"))
     judged = outputs["passed"] + outputs["failed"]
     every = judged + outputs["errors"]
     over = of_answered((judged, every, "outputs with a verdict"), (cases["answered"], cases["total"], "cases answered"))
-    noted = "; ".join(filter(None, (_interval(results["pass_rate_interval"]), over)))
+    noted = "; ".join(filter(None, (interval_text(bounds["low"], bounds["high"]), over)))
     # Of all outputs: where three of four have no verdict, one that passes is no whole.
     return Summary(
         f"{outputs['passed']:,} of {every:,} outputs passed",
@@ -291,9 +294,9 @@ def _people(results: Mapping[str, Json]) -> Iterator[Tile]:
     if "plain" not in results:
         return
     plain, found = results["plain"], results["labels"]["outputs"]["corrected"]
-    yield Tile("By plain checks", number(plain["pass_rate"], "share"), _interval(plain))
+    yield Tile("By plain checks", number(plain["pass_rate"], "share"), interval_text(plain["low"], plain["high"]))
     if found["value"] is not None:
-        yield Tile("By people's labels", number(found["value"], "share"), _interval(found))
+        yield Tile("By people's labels", number(found["value"], "share"), interval_text(found["low"], found["high"]))
 
 
 def _collapse(results: Mapping[str, Json]) -> Iterator[Tile]:
@@ -312,12 +315,6 @@ def _sentence(results: Mapping[str, Json]) -> str:
     parts += [f"{missing:,} cases have no output."] if missing else []
     parts += [told] if (told := on_trust_line(results)) else []
     return " ".join(parts)
-
-
-def _interval(bounds: Mapping[str, float | None]) -> str:
-    if bounds["low"] is None or bounds["high"] is None:
-        return ""
-    return f"{100 * bounds['low']:.1f} to {100 * bounds['high']:.1f} %, 95 % interval"
 
 
 def _lowest_first(marks: Iterable[Mark]) -> list[Mark]:
@@ -428,8 +425,6 @@ CHARTS = (
 
 # An output as a row of the page: its case, and of a failed one each check beside what came.
 
-_STATES: Mapping[str, State] = {"passed": "good", "failed": "bad", "error": "bad", "dead": "bad"}
-
 
 class _CheckRow(msgspec.Struct):
     name: str = ""
@@ -459,7 +454,7 @@ def _reader(report: Mapping[str, Json]) -> Callable[[Any], Row | None]:
 
 
 def _see(line: _OutputRow) -> Row:
-    state = _STATES.get(line.status, "none")
+    state = state_of(line.status)
     identity = line.id or ""
     name = identity if line.repeat is None else f"{identity}#{line.repeat}"
     cells = (identity or None, line.repeat, line.score)

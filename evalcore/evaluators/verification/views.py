@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from evalq.evalcore.views.charts import (
     state_of,
     without_result,
 )
-from evalq.evalcore.views.markdown import escape, failed_table, fault_table, left_out, percent, table
+from evalq.evalcore.views.markdown import decimals, escape, failed_table, fault_table, left_out, percent, table
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
 __all__ = ["VIEWS", "summary"]
@@ -261,8 +262,7 @@ def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+_decimals = partial(decimals, missing="-")
 
 
 class _TranscriptLine(msgspec.Struct):

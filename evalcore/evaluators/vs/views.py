@@ -30,7 +30,7 @@ from evalq.evalcore.views.charts import (
     rate_interval,
     state_of,
 )
-from evalq.evalcore.views.markdown import escape, input_faults, percent, table
+from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent, table
 
 __all__ = ["VIEWS", "results_document", "summary"]
 
@@ -204,9 +204,8 @@ _CHARTS = (
 _BAR = 10
 _LISTED_ISSUES = 10
 _NAMED = 10
-_NONE = "N/A"
 _VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
-_FLAGS = {True: "detected", False: "not detected", None: _NONE}
+_FLAGS = {True: "detected", False: "not detected", None: NONE}
 _COLUMNS = (
     "Case",
     "Agent",
@@ -332,7 +331,7 @@ def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:
         " → ".join("?" if count is None else str(count) for count in distinct),
         _number(entry["effective_modes"]["q1"]),
         _number(entry["diversity_score"]),
-        _NONE if more is None else more,
+        NONE if more is None else more,
     )
 
 
@@ -344,15 +343,14 @@ def _verdict(entry: Mapping[str, Json]) -> str:
 
 def _share(share: Mapping[str, float | None]) -> str:
     if share["value"] is None:
-        return _NONE
+        return NONE
     return f"{_number(share['value'])} ({_number(share['low'])} to {_number(share['high'])})"
 
 
-_percent = partial(percent, missing=_NONE)
+_percent = partial(percent, missing=NONE)
 
 
-def _number(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.2f}"
+_number = partial(decimals, digits=2)
 
 
 def _short(text: str) -> str:
