@@ -26,7 +26,7 @@ from evalq.workers.exporter.catalogue import FAMILIES
 from evalq.workers.exporter.family import SECONDS, Family, quality
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.names import CELERY_VARIABLES, FOLDERS, FOREIGN_VARIABLES, OWN_VARIABLES, SIGNALS, TRANSPORT
-from evalq.workers.ratelimit.policy import Policy
+from evalq.workers.ratelimit import Policy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
 from evalq.workers.targets.kinds import MODELS

@@ -14,7 +14,7 @@
     |   |-- StorageError                  3    a disk: full, read-only, or a folder that is somebody else's
     |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
-    |   |-- Driven                        3    another process drives this run
+    |   |-- AlreadyRunning                  3    another process drives this run
     |   |   `-- Finished                  3    another process has finished this run; its report waits in the ledger
     |   `-- Incomplete                    3    a run ended before all of its chunks were committed
     |       `-- Cancelled                 3    somebody ended the run for good
@@ -32,11 +32,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 __all__ = [
+    "AlreadyRunning",
     "BrokerUnreachable",
     "Cancelled",
     "ConfigError",
     "Divergent",
-    "Driven",
     "EvalqError",
     "Finished",
     "Incomplete",
@@ -166,7 +166,7 @@ class Divergent(InfrastructureError):
     """One chunk has two different answers; neither is trusted."""
 
 
-class Driven(InfrastructureError):
+class AlreadyRunning(InfrastructureError):
     """Another process drives the run; ``by`` says which ("host pid ..."). A process that gets this only watches."""
 
     def __init__(self, run: str, by: str, server: str = "") -> None:
@@ -177,12 +177,12 @@ class Driven(InfrastructureError):
         self.by = by
 
 
-class Finished(Driven):
+class Finished(AlreadyRunning):
     """Another process has driven the run to its end: there is nothing left to compute, only a report to fetch."""
 
     def __init__(self, run: str, server: str = "") -> None:
         report = f"evalq report {shlex.quote(run)} {server}".rstrip()
-        # Past Driven's own words: nobody drives it any more, so that there is nothing to watch.
+        # Past the parent's own words: nobody drives it any more, so that there is nothing to watch.
         InfrastructureError.__init__(self, f"run {run} was finished by another command; see it: {report}")
         self.run = run
         self.by = ""

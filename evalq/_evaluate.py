@@ -158,7 +158,7 @@ def resume(
     other budgets where ``max_calls`` and ``max_cost`` give them. The other arguments are those of `evaluate`.
 
     Raises UsageError for a run that is done (unless its budget ended it, and a larger one is given), Cancelled for one
-    that was cancelled, Driven where another process drives it, and what `evaluate` raises.
+    that was cancelled, AlreadyRunning where another process drives it, and what `evaluate` raises.
     """
     from evalq.producer.lifecycle.join import begin_larger, resume_any
     from evalq.producer.run.backend import Backend, refuse_over

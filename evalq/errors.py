@@ -9,11 +9,11 @@
 """
 
 from evalq.evalcore.errors import (
+    AlreadyRunning,
     BrokerUnreachable,
     Cancelled,
     ConfigError,
     Divergent,
-    Driven,
     EvalqError,
     Finished,
     Incomplete,
@@ -32,11 +32,11 @@ from evalq.evalcore.errors import (
 )
 
 __all__ = [
+    "AlreadyRunning",
     "BrokerUnreachable",
     "Cancelled",
     "ConfigError",
     "Divergent",
-    "Driven",
     "EvalqError",
     "Finished",
     "Incomplete",

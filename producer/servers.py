@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.history import BaselineStore, Drift, History, LookStore
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
-    from evalq.workers.monitor.watcher import Watch
+    from evalq.workers.monitor import Watch
     from evalq.workers.settings import Settings
 
 __all__ = ["Servers", "named_servers"]
@@ -39,7 +39,7 @@ class Servers:
     but `settings` raises ConfigError.
 
         with invocation.servers() as servers:
-            print(servers.runs.look(run).progress)
+            print(servers.runs.poll(run).progress)
 
     Connecting raises BrokerUnreachable, ServerRefused or ConfigError. When the server fails later on, the errors are
     those of its client library; what leaves the context is BrokerUnreachable or ServerRefused, and names the server.
@@ -113,13 +113,13 @@ class Servers:
     @cached_property
     def watch(self) -> Watch:
         """The ledger and its fleet from outside."""
-        from evalq.workers.monitor.watcher import Watch
+        from evalq.workers.monitor import Watch
 
         return Watch(self.settings, client=self.client)
 
     def knows(self, run: str) -> bool:
         """Whether the ledger has ``run``, in its calls or in its evaluation. Raises WireError for a damaged header."""
-        return self.runs.header(run) is not None or self.sweeps.look(run) is not None
+        return self.runs.header(run) is not None or self.sweeps.poll(run) is not None
 
     def close(self) -> None:
         """Let go of what was opened."""

@@ -89,7 +89,7 @@ class Address(msgspec.Struct, frozen=True):
         return self.scheme in ("redis", "rediss", "unix")
 
     @property
-    def place(self) -> tuple[object, ...]:
+    def location(self) -> tuple[object, ...]:
         """What two addresses have in common that lead to the same data, whoever asks."""
         return (self.is_redis, self.host.lower(), self.port, self.path, self.db, self.vhost)
 

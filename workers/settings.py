@@ -96,7 +96,7 @@ class Settings(BaseModel):
         le=86_400 * 7,
         description="How long a run waits while no living worker can load its evaluator or read its input",
     )
-    look_seconds: float = Field(default=1.0, gt=0.01, le=60, description="How often lost work is looked for")
+    poll_seconds: float = Field(default=1.0, gt=0.01, le=60, description="How often lost work is looked for")
     grace_seconds: float = Field(default=2.0, gt=0.01, le=600, description="How old a message is before it can be lost")
     keep_days: float = Field(default=7.0, gt=0, le=365, description="How long a run stays in the ledger")
     blob_bytes: int = Field(default=64 << 20, ge=1 << 20, description="Most input bytes of a run in Redis at once")
@@ -207,7 +207,7 @@ class Settings(BaseModel):
     @property
     def ledger_apart(self) -> bool:
         """Whether the ledger is on another server, or in another database of it, than the queues."""
-        return self.ledger_address.place != self.broker_address.place
+        return self.ledger_address.location != self.broker_address.location
 
     @property
     def keep_ms(self) -> int:

@@ -56,7 +56,7 @@ def _embedded() -> Iterator[Finding]:
 def _deployment(servers: Servers) -> Iterator[Finding]:
     """The servers that the URLs name, and the workers on them."""
     try:
-        snapshot = servers.watch.look()
+        snapshot = servers.watch.snapshot()
     except (BrokerUnreachable, ServerRefused) as error:
         yield "wrong", str(error)
     else:

@@ -22,8 +22,8 @@ from evalq.producer.monitor.spans import spell
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.workers.ledger.progress import Look
-    from evalq.workers.ledger.sweep_model import SweepLook
+    from evalq.workers.ledger.progress import RunStatus
+    from evalq.workers.ledger.sweep_model import SweepStatus
 
 __all__ = ["COMMAND"]
 
@@ -80,14 +80,14 @@ def _in_ledger(run: str, servers: Servers) -> tuple[str, str, dict[str, Json]] |
     import msgspec
 
     with contextlib.suppress(Incomplete):
-        look = servers.runs.look(run)
+        look = servers.runs.poll(run)
         progress = look.progress
         told = f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
         told += _silence(progress.state, look, servers)
         return told, progress.state, {"progress": msgspec.to_builtins(progress)}
     # Outputs are asked about when the calls for them are over: what goes is the last one that there is.
     for name in reversed([run, *servers.sweeps.further(run)]):
-        calls, header = servers.sweeps.look(name), servers.sweeps.header(name)
+        calls, header = servers.sweeps.poll(name), servers.sweeps.header(name)
         if calls is not None and header is not None:
             break
     else:
@@ -97,7 +97,7 @@ def _in_ledger(run: str, servers: Servers) -> tuple[str, str, dict[str, Json]] |
     return told, calls.state, {"calls": msgspec.to_builtins(calls), "target": header.target}
 
 
-def _silence(state: str, look: Look | SweepLook, servers: Servers) -> str:
+def _silence(state: str, look: RunStatus | SweepStatus, servers: Servers) -> str:
     """For how long an open run's driver has not been heard of, where that is long enough for another to take over."""
     if state != "open" or not look.driver or look.driver_silent < servers.settings.driver_seconds:
         return ""

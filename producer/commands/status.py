@@ -24,7 +24,7 @@ from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
     from evalq.evalcore.model.manifest import Header
-    from evalq.workers.ledger.progress import Look
+    from evalq.workers.ledger.progress import RunStatus
 
 __all__ = ["COMMAND"]
 
@@ -74,7 +74,7 @@ def _fleet(servers: Servers) -> list[tuple[str, str]]:
     """What the fleet is at; nothing where no server is named."""
     if not servers.named:
         return []
-    snapshot = servers.watch.look()
+    snapshot = servers.watch.snapshot()
     return list(fleet.rows(snapshot, servers.watch.codes(snapshot)))
 
 
@@ -86,7 +86,7 @@ def _facts(info: dict[str, Json], servers: Servers, *, away: bool) -> dict[str, 
     if sweep is not None:
         info |= {"calls": sweep, "state": info.get("state", sweep["state"])}
     if header is not None:
-        look = servers.runs.look(info["run"])
+        look = servers.runs.poll(info["run"])
         info |= _run(servers, header, look)
         if away:
             info |= {"evaluator": header.evaluator, "suite": header.suite, "state": look.progress.state}
@@ -123,13 +123,13 @@ def _sweep(servers: Servers, run: str) -> dict[str, Json] | None:
     import msgspec
 
     # Of several the one that goes: outputs are asked about when the calls for them are over.
-    looks = [look for name in (run, *servers.sweeps.further(run)) if (look := servers.sweeps.look(name)) is not None]
+    looks = [look for name in (run, *servers.sweeps.further(run)) if (look := servers.sweeps.poll(name)) is not None]
     look = next((each for each in looks if each.state not in CALLS_OVER), looks[-1] if looks else None)
     facts: dict[str, Json] | None = None if look is None else msgspec.to_builtins(look)
     return facts
 
 
-def _run(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
+def _run(servers: Servers, header: Header, look: RunStatus) -> dict[str, Json]:
     """How a run's evaluation stands: its counters, its workers, and what it waits for."""
     import msgspec
 
@@ -145,20 +145,20 @@ def _run(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
     return facts | {"notes": servers.runs.notes(header.run)} | _troubles(servers, header, look)
 
 
-def _troubles(servers: Servers, header: Header, look: Look) -> dict[str, Json]:
+def _troubles(servers: Servers, header: Header, look: RunStatus) -> dict[str, Json]:
     """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
     from evalq.workers.ledger.failures import Failures
-    from evalq.workers.ledger.heartbeats import sick_of
+    from evalq.workers.ledger.heartbeats import unhealthy_of
     from evalq.workers.ledger.progress import REPORT_TRIES
     from evalq.workers.recovery.judge import judge
 
     if look.progress.state != "open":
         return {}
     living = servers.heartbeats.living(header.code_version)
-    found = judge(header.evaluator, Failures(servers.runs).told(header.run), look, living)
+    found = judge(header.evaluator, Failures(servers.runs).counts(header.run), look, living)
     facts: dict[str, Json] = {"trouble": list(found.trouble)} if found.trouble else {}
     if look.unserved:
-        sick = all(header.evaluator in sick_of(told) for told in living.values())
+        sick = all(header.evaluator in unhealthy_of(told) for told in living.values())
         what = f"load its evaluator {header.evaluator}" if sick else "compute it"
         facts["waiting"] = f"no living worker can {what}: start one that can, or it fails by unserved_seconds"
     if look.progress.complete and look.progress.finals >= REPORT_TRIES:

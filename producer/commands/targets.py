@@ -99,7 +99,7 @@ def _server(settings: Settings) -> Iterator[Address]:
 
 async def _try(target: NamedTarget, settings: Settings, server: Address, trial: _Trial) -> list[list[Answer | Failure]]:
     """Every attempt of each call, in the order in which the calls ended."""
-    from evalq.workers.ratelimit.limiter import RateLimiter
+    from evalq.workers.ratelimit import RateLimiter
     from evalq.workers.servers.connections import connect
     from evalq.workers.targets import Call, Caller, call_paced, limits_of
 
@@ -126,7 +126,7 @@ async def _try(target: NamedTarget, settings: Settings, server: Address, trial: 
 def _line(named: NamedTarget) -> str:
     """A target without anything that may be secret: of a URL only scheme, host and path are shown."""
     target = named.target
-    facts = [target.place()]
+    facts = [target.address()]
     limits = {
         "at once": target.max_concurrency,
         "calls/min": target.requests_per_minute,

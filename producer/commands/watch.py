@@ -56,7 +56,7 @@ def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
 def _fleet(servers: Servers) -> str:
     """What the fleet is at; nothing where no server is named, or it does not answer."""
     with contextlib.suppress(EvalqError):
-        return str(fleet.fleet_of(servers.watch.look())) if servers.named else ""
+        return str(fleet.fleet_of(servers.watch.snapshot())) if servers.named else ""
     return ""
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from evalq.evalcore.errors import Driven
+from evalq.evalcore.errors import AlreadyRunning
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import RunStatus, Watcher
 
@@ -17,7 +17,7 @@ class Driver(Protocol):
     """What `drive` asks of the driver of a run or of a sweep.
 
     All but the properties talk to servers, and may be repeated at any point: each has to be idempotent. Where the
-    ledger takes another process for the driver, or none, they raise Driven and change nothing.
+    ledger takes another process for the driver, or none, they raise AlreadyRunning and change nothing.
     """
 
     idle_seconds: float
@@ -32,11 +32,13 @@ class Driver(Protocol):
         """Whether nothing is left but to conclude."""
 
     def establish(self) -> bool:
-        """Become the driver: write all that the folder has into the ledger. Raises Driven while another one drives."""
+        """Become the driver: write all that the folder has into the ledger. Raises AlreadyRunning while another one
+        drives.
+        """
 
-    def establish_again(self, driven: Driven) -> bool:
+    def establish_again(self, driven: AlreadyRunning) -> bool:
         """The same where a step was refused, by a server that has forgotten this driver or came back with an earlier
-        one. Raises ``driven``, or another Driven, where somebody else drives it since.
+        one. Raises ``driven``, or another AlreadyRunning, where somebody else drives it since.
         """
 
     def step(self) -> bool:
@@ -49,8 +51,8 @@ class Driver(Protocol):
         """Close it in the ledger, once it is finished."""
 
 
-def drive(driver: Driver, patiently: ServerRetry, look_seconds: float, watch: Watcher) -> None:
-    """Drive until it is finished and concluded, with a look every ``look_seconds``, after which ``watch`` is told.
+def drive(driver: Driver, patiently: ServerRetry, poll_seconds: float, watch: Watcher) -> None:
+    """Drive until it is finished and concluded, with a look every ``poll_seconds``, after which ``watch`` is told.
 
     A lost server is waited for by ``patiently``; what cannot be waited for is raised, as the driver's steps raise it.
     """
@@ -65,7 +67,7 @@ def drive(driver: Driver, patiently: ServerRetry, look_seconds: float, watch: Wa
         if not as_driver(driver.step):
             time.sleep(driver.idle_seconds)
         # Also while every step finds work: only a look sees lost messages, and that somebody paused or cancelled it.
-        if time.monotonic() - looked >= look_seconds:
+        if time.monotonic() - looked >= poll_seconds:
             as_driver(driver.look)
             watch(driver.standing)
             looked = time.monotonic()
@@ -76,7 +78,7 @@ def _taken(driver: Driver, step: Callable[[], bool]) -> bool:
     """Take a step as the driver; a ledger that knows of none, or of an earlier one, is told first who drives."""
     try:
         return step()
-    except Driven as driven:
+    except AlreadyRunning as driven:
         # Once only: a step that is refused again right after that is refused for somebody else's sake.
         driver.establish_again(driven)
         return step()

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from evalq.evalcore.errors import Driven, UsageError
+from evalq.evalcore.errors import AlreadyRunning, UsageError
 from evalq.evalcore.model.life import RunState, may_follow
 from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.lock import LOCK, interrupt_holder
@@ -88,10 +88,10 @@ def _end_drivers(folder: RunFolder, info: RunInfo) -> None:
         # Only a run without a server of its own: whoever drives another one is told by its ledger.
         mine = not info.server and may_follow("cancelled", info.state)
         if by and by not in sent and not (mine and interrupt_holder(folder.path / LOCK)):
-            raise Driven(info.run, f"{by}: end that one with Ctrl-C, or name its server with --broker URL")
+            raise AlreadyRunning(info.run, f"{by}: end that one with Ctrl-C, or name its server with --broker URL")
         sent.add(by)
         if time.monotonic() > deadline:
-            raise Driven(info.run, f"{by}: it does not end")
+            raise AlreadyRunning(info.run, f"{by}: it does not end")
         time.sleep(_POLL_SECONDS)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evalq.evalcore.contract.partial import decode
 from evalq.evalcore.errors import (
+    AlreadyRunning,
     Cancelled,
-    Driven,
     EvalqError,
     Finished,
     Incomplete,
@@ -33,8 +33,8 @@ from evalq.workers.processes.identity import is_gone
 
 if TYPE_CHECKING:
     from evalq.producer.run.backend import Backend
-    from evalq.workers.ledger.progress import Look
-    from evalq.workers.ledger.sweep_model import SweepLook
+    from evalq.workers.ledger.progress import RunStatus
+    from evalq.workers.ledger.sweep_model import SweepStatus
 
 __all__ = [
     "begin_larger",
@@ -86,7 +86,7 @@ def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callabl
             if folder.info().state != "done":
                 raise
             return None  # somebody else who waited was faster, and has ended it already
-        except Driven as driven:
+        except AlreadyRunning as driven:
             # Here: somebody was faster, and is waited for. On another host: the ledger tells how it goes.
             if not folder.driver() and driven.run != str(folder.path):
                 with folder.waiting():
@@ -115,12 +115,12 @@ def resume_or_take(
     """`resume_any`; of a run that others have meanwhile driven to its end only the report is left to fetch."""
     try:
         resume_any(folder, backend, reporter, budgets)
-    except Driven as driven:
+    except AlreadyRunning as driven:
         if folder.driver() or not backend.settings.broker:
             raise
         with Servers(backend.settings) as servers:
             # Who makes its calls again (a retry) has reopened it, though the report of before is there a little longer.
-            sweep = None if isinstance(driven, Finished) else servers.sweeps.look(folder.info().run)
+            sweep = None if isinstance(driven, Finished) else servers.sweeps.poll(folder.info().run)
             if (sweep is not None and sweep.state not in CALLS_OVER) or not _taken(folder, servers):
                 raise
         _tell_taken(driven, reporter)
@@ -168,22 +168,24 @@ def see_elsewhere(folder: RunFolder, servers: Servers, reporter: Reporter) -> No
         if not by:
             return
         with folder.waiting():
-            _elsewhere(folder, Driven(run, by), servers, reporter, told=by == told)
+            _elsewhere(folder, AlreadyRunning(run, by), servers, reporter, told=by == told)
         told = by
 
 
 def _living_driver(run: str, servers: Servers) -> str:
     """Who drives a run that goes on, as its ledger knows; empty for nobody, and for one that is gone or silent."""
-    look: Look | SweepLook | None = None
+    look: RunStatus | SweepStatus | None = None
     with contextlib.suppress(Incomplete):
-        look = servers.runs.look(run)
-    look = look or servers.sweeps.look(run)
+        look = servers.runs.poll(run)
+    look = look or servers.sweeps.poll(run)
     if look is None or ledger_state(run, servers) != "open" or is_gone(look.driver):
         return ""
     return look.driver if look.driver_silent <= servers.settings.driver_seconds else ""
 
 
-def _elsewhere(folder: RunFolder, driven: Driven, servers: Servers, reporter: Reporter, *, told: bool = False) -> None:
+def _elsewhere(
+    folder: RunFolder, driven: AlreadyRunning, servers: Servers, reporter: Reporter, *, told: bool = False
+) -> None:
     """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
     silent for so long that it may be taken over: trying that again is the caller's.
     """
@@ -237,7 +239,7 @@ def _taken(folder: RunFolder, servers: Servers) -> bool:
     return True
 
 
-def _tell_taken(driven: Driven, reporter: Reporter) -> None:
+def _tell_taken(driven: AlreadyRunning, reporter: Reporter) -> None:
     by = "" if isinstance(driven, Finished) else f" ({driven.by})"
     reporter.say(f"run {driven.run} was finished by another command{by}: its report is here, its records are there")
 
@@ -270,14 +272,14 @@ class _Orphaned:
         return time.monotonic() - self._since
 
     def _so(self) -> bool:
-        sweep = self._servers.sweeps.look(self._run)
+        sweep = self._servers.sweeps.poll(self._run)
         if sweep is None or sweep.state not in CALLS_OVER or sweep.waiting:
             return False
-        further = (self._servers.sweeps.look(name) for name in self._servers.sweeps.further(self._run))
+        further = (self._servers.sweeps.poll(name) for name in self._servers.sweeps.further(self._run))
         if any(each is not None and each.state not in CALLS_OVER for each in further):
             return False  # somebody asks about the outputs
         with contextlib.suppress(Incomplete):
-            look = self._servers.runs.look(self._run)
+            look = self._servers.runs.poll(self._run)
             driven = bool(look.driver) and look.driver_silent <= self._servers.settings.driver_seconds
             # One that is done keeps its driver until its report is there, which was looked for before this.
             return look.progress.state in ("open", "done") and not (driven or look.detached)

@@ -134,7 +134,7 @@ def _refuse(text: str) -> None:
 def _forgotten(run: str, ledger: RunLedger, *, dry_run: bool) -> str | None:
     """Have the ledger forget a run that ended; None for one that did not, or that it does not know."""
     try:
-        if ledger.look(run).progress.state not in ENDED:
+        if ledger.poll(run).progress.state not in ENDED:
             return None
     except Incomplete:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalq.evalcore.errors import Driven, Finished, StorageError
+from evalq.evalcore.errors import AlreadyRunning, Finished, StorageError
 from evalq.producer.folder.job import Job, RunExistsError
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.command_line import command_line
@@ -73,7 +73,7 @@ def _see_through(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, de
             click.echo(begun.run)
             return None
         _carry_out(begun, backend, reporter)
-    except Driven as driven:  # by a process with another folder, of the same --once key
+    except AlreadyRunning as driven:  # by a process with another folder, of the same --once key
         if detach and not isinstance(driven, Finished):
             raise
         raise RunExistsError(begun.folder.path) from None
@@ -126,5 +126,5 @@ def driven_at(backend: Backend) -> Iterator[None]:
         yield
     except Finished as finished:
         raise Finished(finished.run, backend.server) from None
-    except Driven as driven:
-        raise Driven(driven.run, driven.by, backend.server) from None
+    except AlreadyRunning as driven:
+        raise AlreadyRunning(driven.run, driven.by, backend.server) from None

@@ -65,9 +65,9 @@ def _standing(folder: RunFolder) -> RunStatus:
 def ledger_state(run: str, servers: Servers) -> RunState | Literal[""]:
     """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
     with contextlib.suppress(Incomplete):
-        return cast("RunState", servers.runs.look(run).progress.state)
+        return cast("RunState", servers.runs.poll(run).progress.state)
     # Calls that are over are not yet a report: the run goes on.
-    look = servers.sweeps.look(run)
+    look = servers.sweeps.poll(run)
     return "" if look is None else "open" if look.state in CALLS_OVER else cast("RunState", look.state)
 
 
@@ -126,13 +126,13 @@ def _busy(run: str, servers: Servers, here: bool) -> RunStatus | None:
 
     ledger, calls = servers.runs, servers.sweeps
     with contextlib.suppress(Incomplete):
-        look = ledger.look(run)
+        look = ledger.poll(run)
         busy = (look.unreported and (not here or _living(run, servers))) or (
             look.progress.state == "open" and not look.progress.complete
         )
         done = look.progress.committed
         return RunStatus(done, done, look.progress.chunks, unit="chunks") if busy else None
-    sweep, header = calls.look(run), calls.header(run)
+    sweep, header = calls.poll(run), calls.header(run)
     if sweep is None or header is None:
         return None
     calling = sweep.state == "open" and (sweep.left or sweep.busy > 0)
@@ -162,7 +162,7 @@ def _unserved(run: str, servers: Servers) -> str:
         if others:
             return other_code(header.code_version, others, header.evaluator if lacking else "")
         return f"no worker is there for it (start one: evalq worker {server})"
-    look = servers.sweeps.look(run)
+    look = servers.sweeps.poll(run)
     if (
         calls is None
         or look is None

@@ -14,7 +14,7 @@ from evalq.producer.monitor.spans import spell
 from evalq.workers.processes.identity import host
 
 if TYPE_CHECKING:
-    from evalq.workers.monitor.snapshot import ServerFacts, Snapshot
+    from evalq.workers.monitor import ServerFacts, Snapshot
 
 __all__ = ["Finding", "diagnose"]
 
@@ -97,7 +97,7 @@ def _workers(snapshot: Snapshot, code: str) -> Iterator[Finding]:
         if worker.state == "stuck":
             how = "its heartbeat goes on and its pool takes nothing; see its log, and restart it"
             yield "wrong", f"worker {worker.name} took nothing for {spell(worker.idle)} beside a queue with work: {how}"
-    for worker, evaluator, reason in snapshot.sick:
+    for worker, evaluator, reason in snapshot.unhealthy:
         how = "it serves no run of it; fix its installation, and restart it"
         yield "wrong", f"worker {worker.name} on {worker.host} cannot load {evaluator}: {reason}: {how}"
 

@@ -12,7 +12,7 @@ from evalq.evalcore.version import code_parts, code_version, differences
 from evalq.producer.monitor.spans import spell
 
 if TYPE_CHECKING:
-    from evalq.workers.monitor.snapshot import Snapshot, WorkerStanding
+    from evalq.workers.monitor import Snapshot, WorkerStatus
 
 __all__ = ["LONG_SECONDS", "Fleet", "fleet_of", "rows", "served_by"]
 
@@ -42,7 +42,7 @@ def fleet_of(snapshot: Snapshot) -> Fleet:
     """The part of a snapshot that a line has room for."""
     stuck = tuple(worker.name for worker in snapshot.workers if worker.state == "stuck")
     alive = len(snapshot.workers)
-    sick = tuple(dict.fromkeys(f"{worker.host} cannot load {name}" for worker, name, _ in snapshot.sick))
+    sick = tuple(dict.fromkeys(f"{worker.host} cannot load {name}" for worker, name, _ in snapshot.unhealthy))
     return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck, sick)
 
 
@@ -66,7 +66,7 @@ def rows(
         yield "serves", f"{worker.name} on {worker.host}: {served_by(worker)}"
     for name in fleet.stuck:
         yield "stuck", name
-    for worker, evaluator, reason in snapshot.sick:
+    for worker, evaluator, reason in snapshot.unhealthy:
         yield "sick", f"{worker.name} on {worker.host} cannot load {evaluator}: {reason}"
     for run in snapshot.unserved:
         yield "unserved", f"{run.run}: for {spell(run.seconds)} no living worker can compute it"
@@ -88,10 +88,10 @@ def rows(
     yield "records", ", ".join([*told, f"{snapshot.total('reconciled'):,} chunks published again"])
 
 
-def served_by(worker: WorkerStanding) -> str:
+def served_by(worker: WorkerStatus) -> str:
     """The evaluators that a worker serves, those of one package together; empty for one that does not say."""
     packages: dict[str, list[str]] = {}
     for name, package in sorted(worker.evaluators.items()):
-        if name not in worker.sick:
+        if name not in worker.unhealthy:
             packages.setdefault(package, []).append(name)
     return "; ".join(f"{', '.join(names)} ({package})" for package, names in packages.items())

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.errors import (
+    AlreadyRunning,
     BrokerUnreachable,
     Cancelled,
     ConfigError,
-    Driven,
     EvalqError,
     InfrastructureError,
     Interrupted,
@@ -203,14 +203,15 @@ def resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
 def driving(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
     """Hold ``folder`` for the length of a block, in which interrupts are counted.
 
-    Raises Driven, StorageError where it cannot be written, and InfrastructureError where memory or threads are lacking.
+    Raises AlreadyRunning, StorageError where it cannot be written, and InfrastructureError where memory or threads are
+    lacking.
     """
     interrupts = Interrupts()
     try:
         # Counted around the folder: a second interrupt must not break off letting go of it.
         with interrupts.counted(), folder.driving() as mine:
             if not mine:
-                raise Driven(str(folder.path), folder.driver() or "another process")
+                raise AlreadyRunning(str(folder.path), folder.driver() or "another process")
             refuse_named(folder, backend)
             yield interrupts
     except OSError as error:

@@ -11,10 +11,10 @@ import redis
 
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import (
+    AlreadyRunning,
     BrokerUnreachable,
     Cancelled,
     Divergent,
-    Driven,
     Incomplete,
     InfrastructureError,
     Paused,
@@ -33,9 +33,10 @@ from evalq.producer.run.publisher import HandOver, InputBytes, Publisher, Unless
 from evalq.workers import tracing
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.progress import Look, Progress
+from evalq.workers.ledger.progress import Progress
+from evalq.workers.ledger.progress import RunStatus as LedgerStatus
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.monitor.snapshot import read_snapshot
+from evalq.workers.monitor import read_snapshot
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 
@@ -55,7 +56,7 @@ class RunProgress:
         self._fleet_at = 0.0
         self.status = RunStatus(0, 0, job.total_bytes)
 
-    def show(self, look: Look) -> None:
+    def show(self, look: LedgerStatus) -> None:
         """Take in a look, and with it who lives; the run's progress goes to its folder, too."""
         if time.monotonic() - self._fleet_at >= FLEET_SECONDS:
             self._fleet_at = time.monotonic()
@@ -142,11 +143,12 @@ class Intake:
     def _again(self, chunk: Chunk, expected: str) -> Partial:
         """An answer that another producer of this run has taken out of the ledger, computed here.
 
-        Raises Divergent, and Driven where the ledger's run is another's by now.
+        Raises Divergent, and AlreadyRunning where the ledger's run is another's by now.
         """
         partial = evaluate(self._job, chunk, read(self._job, chunk))
         if partial.digest != expected:
-            # Of a run that another folder has begun anew, in a server that lost this one, all have: then it is Driven.
+            # Of a run that another folder has begun anew, in a server that lost this one, all have: then it is
+            # AlreadyRunning.
             self._ledger.append(self._job.run, (), 0)
             raise Divergent(f"run {self._job.run}: chunk {chunk.seq} has another answer here than in the ledger")
         return partial
@@ -192,11 +194,11 @@ class RunDriver:
         """Until all is collected. A lost server is waited for; what cannot be waited for is raised.
 
         Raises InputError, InputChanged, Divergent, Paused and Incomplete (cancelled) elsewhere, InfrastructureError,
-        ConfigError for another run under this id, Driven while another process drives it, BrokerUnreachable when the
-        server stays away for ``patience_seconds``.
+        ConfigError for another run under this id, AlreadyRunning while another process drives it, BrokerUnreachable
+        when the server stays away for ``patience_seconds``.
         """
         with tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0):
-            drive(self, self._patience, self._settings.look_seconds, watch)
+            drive(self, self._patience, self._settings.poll_seconds, watch)
 
     @property
     def standing(self) -> RunStatus:
@@ -213,7 +215,7 @@ class RunDriver:
         """Write the run into the ledger as its driver, new or again from the folder."""
         return self.registration.establish()
 
-    def establish_again(self, driven: Driven) -> bool:
+    def establish_again(self, driven: AlreadyRunning) -> bool:
         """Write it there again for a server that fell behind; where a later driver is known, raise ``driven``."""
         return self.registration.establish_again(driven)
 

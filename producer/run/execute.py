@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from evalq.evalcore.errors import (
+    AlreadyRunning,
     BrokerUnreachable,
     Cancelled,
-    Driven,
     InputError,
     Interrupted,
     NothingEvaluated,
@@ -106,12 +106,12 @@ def _stops(error: BaseException) -> bool:
 
 def _let_go(ledger: RunLedger, run: str, error: BaseException) -> None:
     """Leave a run that this process drove to whoever comes next; what another drives since is left as it is."""
-    with contextlib.suppress(Driven):
+    with contextlib.suppress(AlreadyRunning):
         if _stops(error):
             state: RunState = "failed" if isinstance(error, InputError) else "paused"
             # Closed before it is let go: workers go on with a run that is merely without a driver.
             ledger.close(run, state, str(error).partition("\n")[0])
-        ledger.hand_over(run)
+        ledger.release(run)
 
 
 # Carrying a job out, on an embedded server, a given one, or here, from its plan to its files.
@@ -132,8 +132,8 @@ def carry_out(job: Job, backend: Backend, reporter: Reporter) -> dict[str, Json]
 def resume(folder: RunFolder, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """Drive the run begun in ``folder`` to its report: `carry_out` for one that was left. Returns its job, too.
 
-    It is read only when nobody else can write there any more. Raises Driven, what `Job.load` raises, and UsageError
-    for a run that is over.
+    It is read only when nobody else can write there any more. Raises AlreadyRunning, what `Job.load` raises, and
+    UsageError for a run that is over.
     """
     with driving(folder, backend):
         refuse_over(folder)
@@ -195,7 +195,7 @@ def _leaving(job: Job, collector: Collector, asked: Backend) -> Iterator[None]:
     except Cancelled as error:
         _leave(job, collector, "cancelled")
         raise Cancelled(f"{error}; what was computed is in {job.folder.path}") from None
-    except Driven:
+    except AlreadyRunning:
         # Somebody else drives it: how it stands is that one's to say.
         _leave(job, collector, job.folder.info().state)
         raise

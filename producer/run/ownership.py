@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import time
 
-from evalq.evalcore.errors import Driven, Finished, Incomplete
+from evalq.evalcore.errors import AlreadyRunning, Finished, Incomplete
 from evalq.evalcore.records.inputs import Source
 from evalq.producer.folder.files import HEAD
 from evalq.producer.folder.job import Job, open_source
@@ -14,7 +14,7 @@ from evalq.producer.folder.journal import has_its_own
 from evalq.producer.run.chunks import Collector, Planner, PublishedPlan
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.ownership import OtherKey
-from evalq.workers.ledger.progress import Look, Progress
+from evalq.workers.ledger.progress import Progress, RunStatus
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.identity import is_gone
 from evalq.workers.settings import Settings
@@ -47,8 +47,8 @@ class Registration:
     def establish(self) -> bool:
         """Write the run into the ledger as its driver: new, or again from the folder with a higher epoch.
 
-        Raises ConfigError where it is another run there, Driven while another process drives it, and Finished where
-        one has, with its report in the ledger, and nothing of the run is in this folder.
+        Raises ConfigError where it is another run there, AlreadyRunning while another process drives it, and
+        Finished where one has, with its report in the ledger, and nothing of the run is in this folder.
         """
         job, info = self._job, self._job.folder.info()
         # The outputs of a sweep may be others than those that a report in the ledger is of.
@@ -67,18 +67,18 @@ class Registration:
         self._ledger.restore(job.run, ((seq, found, chunks[seq].records) for seq, found in held))
         return True
 
-    def establish_again(self, driven: Driven) -> bool:
+    def establish_again(self, driven: AlreadyRunning) -> bool:
         """Tell a server that came back older than it was, and so knows an earlier driver, who drives the run.
 
         Raises ``driven`` where somebody else does since.
         """
         with contextlib.suppress(Incomplete):
             # Each driver has an epoch of its own, so only a later driver can have raised it.
-            if self._ledger.look(self._job.run).progress.epoch > self.epoch:
+            if self._ledger.poll(self._job.run).progress.epoch > self.epoch:
                 raise driven
         return self.establish()
 
-    def lost(self, look: Look) -> bool:
+    def lost(self, look: RunStatus) -> bool:
         """Whether the server came back with an older state than it had, or has lost some of it."""
         progress = look.progress
         return (
@@ -94,7 +94,7 @@ class Registration:
             self.establish()
             self._ledger.close(self._job.run, "done")
         try:
-            return self._ledger.look(self._job.run).progress
+            return self._ledger.poll(self._job.run).progress
         except Incomplete:
             return self.conclude()
 
@@ -106,10 +106,10 @@ class Registration:
         while True:
             try:
                 return self._open(epoch, gone, fresh=fresh)
-            # It is a Driven, too, and no waiting changes it.
+            # It is an AlreadyRunning, too, and no waiting changes it.
             except Finished:
                 raise
-            except Driven as other:
+            except AlreadyRunning as other:
                 if other.by != before or time.monotonic() > deadline:
                     raise
                 time.sleep(_AGAIN_SECONDS)

@@ -38,7 +38,7 @@ def publish_report(run: str, report: dict[str, Json], servers: Servers) -> str:
         Reports(ledger, servers.settings).store(run, canonical_line(report))
         # After the report: whoever waits for this run would otherwise find neither driver nor report, and compute it
         # again.
-        ledger.hand_over(run)
+        ledger.release(run)
     except Divergent:
         raise
     except (redis.RedisError, EvalqError, OSError) as error:

@@ -197,7 +197,7 @@ class HandOver:
         facts = Detached(server_seconds(self._ledger.client), target, tags, self._job.folder.info().name)
         # First what a report needs, then nobody drives: a worker that finds the run without a driver finds both.
         Reports(self._ledger, self._ledger.settings).detach(self._job.run, facts)
-        self._ledger.hand_over(self._job.run)
+        self._ledger.release(self._job.run)
         return True
 
     def _leave_input(self) -> bool:
@@ -221,7 +221,7 @@ class HandOver:
     def _can_read(self) -> bool:
         """Whether no worker has said that it cannot, once one has computed a chunk, none is there, or time is up."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
-        while not (look := self._ledger.look(self._job.run, attending=True)).refused:
+        while not (look := self._ledger.poll(self._job.run, attending=True)).refused:
             if look.progress.committed or not self.fleet()[0] or time.monotonic() > deadline:
                 return True
             time.sleep(LOOK_SECONDS)

@@ -184,19 +184,19 @@ _AGAIN_SECONDS = 60.0
 class Health:
     """Of one sweep, as its producer sees it: `news` are lines for a person, each told once a minute at most."""
 
-    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, *, look_seconds: float = 2.0) -> None:
+    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, *, poll_seconds: float = 2.0) -> None:
         self._heartbeats = heartbeats
         self._header = header
-        self._look_seconds = look_seconds
+        self._poll_seconds = poll_seconds
         # So that the first question is a look, whatever the clock says.
-        self._looked = -look_seconds
+        self._looked = -poll_seconds
         self._told: dict[str, float] = {}
         self._waiting = False
 
     def news(self) -> list[str]:
         """What there is to tell since the last look; nothing while the server is away."""
         now = time.monotonic()
-        if now - self._looked < self._look_seconds:
+        if now - self._looked < self._poll_seconds:
             return []
         self._looked = now
         # Nobody waits for news: that the server is away is told by the steps that need it.

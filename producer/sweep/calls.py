@@ -8,9 +8,9 @@ from functools import partial
 
 from evalq.evalcore.contract.evaluator import Stage
 from evalq.evalcore.errors import (
+    AlreadyRunning,
     BrokerUnreachable,
     Cancelled,
-    Driven,
     Incomplete,
     Interrupted,
     Paused,
@@ -62,7 +62,7 @@ class Calling:
             sweep.write_outputs()
             sweep.refuse_nothing()
             return facts
-        except Driven:
+        except AlreadyRunning:
             # Another process drives it: how it stands is that one's to say.
             self._state = sweep.folder.info().state
             raise

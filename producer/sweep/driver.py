@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Literal
 
-from evalq.evalcore.errors import Cancelled, Driven, Incomplete, Paused, StorageError, WireError
+from evalq.evalcore.errors import AlreadyRunning, Cancelled, Incomplete, Paused, StorageError, WireError
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.loop import drive
 from evalq.producer.driving.retries import ServerRetry
@@ -21,7 +21,7 @@ from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.ledger.detached import Detached
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.scripts import server_seconds
-from evalq.workers.ledger.sweep_model import FolderCounts, SweepLook
+from evalq.workers.ledger.sweep_model import FolderCounts, SweepStatus
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes.identity import driver_token, host
 from evalq.workers.recovery.unattended import UnattendedSweep, UnattendedSweeps
@@ -46,7 +46,7 @@ class SweepRegistration:
         self._calls = calls
         self._stops = stops
         self.offered = self.taken_over = False
-        self.seen = SweepLook("open")
+        self.seen = SweepStatus("open")
         self._living: set[str] = set()
         self._before = ""
         self.server = ""
@@ -55,15 +55,15 @@ class SweepRegistration:
     def establish(self, how: Literal["on", "keep", "anew"] = "on") -> bool:
         """Write the sweep into the ledger, new or again, with all that the folder has; ``how`` as in its `open`.
 
-        Raises Driven while another process drives it, UsageError for another sweep of this id.
+        Raises AlreadyRunning while another process drives it, UsageError for another sweep of this id.
         """
         sweep, live, recorded = self._sweep, self._sweep.live, self._sweep.recorded
         # A rule that the producer applies must not run on without it.
         alone = UNATTENDED_SECONDS if live.stop else 0.0
         place = f"{host()}:{sweep.folder.path.absolute()}"
         budgets = (live.max_calls, live.max_cost, alone)
-        if how == "on" and (before := self._calls.look(sweep.run)) is not None:
-            self.taken_over |= before.place not in ("", place)
+        if how == "on" and (before := self._calls.poll(sweep.run)) is not None:
+            self.taken_over |= before.folder not in ("", place)
         sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
         answered = (recorded.spending.told, recorded.spending.untold)
         known = FolderCounts(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
@@ -71,7 +71,7 @@ class SweepRegistration:
             self._before = last  # also for a server that comes back as it was under that one
         # Seen by this process itself: those that the folder knows of may be gone since.
         living = self._living if how == "keep" else ()
-        self._calls.open(sweep.header, *budgets, known, before=self._before, place=place, how=how, living=living)
+        self._calls.open(sweep.header, *budgets, known, before=self._before, folder=place, how=how, living=living)
         sweep.last_driver.note(self._calls.token)
         # From here on workers leave its evaluation to this process.
         UnattendedSweeps(self._calls, self._calls.settings).take_back(sweep.run)
@@ -94,10 +94,10 @@ class SweepRegistration:
         self.offered = True
         return True
 
-    def look(self) -> SweepLook | None:
+    def look(self) -> SweepStatus | None:
         """How the sweep stands; None where the ledger had lost some of it, and is told again."""
         recorded = self._sweep.recorded
-        look = self._calls.look(self._sweep.run, attending=True, free=recorded.count - recorded.paid)
+        look = self._calls.poll(self._sweep.run, attending=True, free=recorded.count - recorded.paid)
         if look is None or self._has_lost(look):
             self.establish("keep")  # the server lost the sweep or a part of it, or came back with an older state
             return None
@@ -107,7 +107,7 @@ class SweepRegistration:
         recorded.note_begun(look.started, look.tallies, look.under_way)
         return look
 
-    def _has_lost(self, look: SweepLook) -> bool:
+    def _has_lost(self, look: SweepStatus) -> bool:
         """Whether the ledger has forgotten what the folder has, or that it was told so."""
         # What waits in the ledger is counted there, and is not in the folder yet.
         if look.known - look.waiting < self._sweep.recorded.count or look.halted < len(self._stops.halted):
@@ -138,11 +138,11 @@ class Ending:
         self._notices = notices
         self.over = ""
 
-    def judge(self, look: SweepLook) -> None:
+    def judge(self, look: SweepStatus) -> None:
         """Note whether the calls are over, and have those made again that ledger or folder lost.
 
-        Raises Paused and Cancelled for what was done elsewhere, Incomplete for a spent quota or a wrong key, Driven
-        where another producer has the outputs.
+        Raises Paused and Cancelled for what was done elsewhere, Incomplete for a spent quota or a wrong key,
+        AlreadyRunning where another producer has the outputs.
         """
         run, quiet = self._sweep.run, not (look.busy or look.waiting or look.unsettled)
         if look.state == "paused":
@@ -167,7 +167,7 @@ class Ending:
         recorded, total = self._sweep.recorded.count, self._sweep.header.total
         return f"the calls stopped at {reason}; {recorded:,} of {total:,} outputs are recorded and kept"
 
-    def _end(self, look: SweepLook) -> None:
+    def _end(self, look: SweepStatus) -> None:
         """The calls are over, unless ledger or folder lost some: those are made again."""
         missing = self._missing()
         if not missing:
@@ -176,19 +176,19 @@ class Ending:
         if self._may_repay(look, missing):
             self._calls.forget(self._sweep.run, missing)
 
-    def _closed_elsewhere(self, look: SweepLook) -> None:
+    def _closed_elsewhere(self, look: SweepStatus) -> None:
         """The calls are done: by the fleet, by this folder's last driver, or by one elsewhere, who has the outputs."""
         missing = self._missing()
         if not missing:
             self.over = "done"
         elif self._elsewhere(missing):
             # That one evaluates them now, or has died before it could: whoever waits for its report finds out.
-            raise Driven(self._sweep.run, "another producer, which made its calls")
+            raise AlreadyRunning(self._sweep.run, "another producer, which made its calls")
         elif self._may_repay(look, missing):  # its budget was larger than that of then, or failed calls are made again
             self._registration.establish("anew")
             self._calls.forget(self._sweep.run, missing)
 
-    def _may_repay(self, look: SweepLook, missing: list[int]) -> bool:
+    def _may_repay(self, look: SweepStatus, missing: list[int]) -> bool:
         """Whether ``missing`` may be paid again now: where others have outputs of them, the user is told before."""
         paid = sum(int(tally.split()[2]) for tally in look.tallies.values())
         # More than is here was paid for elsewhere, as by a retry in the original.
@@ -241,13 +241,13 @@ class SweepHandOver:
 
     def release(self) -> None:
         """Let go of the sweep: whoever drives it next need not wait."""
-        self._calls.hand_over(self._sweep.run)
+        self._calls.release(self._sweep.run)
 
     def stop_calls(self) -> bool:
         """Hand out no more calls; those in flight end, and stay in the ledger. Returns whether they were its own."""
         try:
             self._calls.close(self._sweep.run, "paused", "interrupted")
-        except Driven:  # they are another's to pause
+        except AlreadyRunning:  # they are another's to pause
             return False
         return True
 
@@ -259,7 +259,7 @@ class SweepHandOver:
         if not self.stop_calls():
             return
         deadline = time.monotonic() + PAUSE_SECONDS
-        while (look := self._calls.look(self._sweep.run)) is not None:
+        while (look := self._calls.poll(self._sweep.run)) is not None:
             if not look.busy or time.monotonic() > deadline:
                 gone = 0 if self._registration.server else look.waiting
                 with contextlib.suppress(OSError):  # the disk itself may be gone
@@ -270,7 +270,7 @@ class SweepHandOver:
     def pause(self, hurried: Callable[[], bool]) -> None:
         """Hand out no more calls, and keep what ends in the next moment, which is over once ``hurried`` says so."""
         if self.stop_calls():
-            with contextlib.suppress(Driven):
+            with contextlib.suppress(AlreadyRunning):
                 self._intake.drain(hurried)
 
     def _leave(self) -> bool:
@@ -289,7 +289,7 @@ class SweepHandOver:
 class SweepDriver:
     """One sweep over a ledger of calls, until they are over: a `Driver` for the loop.
 
-    Where another process drives it, every step raises Driven and changes nothing.
+    Where another process drives it, every step raises AlreadyRunning and changes nothing.
     """
 
     idle_seconds = 0.05
@@ -320,15 +320,15 @@ class SweepDriver:
     def drive(self, watch: Watcher) -> dict[str, Json]:
         """Until the calls are over; returns how they ended, for run.json. A lost server is waited for.
 
-        Raises Driven while another process drives it, UsageError for a target that no process knows or another sweep
-        of this id, Incomplete for a spent quota, a wrong key or a sweep that was ended elsewhere, Paused,
+        Raises AlreadyRunning while another process drives it, UsageError for a target that no process knows or another
+        sweep of this id, Incomplete for a spent quota, a wrong key or a sweep that was ended elsewhere, Paused,
         BrokerUnreachable when the server stays away, OSError where the folder cannot be written.
         """
         # Before the sweep is established, which tells the ledger of the decided cases.
         self._stops.recall()
         self._sweep.recorded.reserve()
         try:
-            drive(self, self._patience, self._calls.settings.look_seconds, watch)
+            drive(self, self._patience, self._calls.settings.poll_seconds, watch)
         except (OSError, StorageError):
             # Of its own files: what happens to a server's connection is waited for.
             self._patience.once(self.hand_over.strand)
@@ -360,8 +360,8 @@ class SweepDriver:
         """Write the sweep into the ledger as its driver, new or again from the folder."""
         return self.registration.establish()
 
-    def establish_again(self, driven: Driven) -> bool:
-        """Write it there again for a server that fell behind, in the state that it has. Raises Driven."""
+    def establish_again(self, driven: AlreadyRunning) -> bool:
+        """Write it there again for a server that fell behind, in the state that it has. Raises AlreadyRunning."""
         return self.registration.establish("keep")
 
     def step(self) -> bool:

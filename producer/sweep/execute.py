@@ -58,8 +58,8 @@ def resume_sweep(
 ) -> tuple[Sweep, Job, dict[str, Json]]:
     """`carry_out_sweep` for one that was left, under other ``budgets`` (calls, cost) where those are given.
 
-    It is read only when nobody else can write there any more. Raises Driven, what `Sweep.load` raises, and UsageError
-    for a run that is over.
+    It is read only when nobody else can write there any more. Raises AlreadyRunning, what `Sweep.load` raises, and
+    UsageError for a run that is over.
     """
     with driving(folder, backend) as interrupts:
         _refuse_over(folder)

@@ -138,7 +138,7 @@ class SweepIntake:
     def drain(self, hurried: Callable[[], bool] = bool) -> None:
         """Keep what ends in the next moment of calls that are handed out no more; less of it where ``hurried``."""
         deadline = time.monotonic() + PAUSE_SECONDS
-        while (look := self._calls.look(self._sweep.run)) is not None:
+        while (look := self._calls.poll(self._sweep.run)) is not None:
             # In the folder, too: a server that forgets the sweep no longer knows what was in flight.
             self._sweep.recorded.note_begun(look.started, look.tallies, look.under_way)
             self.in_flight = look.busy

@@ -84,7 +84,7 @@ def _collect(before: JudgeSweep, ledger: SweepLedger) -> None:
 
 def _forget(before: JudgeSweep, ledger: SweepLedger) -> None:
     """Nobody is to make further calls of it, unless another producer has them made."""
-    look = ledger.look(before.run)
+    look = ledger.poll(before.run)
     if look is None:
         return
     mine = look.driver in ("", before.last_driver.token())

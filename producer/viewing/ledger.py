@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from evalq.evalcore.compare.drift_record import DriftState
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.history import Entry, HistoryKey
-    from evalq.workers.ledger.progress import Look
-    from evalq.workers.ledger.sweep_model import SweepHeader, SweepLook
+    from evalq.workers.ledger.progress import RunStatus
+    from evalq.workers.ledger.sweep_model import SweepHeader, SweepStatus
 
 __all__ = ["Ledger"]
 
@@ -107,19 +107,19 @@ class Ledger:
         last = going[0] if going else calls
         return ("", "", target, last[1].state) if last else None
 
-    def look(self, run: str) -> Look | None:
+    def look(self, run: str) -> RunStatus | None:
         """How a run's evaluation stands."""
-        return self.ask(lambda servers: servers.runs.look(run), None)
+        return self.ask(lambda servers: servers.runs.poll(run), None)
 
-    def sweep(self, run: str) -> tuple[SweepHeader, SweepLook] | None:
+    def sweep(self, run: str) -> tuple[SweepHeader, SweepStatus] | None:
         """How a run's live calls stand."""
 
         return self.ask(lambda servers: _calls(servers, run), None)
 
-    def about(self, run: str) -> list[tuple[SweepHeader, SweepLook]]:
+    def about(self, run: str) -> list[tuple[SweepHeader, SweepStatus]]:
         """How the calls about a run's outputs stand, of judges for instance."""
 
-        def of(servers: Servers) -> list[tuple[SweepHeader, SweepLook]]:
+        def of(servers: Servers) -> list[tuple[SweepHeader, SweepStatus]]:
             found = (_calls(servers, name) for name in servers.sweeps.further(run))
             return [each for each in found if each is not None]
 
@@ -154,8 +154,8 @@ class Ledger:
         return self.ask(lambda servers: servers.drift.states(HistoryKey(evaluator, suite, target)), [])
 
 
-def _calls(servers: Servers, sweep: str) -> tuple[SweepHeader, SweepLook] | None:
-    header, look = servers.sweeps.header(sweep), servers.sweeps.look(sweep)
+def _calls(servers: Servers, sweep: str) -> tuple[SweepHeader, SweepStatus] | None:
+    header, look = servers.sweeps.header(sweep), servers.sweeps.poll(sweep)
     return None if header is None or look is None else (header, look)
 
 

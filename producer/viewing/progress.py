@@ -22,8 +22,8 @@ from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.ledger import Ledger
 
 if TYPE_CHECKING:
-    from evalq.workers.ledger.progress import Look
-    from evalq.workers.ledger.sweep_model import SweepHeader, SweepLook
+    from evalq.workers.ledger.progress import RunStatus
+    from evalq.workers.ledger.sweep_model import SweepHeader, SweepStatus
 
 __all__ = ["Standing", "Standings"]
 
@@ -180,7 +180,7 @@ class Standings:
         return tail
 
 
-def _of_chunks(look: Look) -> tuple[float | None, Facts]:
+def _of_chunks(look: RunStatus) -> tuple[float | None, Facts]:
     progress = look.progress
     facts = [
         ("Records", f"{progress.records:,}"),
@@ -194,7 +194,7 @@ def _of_chunks(look: Look) -> tuple[float | None, Facts]:
 
 
 def _of_calls(
-    calls: tuple[SweepHeader, SweepLook] | None, about: Sequence[tuple[SweepHeader, SweepLook]]
+    calls: tuple[SweepHeader, SweepStatus] | None, about: Sequence[tuple[SweepHeader, SweepStatus]]
 ) -> tuple[float | None, Facts]:
     """Of the calls for outputs, where there are any, and of those about them."""
     every = [*([calls] if calls else []), *about]
@@ -210,5 +210,5 @@ def _of_calls(
     return sum(look.known for _, look in every) / sum(header.total for header, _ in every), tuple(facts)
 
 
-def _so_many(calls: Sequence[tuple[SweepHeader, SweepLook]]) -> str:
+def _so_many(calls: Sequence[tuple[SweepHeader, SweepStatus]]) -> str:
     return f"{sum(look.known for _, look in calls):,} of {sum(header.total for header, _ in calls):,}"

@@ -77,7 +77,7 @@ def server_costs(folder: Path) -> tuple[float, float, float]:
                 if step == "beat":
                     register.beat("worker", {"host": "h", "pid": 1, "code": code_version()}, TIMINGS.life)
                 else:
-                    ledger.look("scale")
+                    ledger.poll("scale")
             return (cpu_seconds(process) - before) / times
 
         beat, look = spent(4_000, "beat"), spent(4_000, "look")

@@ -26,7 +26,7 @@ from evalq.workers.exporter.server import Exporter
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import Entry, History, HistoryKey, entry_of
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.monitor.watcher import Watch
+from evalq.workers.monitor import Watch
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, running_server
 from tests.samples import KEY, sampled
@@ -101,8 +101,8 @@ def main() -> None:
         with httpx.Client() as client:
             series = sum(not line.startswith("#") for line in client.get(url).text.splitlines())
             watch = Watch(settings)
-            first = watch.look()
-            rows = {"reading the ledger": timed(lambda: watch.look(first), asked.times)}
+            first = watch.snapshot()
+            rows = {"reading the ledger": timed(lambda: watch.snapshot(first), asked.times)}
             rows["a scrape"] = timed(lambda: client.get(url).raise_for_status(), asked.times)
             history = History(server.client, settings)
             rows["a scrape after a run ended"] = []

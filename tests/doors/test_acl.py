@@ -15,8 +15,7 @@ import redis
 from evalq.producer.local.processes import server_program
 from evalq.workers.ledger.keys import HistoryKeys, RunKeys, SweepKeys
 from evalq.workers.names import TRANSPORT
-from evalq.workers.ratelimit.limiter import RateLimiter
-from evalq.workers.ratelimit.policy import Limits
+from evalq.workers.ratelimit import Limits, RateLimiter
 from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import PATIENCE, Server, clean_environment, evalq, info, launch, same_answer, wait_until

@@ -119,7 +119,7 @@ def test_no_path_leads_out(forger: Forger, worker: LoggedWorker, outside: Path, 
 
 
 def _ended(ledger: RunLedger, run: str) -> Any:
-    look = ledger.look(run)
+    look = ledger.poll(run)
     return look if look.refused or look.progress.state != "open" or look.progress.committed else None
 
 
@@ -162,7 +162,7 @@ def test_a_damaged_ledger_fails_the_run_alone(
 ) -> None:
     """What cannot be read as a plan ends its run with a reason, here and in a producer's commands."""
     forger.run("forged", path="nowhere.jsonl")
-    wait_until(lambda: forger.ledger.look("forged").refused, "the plan is in place")
+    wait_until(lambda: forger.ledger.poll("forged").refused, "the plan is in place")
     header = forger.ledger.header("forged")
     assert header is not None
     if what == "header":
@@ -180,5 +180,5 @@ def test_a_damaged_ledger_fails_the_run_alone(
 
 
 def _closed(ledger: RunLedger) -> Any:
-    look = ledger.look("forged")
+    look = ledger.poll("forged")
     return look if look.progress.state == "failed" else None

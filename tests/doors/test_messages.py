@@ -82,7 +82,7 @@ def test_garbage_does_not_stop_the_producer(server: Server, data: Path, calm: Pa
     args = ("planagent", "rows.csv", "--broker", server.url, "--chunk-size", "500", "--out", tmp_path / "run")
     for item in bad:
         server.client.lpush(QUEUE, item)
-    producer = start_evalq(*args, "--format", "none", cwd=data, EVALQ_LOOK_SECONDS="0.05", EVALQ_GRACE_SECONDS="0.05")
+    producer = start_evalq(*args, "--format", "none", cwd=data, EVALQ_POLL_SECONDS="0.05", EVALQ_GRACE_SECONDS="0.05")
     wait_until(lambda: server.client.llen(QUEUE) >= len(bad) + 6, "the run is published")
     looked = wait_until(lambda: _lookups(server), "it looks")
     wait_until(lambda: _lookups(server) > looked + 3 or producer.poll() is not None, "it looks again and again")

@@ -141,7 +141,7 @@ def test_what_workers_cannot_finish_is_left_to_watch(server: Server, data: Path,
         run = _detach(server, data, tmp_path / "run", "shuffled.jsonl")
         wait_until(lambda: server.client.hget(RunKeys.of(run).meta, "finals") == b"3", "three tries")
         assert _reports(server).report(run) is None
-        assert not RunLedger(server.client, Settings()).look(run).unreported
+        assert not RunLedger(server.client, Settings()).poll(run).unreported
         with fleet.stopped(worker):  # or it might have tried three times more before this process tries once
             server.client.hdel(RunKeys.of(run).meta, "finals")
             with pytest.raises(InfrastructureError, match="under no root"):

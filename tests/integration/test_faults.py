@@ -165,7 +165,7 @@ def test_every_key_with_a_run_id_expires(server: Server, tmp_path: Path) -> None
 def test_a_slow_fleet_s_queue_never_grows(server: Server, tmp_path: Path) -> None:
     """With a stopped worker (SIGSTOP) messages wait; none is doubled, however long it takes."""
     out, held = tmp_path / "run", hold(tmp_path, held=50)
-    brisk = {"EVALQ_WINDOW": str(WINDOW), "EVALQ_GRACE_SECONDS": "0.2", "EVALQ_LOOK_SECONDS": "0.1"}
+    brisk = {"EVALQ_WINDOW": str(WINDOW), "EVALQ_GRACE_SECONDS": "0.2", "EVALQ_POLL_SECONDS": "0.1"}
     command = (*held.command, "--broker", server.url, "--out", str(out))
     with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
         # It tends the run, too, where the producer is silent for a while, and is at work when it is stopped.

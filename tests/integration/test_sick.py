@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.workers.ledger.heartbeats import Heartbeats, sick_of
+from evalq.workers.ledger.heartbeats import Heartbeats, unhealthy_of
 from tests.integration.harness import HAZARDS, PATIENCE, Server, evalq, running_fleet, start_evalq, wait_until
 
 WHY = "cannot load hazards: the entry point 'hazards' (evalq_hazards:evaluator) cannot be loaded: no module named torch"
@@ -38,7 +38,7 @@ def test_a_sick_worker_is_named_and_fails_nobodys_run(server: Server, records: P
 
         wait_until(named, "the producer names the reason")
         workers = Heartbeats(server.client).workers()
-        assert ["no module named torch" in sick_of(facts)["hazards"] for facts in workers.values()] == [True]
+        assert ["no module named torch" in unhealthy_of(facts)["hazards"] for facts in workers.values()] == [True]
         status = evalq("status", "run", "--broker", server.url, cwd=tmp_path, PYTHONPATH=HAZARDS)
         assert "trouble   " in status.stdout
         assert WHY in status.stdout

@@ -622,7 +622,7 @@ def ends_at(server: Server, folder: Path, command: str, before: str) -> None:
     assert not left.evaluate(run, late)
     state = {"cancel": "cancelled", "pause": "paused"}[command]
     assert info(folder)["state"] == state
-    look = calls.look(run)
+    look = calls.poll(run)
     assert look is not None
     assert look.state == state
     assert server.client.hget(RunKeys.of(run).meta, "state") in (None, state.encode())

@@ -14,8 +14,7 @@ import pytest
 
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.ledger.keys import RateLimitKeys
-from evalq.workers.ratelimit.limiter import RateLimiter
-from evalq.workers.ratelimit.policy import Limits
+from evalq.workers.ratelimit import Limits, RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, call_paced, limits_of, load_targets
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, evalq, wait_until

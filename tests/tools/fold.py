@@ -416,6 +416,9 @@ class Fold:
                     new = self.renames.get((node.module, each.name))
                     if new is None or each.asname:
                         lines.append(_alias(each) if new is None else f"{new} as {each.asname}")
+                    elif node not in source.tree.body:
+                        lines.append(new)
+                        edits += [Edit(*source.span(use), new) for use in _inside(source.tree, node, each.name)]
                     elif new in defined or any(new in around for _, around in uses(source.tree, {each.name})):
                         lines.append(f"{new} as {each.name}")
                     else:
@@ -554,6 +557,15 @@ class _Lines:
     def whole(self, node: ast.stmt) -> Edit:
         first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
         return Edit(self.starts[first - 1], self.starts[node.end_lineno or node.lineno], "")
+
+
+def _inside(tree: ast.AST, statement: ast.stmt, name: str) -> Iterator[ast.Name]:
+    """Uses of a name in the function that imports it by ``statement``."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and statement in function.body:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and node.id == name:
+                    yield node
 
 
 def _for_types(node: ast.stmt) -> bool:

@@ -15,7 +15,7 @@ from evalq.evalcore.records.json_values import json_text
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.ratelimit.limiter import RateLimiter
+from evalq.workers.ratelimit import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
 from evalq.workers.targets.target import Price
 
@@ -162,7 +162,7 @@ class InFlightCalls:
         self._refusals = 0
         self._results: list[Result] = []
         self._returned: dict[int, int] = {}
-        self._told = RecentAnswers()
+        self._recent = RecentAnswers()
         self._due = asyncio.Event()
         self._closing = False
         self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
@@ -200,13 +200,13 @@ class InFlightCalls:
         return {call: self._attempts.get(call, 0) for call in known}
 
     @property
-    def told(self) -> list[int]:
+    def recent(self) -> list[int]:
         """Calls that were recorded so lately that a server may have lost them."""
-        return self._told.calls()
+        return self._recent.calls()
 
-    def tell(self, calls: list[int]) -> None:
+    def record_again(self, calls: list[int]) -> None:
         """Record these once more: the ledger has lost them."""
-        self._results += self._told.take(calls)
+        self._results += self._recent.take(calls)
         self._due.set()
 
     @property
@@ -231,7 +231,7 @@ class InFlightCalls:
         """
         self._withdrawn.clear()
         # Before `mine` is asked for: what is told again is this process's, and not made a second time.
-        self.tell(calls)
+        self.record_again(calls)
         known = self.mine
         for call in calls:
             if call in known:
@@ -300,7 +300,7 @@ class InFlightCalls:
             if result is None:
                 return None
             attempts.append(result)
-            session.breaker.told(result)
+            session.breaker.record(result)
             if session.breaker.holds(result):
                 self.withdraw()  # until this process claims again: one call, to see whether the target is back
                 return None
@@ -420,7 +420,7 @@ class InFlightCalls:
             for result in results:
                 self._attempts.pop(result.output.call, None)
             # Only now: what was never committed is still in ``_results``, and cannot have been lost by the server.
-            self._told.keep(results)
+            self._recent.keep(results)
         if returned:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)
             for call in returned:

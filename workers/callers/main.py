@@ -182,19 +182,19 @@ class _Process:
         """
         in_flight, now = self._in_flight.get(run), time.monotonic()
         mine: dict[int, int] | None = None
-        told: list[int] = []
+        recent: list[int] = []
         if now - self._named.get(run, -inf) >= self._timings.call_names:
-            mine, told = (in_flight.mine, in_flight.told) if in_flight else ({}, [])
+            mine, recent = (in_flight.mine, in_flight.recent) if in_flight else ({}, [])
             self._named[run] = now
         lease = self._timings.call_lease
-        state, calls, untold = await asyncio.to_thread(self._calls.claim, run, self._name, most, lease, mine, told)
+        state, calls, forgotten = await asyncio.to_thread(self._calls.claim, run, self._name, most, lease, mine, recent)
         # A server that came back older than it was would hand this process's own calls to others. Named at once, they
         # stay; what it has just handed out is not among them, and goes back.
-        if mine is None and self._calls.fell:
+        if mine is None and self._calls.regressed:
             del self._named[run]
             return await self._claimed(run, most)
-        if in_flight is not None and untold:
-            in_flight.tell(untold)
+        if in_flight is not None and forgotten:
+            in_flight.record_again(forgotten)
         return state, calls
 
     async def _withdraw(self, run: str, state: str) -> None:
@@ -203,7 +203,7 @@ class _Process:
         """
         in_flight = self._in_flight[run]
         in_flight.withdraw()
-        if in_flight.idle and not (state == "gone" and in_flight.told):
+        if in_flight.idle and not (state == "gone" and in_flight.recent):
             del self._in_flight[run]
             await in_flight.close()
 

@@ -13,7 +13,7 @@ import redis
 
 from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.workers.ledger.heartbeats import TargetFacts
-from evalq.workers.ratelimit.limiter import RateLimiter
+from evalq.workers.ratelimit import RateLimiter
 from evalq.workers.targets import Answer, Caller, Failure, NamedTarget, limits_of
 from evalq.workers.targets.config import choose
 from evalq.workers.targets.digests import config_digest, core_digest, files_seen, given_digests, listed_digests
@@ -50,7 +50,7 @@ class Breaker:
         """For how long it has been open."""
         return self._clock() - self._opened if self.is_open else 0.0
 
-    def told(self, result: Answer | Failure) -> None:
+    def record(self, result: Answer | Failure) -> None:
         """What became of a call."""
         # A refusal closes it as well: whoever refuses is there.
         if not (isinstance(result, Failure) and result.down):

@@ -23,7 +23,7 @@ from evalq.workers.exporter.series import (
     newest_series,
     recent_series,
 )
-from evalq.workers.monitor.snapshot import Newest, Snapshot
+from evalq.workers.monitor import Newest, Snapshot
 
 __all__ = ["About", "Live", "Named", "Quality"]
 

@@ -15,7 +15,7 @@ from evalq.evalcore.views.metrics import Metric
 from evalq.workers.exporter.series import Histogram, Series, Together
 from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.ledger.sweep_model import SECONDS
-from evalq.workers.monitor.snapshot import Snapshot
+from evalq.workers.monitor import Snapshot
 
 __all__ = [
     "LEDGER",

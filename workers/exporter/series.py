@@ -10,7 +10,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader
-from evalq.workers.monitor.snapshot import Newest, Snapshot
+from evalq.workers.monitor import Newest, Snapshot
 
 __all__ = [
     "STATES",
@@ -183,7 +183,7 @@ def states(snapshot: Snapshot, *states: str) -> list[Series]:
 def sick(snapshot: Snapshot) -> list[Series]:
     """How many workers cannot load each evaluator; zeros for those that all can, so that a gap is no recovery."""
     counts = dict.fromkeys(plugins.names(), 0)
-    for _, evaluator, _ in snapshot.sick:
+    for _, evaluator, _ in snapshot.unhealthy:
         counts[evaluator] = counts.get(evaluator, 0) + 1
     return by_name(counts)
 

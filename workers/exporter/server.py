@@ -18,8 +18,7 @@ from prometheus_client.registry import Collector
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
 from evalq.workers.exporter.collector import About, Live, Named, Quality
-from evalq.workers.monitor.snapshot import Newest, Snapshot
-from evalq.workers.monitor.watcher import Watch
+from evalq.workers.monitor import Newest, Snapshot, Watch
 from evalq.workers.servers.listening import Listening
 from evalq.workers.settings import Settings
 
@@ -152,7 +151,9 @@ class Exporter:
         """Raises OSError when the address cannot be bound."""
         # A ledger that hangs has to be reported before Prometheus stops waiting for the answer.
         self._watch = Watch(settings, unacked=True, patience=settings.connect_seconds)
-        self._page = Page(self._watch.look, settings.max_series, settings.ledger_name or settings.ledger_address.where)
+        self._page = Page(
+            self._watch.snapshot, settings.max_series, settings.ledger_name or settings.ledger_address.where
+        )
         self._server = _Server((bind, port), _Quiet)
         self._server.set_app(self._answer)
         self.netloc, self.port = self._server.netloc, self._server.server_port

@@ -57,7 +57,7 @@ class Tally:
         self._lock = threading.Lock()
 
     def count(self, made: Mapping[int, EndedAttempts]) -> None:
-        """Add what came of calls; what was counted and may not have been `told` since counts once."""
+        """Add what came of calls; what was counted and may not have been confirmed since counts once."""
         with self._lock:
             # A commit that is tried again after a lost answer brings the same calls: they are in the sum already.
             for call in made.keys() - self._telling:
@@ -67,7 +67,7 @@ class Tally:
                 self._telling.add(call)
                 self._number += 1
 
-    def told(self, calls: Iterable[int]) -> None:
+    def confirm(self, calls: Iterable[int]) -> None:
         """These are in the ledger: when they are made again, that counts."""
         with self._lock:
             self._telling.difference_update(calls)
@@ -95,7 +95,7 @@ class CallLedger(Scripts):
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._generations: dict[str, int] = {}
         self._lock = threading.Lock()
-        self.fell = False
+        self.regressed = False
         """Whether a server has forgotten some of the sweep claimed of last since this process named its calls."""
 
     def header(self, run: str) -> SweepHeader | None:
@@ -154,28 +154,28 @@ class CallLedger(Scripts):
         most: int,
         lease_seconds: float,
         mine: Mapping[int, int] | None = None,
-        told: Collection[int] = (),
+        recent: Collection[int] = (),
     ) -> tuple[str, list[int], list[int]]:
         """(state, calls to make, calls to record again); also the sign of life that keeps what the holder has.
 
         ``mine`` names what the holder has, {call: attempts of it that have begun}, in flight or yet to be recorded:
-        what else the ledger holds for it is handed out again. ``told`` names what it recorded lately: of those, what
+        what else the ledger holds for it is handed out again. ``recent`` names what it recorded lately: of those, what
         the ledger has lost is to be recorded again.
         After one that names nothing see `fell`.
         """
         # -1 says nothing, where 0 says that it has none.
         own = () if mine is None else (f"{call} {begun}" for call, begun in mine.items())
-        names = [-1] if mine is None else [len(mine), *own, *told]
+        names = [-1] if mine is None else [len(mine), *own, *recent]
         # The whole sum goes along with every sign of life, so a server that came back older has the right one at once.
         made = self._tally(run, holder).wire()
-        state, generation, untold, *calls = self.step(
+        state, generation, forgotten, *calls = self.step(
             "claim", run, run, holder, made, int(lease_seconds * 1000), most, *names
         )
         if mine is not None:  # named, so the server knows all that this generation of it may have forgotten
             self.keep_generation(run, generation)
         # A sweep of which it has named nothing yet can have forgotten nothing of this process's.
-        self.fell = generation != self._generations.get(run, generation)
-        return state.decode(), [int(call) for call in calls], [int(call) for call in untold]
+        self.regressed = generation != self._generations.get(run, generation)
+        return state.decode(), [int(call) for call in calls], [int(call) for call in forgotten]
 
     def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
         """The prompts of ``cases``. Raises WireError for one that evalq never wrote."""
@@ -214,7 +214,7 @@ class CallLedger(Scripts):
         rows = (field for result in results for field in result.row())
         fresh = int(self.step("commit", run, holder, tally.wire(), target, *rows))
         # Only when the server has answered: a commit whose answer is lost is made again, and must not count again.
-        tally.told(made)
+        tally.confirm(made)
         return fresh
 
     def give_back(self, run: str, holder: str, returned: Mapping[int, int], *, leave: bool = False) -> None:
@@ -223,7 +223,7 @@ class CallLedger(Scripts):
         made = {call: EndedAttempts(attempts) for call, attempts in returned.items() if attempts}
         tally.count(made)
         self.step("give_back", run, holder, tally.wire(), int(leave), *returned)
-        tally.told(made)
+        tally.confirm(made)
 
     def _tally(self, run: str, holder: str) -> Tally:
         with self._lock:

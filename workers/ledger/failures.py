@@ -86,7 +86,7 @@ class Failures:
         # The reason is cut here, not by the script: nothing long goes to a server that may be full.
         self._ledger.step("unreported", run, worker, host, reason[:REASON_CHARACTERS], _MOST)
 
-    def told(self, run: str) -> FailureCounts:
+    def counts(self, run: str) -> FailureCounts:
         """The failures of a run. Entries that evalq did not write are left out."""
         client: Any = self._ledger.client
         keys = RunKeys.of(run)

@@ -14,7 +14,7 @@ from evalq.evalcore.version import code_parts, code_version
 from evalq.workers.ledger.keys import SHARED, of_one_key, texts
 from evalq.workers.settings import TIMINGS
 
-__all__ = ["CallerFacts", "Heartbeats", "TargetFacts", "evaluators_of", "sick_of"]
+__all__ = ["CallerFacts", "Heartbeats", "TargetFacts", "evaluators_of", "unhealthy_of"]
 
 _SICK = "sick "
 _REASON_CHARACTERS = 300
@@ -74,7 +74,7 @@ class Heartbeats:
         self._tell_parts(pipe)
         pipe.execute()
 
-    def sicken(self, worker: str, evaluator: str, reason: str) -> None:
+    def mark_unhealthy(self, worker: str, evaluator: str, reason: str) -> None:
         """Say that a worker cannot load an evaluator, and why."""
         # It sets an expiry, too: where the heartbeat has ended, this creates the key anew.
         pipe = self._client.pipeline(transaction=True)
@@ -82,11 +82,11 @@ class Heartbeats:
         pipe.pexpire(SHARED.worker + worker, int(TIMINGS.life * 1000))
         pipe.execute()
 
-    def heal(self, worker: str, evaluator: str) -> None:
+    def mark_healthy(self, worker: str, evaluator: str) -> None:
         """Say that it can after all."""
         self._client.hdel(SHARED.worker + worker, _SICK + evaluator)
 
-    def sick(self, worker: str, evaluator: str) -> bool:
+    def is_unhealthy(self, worker: str, evaluator: str) -> bool:
         """Whether it was said that a worker cannot load an evaluator."""
         return bool(self._client.hexists(SHARED.worker + worker, _SICK + evaluator))
 
@@ -192,6 +192,6 @@ def evaluators_of(facts: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-def sick_of(facts: Mapping[str, str]) -> dict[str, str]:
+def unhealthy_of(facts: Mapping[str, str]) -> dict[str, str]:
     """{evaluator: why it cannot be loaded} of a worker's facts."""
     return {name.removeprefix(_SICK): reason for name, reason in facts.items() if name.startswith(_SICK)}

@@ -1,7 +1,8 @@
 """Driving a run in the ledger: one process at a time plans it, collects its parts and ends it.
 
 Who drives is noted in the run by a token; each of its steps carries it and is a sign of its life. Whoever establishes
-the run after it was silent for ``driver_seconds`` takes it over; anybody else's step changes nothing and raises Driven.
+the run after it was silent for ``driver_seconds`` takes it over; anybody else's step changes nothing and raises
+AlreadyRunning.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
 from evalq.workers.ledger.scripts import RUNS, STEP, Scripts
 
-__all__ = ["OTHER", "Driving", "OtherKey"]
+__all__ = ["OTHER", "DriverSteps", "OtherKey"]
 
 OTHER = "other"
 """What suites beyond ``max_suites`` are counted as."""
@@ -26,7 +27,7 @@ class OtherKey(Exception):
         self.key = key
 
 
-class Driving(Scripts):
+class DriverSteps(Scripts):
     """The steps of a run's driver. Without a token they are for a run that nobody drives."""
 
     family = RUNS
@@ -50,8 +51,8 @@ class Driving(Scripts):
         than it was. ``gone`` is the token of a driver that is known to be no more. ``fresh``: this driver has nothing
         of the run, and would compute all of a finished one again. ``stays``: this driver cannot do without its plan,
         and what another folder has begun, which has it all, goes. Raises ConfigError for another run under this id,
-        Driven while somebody else drives it, Finished for a ``fresh`` one where its report is there, and OtherKey for
-        one that another folder has begun.
+        AlreadyRunning while somebody else drives it, Finished for a ``fresh`` one where its report is there, and
+        OtherKey for one that another folder has begun.
         """
         wire, counted = to_wire(header), (header.evaluator, header.suite, self.settings.max_suites, OTHER)
         silence = int(self.settings.driver_seconds * 1000)
@@ -72,7 +73,7 @@ class Driving(Scripts):
         """Add planned chunks from number ``first`` on (and the plan's end); those it has already are left alone.
 
         Returns how many the ledger has then (fewer than ``first`` where it lost some), -1 for an unknown run.
-        Raises ConfigError where the plan that is there is another, Driven.
+        Raises ConfigError where the plan that is there is another, AlreadyRunning.
         """
         have = 0
         # Once even without chunks: the seal may come alone.

@@ -8,7 +8,7 @@ import msgspec
 
 from evalq.evalcore.model.life import LEDGER_STATES
 
-__all__ = ["ENDED_STATES", "KEPT", "REPORT_TRIES", "Look", "Progress", "progress_of", "state_of", "unreported"]
+__all__ = ["ENDED_STATES", "KEPT", "REPORT_TRIES", "Progress", "RunStatus", "progress_of", "state_of", "unreported"]
 
 ENDED_STATES = tuple(sorted(LEDGER_STATES - {"open"}))
 """States in which nobody computes a run. The ledger lists its runs by them."""
@@ -52,7 +52,7 @@ KEPT = ("state", "reason", *(name for name in _COUNTS if name not in ("chunks", 
 """The facts that a run keeps under their names, which a look asks for: a field of `Progress` is one of them."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class RunStatus(msgspec.Struct, frozen=True):
     """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
 
     ``detached``: it was left to the workers; ``unreported``: and is complete, and its report is not in the ledger yet.

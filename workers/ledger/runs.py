@@ -18,8 +18,8 @@ from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
 from evalq.evalcore.records.digests import checked_key
 from evalq.workers.ledger.keys import SHARED, RunKeys, as_written, named, of_one_key, texts
-from evalq.workers.ledger.ownership import Driving
-from evalq.workers.ledger.progress import ENDED_STATES, KEPT, Look, progress_of, unreported
+from evalq.workers.ledger.ownership import DriverSteps
+from evalq.workers.ledger.progress import ENDED_STATES, KEPT, RunStatus, progress_of, unreported
 from evalq.workers.ledger.scripts import Claimed, Committed, answer_of, server_micros
 from evalq.workers.ledger.sweep_model import counters
 from evalq.workers.settings import Settings
@@ -81,7 +81,7 @@ TAKE_LOOKS = 10_000
 """Chunks that one script looks at for those to publish."""
 
 
-class RunLedger(Driving):
+class RunLedger(DriverSteps):
     """All that evalq keeps of runs in Redis or Valkey, over one client (which returns bytes).
 
     A run is opened, its chunks are appended, taken (to be published), claimed and committed by workers, collected and
@@ -109,21 +109,21 @@ class RunLedger(Driving):
             taken += map(int, seqs)
         return taken
 
-    def look(self, run: str, *, attending: bool = False) -> Look:
+    def poll(self, run: str, *, attending: bool = False) -> RunStatus:
         """Progress, suspects and refusals in one step; its driver looks ``attending``, which keeps the run its own.
 
-        Raises Incomplete when the ledger does not know the run, Driven where another process attends it, WireError
-        where what the ledger has of it is damaged.
+        Raises Incomplete when the ledger does not know the run, AlreadyRunning where another process attends it,
+        WireError where what the ledger has of it is damaged.
         """
         grace = int(self.settings.grace_seconds * 1000)
         asked = (run, int(attending), grace, BACKOFF_MS, *KEPT)
         with as_written(run):
-            now, found, suspects, refused, leases = self.step("look", run, *asked)
+            now, found, suspects, refused, leases = self.step("poll", run, *asked)
             if not found:
                 raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
             facts = _pairs(found)
             progress = progress_of(facts)
-            return Look(
+            return RunStatus(
                 progress=progress,
                 suspect={int(seq): reason.decode() for seq, reason in _pairs(suspects).items()},
                 refused={int(seq): reason.decode(errors="replace") for seq, reason in _pairs(refused).items()},
@@ -200,7 +200,7 @@ class RunLedger(Driving):
         """Note the piece of a chunk that is about to be evaluated by itself, in case it takes this worker down."""
         self.step("trying", run, seq, piece)
 
-    def fallen(self, run: str, seq: int) -> dict[str, int]:
+    def crashes_by_piece(self, run: str, seq: int) -> dict[str, int]:
         """{piece: how many workers died trying it} of a chunk."""
         start = f"fell {seq} "
         return {key.removeprefix(start): count for key, count in self.notes(run).items() if key.startswith(start)}

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import redis
 
-from evalq.evalcore.errors import Driven, Finished
+from evalq.evalcore.errors import AlreadyRunning, Finished
 from evalq.evalcore.model.life import RunState, leading_to
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
@@ -33,7 +33,7 @@ __all__ = [
     "Committed",
     "Family",
     "Scripts",
-    "Standing",
+    "StateAfter",
     "answer_of",
     "keep_texts",
     "script_text",
@@ -50,7 +50,7 @@ former epoch, the run is for another code, or the ledger does not know it."""
 Committed = Literal["committed", "duplicate", "divergent", "stale", "closed", "other", "gone"]
 """Of a commit: the answer is taken; or it is there already, another one is, the rest as in `Claimed`."""
 
-Standing = Literal["open", "paused", "spent", "failed", "done", "cancelled", "gone"]
+StateAfter = Literal["open", "paused", "spent", "failed", "done", "cancelled", "gone"]
 """Of closing a run or sweep: the state that it is in then; "gone" for one that the ledger does not know."""
 
 
@@ -136,7 +136,7 @@ class Scripts:
     def step(self, script: str, run: str, *args: Any) -> Any:
         """One atomic step on a run or sweep: what the script returns.
 
-        Raises Driven for a step that only its driver takes, Finished where a whole report is there to be taken.
+        Raises AlreadyRunning for a step that only its driver takes, Finished where a whole report is there to be taken.
         """
         if script not in self._loaded:
             # Sent as a digest (EVALSHA), and as text again to a server that has lost it with a restart.
@@ -149,7 +149,7 @@ class Scripts:
             what, _, by = str(error).partition(" ")
             if what == "DRIVEN":
                 # A driver's token is gone once its run is closed and let go: then nobody is there to be named.
-                raise Driven(run, by or "one that has ended since") from None
+                raise AlreadyRunning(run, by or "one that has ended since") from None
             if what == "FINISHED":
                 raise Finished(run) from None
             raise
@@ -162,18 +162,18 @@ class Scripts:
             answers.append(self.step(script, run, *(value for item in some for value in item)))
         return answers
 
-    def hand_over(self, run: str) -> None:
+    def release(self, run: str) -> None:
         """Leave a run or sweep to whoever comes next; nothing where this process does not drive it."""
         if self.token:
-            self.step("hand_over", run)
+            self.step("release", run)
 
-    def close(self, run: str, state: RunState, reason: str = "") -> Standing:
+    def close(self, run: str, state: RunState, reason: str = "") -> StateAfter:
         """Move a run or sweep on to where the table of `evalq.evalcore.model.life` lets it go; returns its state then.
 
         "gone" for one that the ledger does not know; a run is "done" with every chunk only. Without a token it is
-        somebody else's wish, which a driver notices. Raises Driven for a driver whose run is another's by now.
+        somebody else's wish, which a driver notices. Raises AlreadyRunning for a driver whose run is another's by now.
         """
-        answer: Standing = answer_of(Standing, self.step("close", run, state, reason, *leading_to(state)))
+        answer: StateAfter = answer_of(StateAfter, self.step("close", run, state, reason, *leading_to(state)))
         return answer
 
 

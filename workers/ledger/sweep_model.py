@@ -21,7 +21,7 @@ __all__ = [
     "FolderCounts",
     "Result",
     "SweepHeader",
-    "SweepLook",
+    "SweepStatus",
     "bucket",
     "counters",
 ]
@@ -96,12 +96,12 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (repeat * self.cases + case for case in range(self.cases) for repeat in range(self.repeats))
 
 
-class SweepLook(msgspec.Struct, frozen=True):
+class SweepStatus(msgspec.Struct, frozen=True):
     """How a sweep stands. ``started`` counts attempts, ``repaid`` outputs that were paid and are not those recorded.
 
     ``waiting`` outputs lie in the ledger, ``busy`` calls are being made by ``holders`` processes, ``left``: more are to
     be handed out; ``halted`` cases get no more. ``lost`` calls were begun by a process that died: they may have been
-    paid. ``place`` is the folder that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
+    paid. ``folder`` is the one that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
     ``driver_silent`` seconds ago; empty for nobody. ``generation`` is another, higher number each time that its
     server was found to have forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``:
     what each process made. ``under_way``: {process: attempts of its own that have not ended, lost ones too},
@@ -124,7 +124,7 @@ class SweepLook(msgspec.Struct, frozen=True):
     left: bool = False
     prompts: int = 0
     lost: int = 0
-    place: str = ""
+    folder: str = ""
     driver: str = ""
     driver_silent: float = 0.0
     generation: int = 0
@@ -134,7 +134,7 @@ class SweepLook(msgspec.Struct, frozen=True):
     living: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, meta: Sequence[bytes], *found: Any) -> SweepLook:
+    def of(cls, meta: Sequence[bytes], *found: Any) -> SweepStatus:
         """What the script ``look`` answers of a sweep that is known. Raises ValueError or KeyError for others."""
         waiting, busy, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held, names = found
         living = tuple(names.decode().split())  # in the order that `evalq status` shows
@@ -163,7 +163,7 @@ class SweepLook(msgspec.Struct, frozen=True):
             left=bool(left),
             prompts=prompts,
             lost=lost,
-            place=facts.get("place", ""),
+            folder=facts.get("place", ""),
             driver=facts.get("driver", ""),
             driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
             unsettled=bool(unsettled),
@@ -187,7 +187,7 @@ class FolderCounts(msgspec.Struct, frozen=True):
     """What a run folder knows of a sweep: attempts that ended, outputs that were paid, what those cost, calls lost.
 
     ``free``: outputs that it has less those that were paid; ``told`` and ``untold``: those that were answered, and what
-    that cost is known, or is not. ``tallies`` and ``under_way``: as in `SweepLook`; attempts
+    that cost is known, or is not. ``tallies`` and ``under_way``: as in `SweepStatus`; attempts
     under way are no lost ones, and become that where their process is not heard of.
     """
 

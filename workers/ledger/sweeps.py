@@ -17,7 +17,7 @@ from evalq.evalcore.model.canonical import pack
 from evalq.workers.ledger.calls import MAX_WIRE_BYTES, CallLedger, unpacked
 from evalq.workers.ledger.keys import SHARED, SweepKeys, as_written
 from evalq.workers.ledger.scripts import STEP
-from evalq.workers.ledger.sweep_model import CollectedOutputs, FolderCounts, SweepHeader, SweepLook
+from evalq.workers.ledger.sweep_model import CollectedOutputs, FolderCounts, SweepHeader, SweepStatus
 
 __all__ = ["SweepLedger"]
 
@@ -29,7 +29,7 @@ _PAGE = 500
 class SweepLedger(CallLedger):
     """All that evalq keeps of sweeps in Redis or Valkey, over one client (which returns bytes).
 
-    ``token`` is that of a process that drives sweeps; where another one does, its steps raise Driven.
+    ``token`` is that of a process that drives sweeps; where another one does, its steps raise AlreadyRunning.
     """
 
     def open(
@@ -41,7 +41,7 @@ class SweepLedger(CallLedger):
         known: FolderCounts | None = None,
         *,
         before: str = "",
-        place: str = "",
+        folder: str = "",
         how: Literal["on", "keep", "anew"] = "on",
         living: Collection[str] = (),
     ) -> str:
@@ -53,14 +53,14 @@ class SweepLedger(CallLedger):
         goes on "anew", what was cancelled always; "keep" leaves what was paused, too. ``living`` are processes that
         this driver saw on a server that is newer, or another: they tell what they have before any call is
         handed out.
-        Raises Driven where another process drives it, UsageError where the ledger has another sweep of this id.
+        Raises AlreadyRunning where another process drives it, UsageError where the ledger has another sweep of this id.
         """
         known = known or FolderCounts()
         budgets = (max_calls, max_cost, int(unattended_seconds * 1000))
         # Sorted, since the script compares headers byte for byte.
         facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
-        driver = (before, int(self.settings.driver_seconds * 1000), how, place)
-        pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self.settings.look_seconds))
+        driver = (before, int(self.settings.driver_seconds * 1000), how, folder)
+        pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_LOOKS * self.settings.poll_seconds))
         sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free, known.told, known.untold)
         awaited = " ".join(living)
         under_way = [text for item in known.under_way.items() for text in item]
@@ -93,14 +93,14 @@ class SweepLedger(CallLedger):
         """Make no more calls of these cases; with ``go``, make them again."""
         self.step("halt", run, "go" if go else "halt", *cases)
 
-    def look(self, run: str, *, attending: bool = False, free: int = 0) -> SweepLook | None:
+    def poll(self, run: str, *, attending: bool = False, free: int = 0) -> SweepStatus | None:
         """How a sweep stands; None for one the ledger does not know.
 
         Its driver looks ``attending``, and stays that; ``free`` is as in `FolderCounts`. Raises WireError.
         """
         with as_written(run, SHARED.sweep):
-            found = self.step("look", run, run, int(attending), self.generation(run), free)
-            return SweepLook.of(*found) if found[0] else None
+            found = self.step("poll", run, run, int(attending), self.generation(run), free)
+            return SweepStatus.of(*found) if found[0] else None
 
     def collect(self, run: str, most: int) -> CollectedOutputs:
         """Recorded outputs that `trim` has not taken away, the oldest first: fewer than ``most`` where they are long.

@@ -218,7 +218,7 @@ class ChunkRunner:
         if name in self._loaded and not _suspicious(lease):
             self._of_one_code(name)
             return plugins.get(name)
-        sick = self._heartbeats.sick(self._name, name)
+        sick = self._heartbeats.is_unhealthy(self._name, name)
         try:
             # An import may kill its process, too: after such deaths it is tried in another one first.
             if (sick or _suspicious(lease)) and (died := self._limits.dies_of(partial(plugins.get, name))):
@@ -233,7 +233,7 @@ class ChunkRunner:
         self._of_one_code(name)
         # Only where it said so before: most workers never load an evaluator in vain, and say nothing.
         if sick:
-            self._heartbeats.heal(self._name, name)
+            self._heartbeats.mark_healthy(self._name, name)
         self._loaded.add(name)
         return evaluator
 
@@ -244,7 +244,7 @@ class ChunkRunner:
 
     def _sick(self, name: str, why: str) -> ChunkFailed:
         """The failure to have an evaluator here, after this worker's heartbeat says so."""
-        self._heartbeats.sicken(self._name, name, why)
+        self._heartbeats.mark_unhealthy(self._name, name, why)
         return ChunkFailed("load", f"cannot load {name}: {why}")
 
     def _unread(self, given: str, why: str) -> str:
@@ -266,7 +266,7 @@ class ChunkRunner:
     ) -> Outcome[Any]:
         """The chunk's outcome without the records that kill."""
         log.warning("chunk %s of run %s is taken apart: it killed the processes it was evaluated in", seq, run)
-        fallen, trying = self._ledger.fallen(run, seq), partial(self._ledger.trying, run, seq)
+        fallen, trying = self._ledger.crashes_by_piece(run, seq), partial(self._ledger.trying, run, seq)
         return Isolation(evaluator, params, batch, self._limits, fallen, trying).outcome()
 
     @contextmanager

@@ -292,7 +292,7 @@ class Finalisers:
         """Whether this worker has failed at a run's report, and of the ``others`` one has not."""
         # By the ledger alone: it forgets with each restart of the run, and so a run that was tried here once is not
         # left for ever.
-        failed = {name for name, told in self._failures.told(run).workers.items() if told.kind == "report"}
+        failed = {name for name, told in self._failures.counts(run).workers.items() if told.kind == "report"}
         return self._name in failed and bool(others - failed)
 
     def _others(self) -> set[str]:

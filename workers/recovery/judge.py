@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from evalq.workers.ledger.failures import FailureCounts, LastFailure
-from evalq.workers.ledger.heartbeats import sick_of
-from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.heartbeats import unhealthy_of
+from evalq.workers.ledger.progress import RunStatus
 
 __all__ = ["BARREN_SECONDS", "CHUNK_TRIES", "HOPELESS", "MANY", "Judgement", "judge"]
 
@@ -40,12 +40,12 @@ class Judgement(msgspec.Struct, frozen=True):
     trouble: tuple[str, ...]
 
 
-def judge(evaluator: str, told: FailureCounts, look: Look, living: Mapping[str, Mapping[str, str]]) -> Judgement:
+def judge(evaluator: str, told: FailureCounts, look: RunStatus, living: Mapping[str, Mapping[str, str]]) -> Judgement:
     """How a run of ``evaluator`` stands. ``living``: the facts of the living workers of its code, by name."""
-    able = {name for name, facts in living.items() if evaluator not in sick_of(facts)}
+    able = {name for name, facts in living.items() if evaluator not in unhealthy_of(facts)}
     sick = [
         LastFailure(
-            name, facts.get("host", name), "load", f"cannot load {evaluator}: {sick_of(facts)[evaluator]}", 1, 0
+            name, facts.get("host", name), "load", f"cannot load {evaluator}: {unhealthy_of(facts)[evaluator]}", 1, 0
         )
         for name, facts in living.items()
         if name not in able
@@ -70,7 +70,7 @@ def _hopeless(told: FailureCounts, able: set[str]) -> str:
     return ""
 
 
-def _barren(told: FailureCounts, look: Look, able: set[str]) -> str:
+def _barren(told: FailureCounts, look: RunStatus, able: set[str]) -> str:
     # A live lease may still become a commit, and a failure to load says nothing about the chunks.
     committed, first = told.barren
     if committed != look.progress.committed or look.leases or not told.chunks:

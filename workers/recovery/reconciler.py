@@ -22,7 +22,7 @@ from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.keys import SHARED, of_one_key
-from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.progress import RunStatus
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge
 from evalq.workers.servers.errors import explained
@@ -75,12 +75,12 @@ class Reconciler:
         self._broker.publish(header.queue, header.run, epoch, seqs)
         return len(seqs)
 
-    def tend(self, header: Header, *, attending: bool = True) -> Look:
+    def tend(self, header: Header, *, attending: bool = True) -> RunStatus:
         """Look at a run, publish again what is lost, and publish on. Raises Incomplete for an unknown run.
 
         A producer that is ``attending`` keeps the run from expiring.
         """
-        look = self._ledger.look(header.run, attending=attending)
+        look = self._ledger.poll(header.run, attending=attending)
         if look.progress.state != "open":
             return look
         # A driver tells the plan again from its folder; where nobody drives, nobody has it any more.
@@ -127,7 +127,7 @@ class Reconciler:
                     self._damaged.add(run)
         return complete
 
-    def _lost(self, header: Header, look: Look) -> list[int]:
+    def _lost(self, header: Header, look: RunStatus) -> list[int]:
         """Suspects that do not wait in the queue, now and at the last snapshot.
 
         One snapshot is not enough: a message just taken from the queue has no lease yet.
@@ -145,11 +145,11 @@ class Reconciler:
         self._missing[header.run] = missing
         return sorted(before & missing)
 
-    def _judged(self, header: Header, look: Look) -> Look:
+    def _judged(self, header: Header, look: RunStatus) -> RunStatus:
         """A look with what failed and where; where that is hopeless, the run is closed, and it is looked at again."""
         run, settings = header.run, self._ledger.settings
         living = self._heartbeats.living(header.code_version)
-        found = judge(header.evaluator, told := self._failures.told(run), look, living)
+        found = judge(header.evaluator, told := self._failures.counts(run), look, living)
         fails = found.fails
         if found.unserved or look.unserved:
             seconds = self._failures.unserved(run, found.unserved)
@@ -158,7 +158,7 @@ class Reconciler:
                 fails = fails or f"no living worker could compute it for {settings.unserved_seconds:g} s: {why}"
         if fails:
             self._ledger.close(run, "failed", fails)
-            look = self._ledger.look(run)
+            look = self._ledger.poll(run)
         elif look.refused and living:
             # At once where some living worker has not said that it cannot read the input: it may have just come.
             offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
@@ -166,7 +166,7 @@ class Reconciler:
         return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)
 
 
-def _missing(look: Look) -> str:
+def _missing(look: RunStatus) -> str:
     """What the server has lost of a plan that its workers cannot do without; empty for nothing."""
     progress = look.progress
     if progress.chunks < progress.planned:

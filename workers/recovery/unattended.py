@@ -19,7 +19,7 @@ import redis
 from evalq.evalcore.compare.missing import causes_in
 from evalq.evalcore.compare.usage import read_usage
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.errors import Driven, Incomplete, WireError
+from evalq.evalcore.errors import AlreadyRunning, Incomplete, WireError
 from evalq.evalcore.model.canonical import pack
 from evalq.evalcore.model.life import CALLS_OVER
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, read_span
@@ -31,7 +31,7 @@ from evalq.workers.ledger.keys import SHARED, SweepKeys, named, of_one_key
 from evalq.workers.ledger.ownership import OtherKey
 from evalq.workers.ledger.progress import REPORT_TRIES
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.ledger.sweep_model import SweepLook
+from evalq.workers.ledger.sweep_model import SweepStatus
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.servers.errors import explained
 from evalq.workers.settings import Settings
@@ -89,7 +89,7 @@ class UnattendedSweeps:
 
     def _is_over(self, run: str, code: bytes) -> bool:
         try:
-            look = self._calls.look(run)
+            look = self._calls.poll(run)
             if look is None or look.state == "cancelled":
                 self.take_back(run)  # expired, lost, or ended for good
                 return False
@@ -103,7 +103,7 @@ class UnattendedSweeps:
                 self._damaged.add(run)
             return False
 
-    def _all_there(self, run: str, look: SweepLook) -> bool:
+    def _all_there(self, run: str, look: SweepStatus) -> bool:
         """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""
         try:
             header = self._calls.header(run)
@@ -114,7 +114,7 @@ class UnattendedSweeps:
             self._calls.restore(run, sorted(there))
             if look.state == "open":
                 self._calls.forget(run, [call for call in range(header.total) if call not in there])
-        except Driven:
+        except AlreadyRunning:
             return False  # somebody attends it after all
         except WireError:
             return True  # no call made again helps: `evaluate` says what is wrong, and leaves it to whoever watches
@@ -129,7 +129,7 @@ class UnattendedSweeps:
         if left is None:
             self.take_back(run)
             return False
-        header, look = left.header, self._calls.look(run)
+        header, look = left.header, self._calls.poll(run)
         if look is None or not _over(look):
             return False  # somebody ended or paused it since its calls were seen to be over
         if header.run != run or len(header.inputs) != 1 or header.code_version != code_version():
@@ -141,7 +141,7 @@ class UnattendedSweeps:
             causes = causes_in(outputs)
             try:
                 begun = _begin(header, outputs, ledger)
-            except Driven:
+            except AlreadyRunning:
                 # No try: one that was killed at it may still count as driving, for longer than all tries would take.
                 self._client.hincrby(_key(run), "tries", -1)
                 raise
@@ -152,12 +152,12 @@ class UnattendedSweeps:
         state = self._calls.close(run, "done")
         if state != "done":
             ledger.close(run, "paused" if state == "paused" else "cancelled", f"with its calls, which are {state}")
-            ledger.hand_over(run)
+            ledger.release(run)
             return False
         Reports(ledger, self._settings).detach(
             run, msgspec.structs.replace(left.facts, usage=usage, took=took, causes=causes)
         )
-        ledger.hand_over(run)
+        ledger.release(run)
         self.take_back(run)
         return True
 
@@ -190,7 +190,7 @@ class UnattendedSweeps:
                     out.write(unsorted.readline())
 
 
-def _over(look: SweepLook) -> bool:
+def _over(look: SweepStatus) -> bool:
     """Whether no call is in flight and none will be made; "done" where whoever began to evaluate it died at that."""
     closed = look.state in CALLS_OVER or (look.state == "open" and not look.left)
     return closed and not (look.busy or look.unsettled)

@@ -17,8 +17,7 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.workers.processes.environment import inherited, is_secret
-from evalq.workers.ratelimit.limiter import RateLimiter
-from evalq.workers.ratelimit.policy import Limits
+from evalq.workers.ratelimit import Limits, RateLimiter
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.off_loop import off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
@@ -47,7 +46,7 @@ class Caller:
         key = _key(named, environment)
         self._secrets = _secrets(named, key, environment)
         try:
-            self._way = named.target.way(named.folder, key, environment)
+            self._way = named.target.client(named.folder, key, environment)
         except ConfigError as error:
             raise ConfigError(f"target {named.name}: {error}") from None
 

@@ -123,7 +123,7 @@ class Target(Params):
         return self.retries.get(kind) or DEFAULT_RETRIES.get(kind) or RetryRule()
 
     @abstractmethod
-    def place(self) -> str:
+    def address(self) -> str:
         """Where its calls go, for people, without anything that may be secret."""
 
     def secrets(self) -> Iterator[str]:
@@ -147,7 +147,7 @@ class Target(Params):
         """What it takes where nothing is chosen."""
 
     @abstractmethod
-    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
         """Calls of it; ``folder`` is the targets file's, ``key`` what ``api_key_env`` names. Raises ConfigError."""
 
 

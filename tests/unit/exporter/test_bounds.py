@@ -16,7 +16,7 @@ from evalq.workers.exporter.server import Page
 from evalq.workers.ledger.history import Drift, Entry, History, HistoryKey
 from evalq.workers.ledger.keys import HistoryKeys
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.monitor.snapshot import read_snapshot
+from evalq.workers.monitor import read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
 from tests.samples import KEY

@@ -16,7 +16,7 @@ from evalq.workers.exporter.series import Series, folded, newest_series, recent_
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.history import Entry, HistoryKey
 from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader, bucket, counters
-from evalq.workers.monitor.snapshot import Newest, ServerFacts, Snapshot, UnservedRun, WorkerStanding
+from evalq.workers.monitor import Newest, ServerFacts, Snapshot, UnservedRun, WorkerStatus
 
 SERVER = ServerFacts("valkey", "9", 1, 0, "noeviction", 0, False, False, False, 0.0, 1)
 
@@ -122,7 +122,7 @@ def test_the_first_run_that_goes_to_a_state_is_an_increase() -> None:
 
 def test_sick_workers_and_runs_without_a_worker_are_shown_by_bounded_labels() -> None:
     """By evaluator with zeros, never by reason or host; of waiting runs the longest."""
-    worker = WorkerStanding("w", "h", "c", 1, 0, 0.0, 0.0, "", "idle", {"vs": "no module named x"})
+    worker = WorkerStatus("w", "h", "c", 1, 0, 0.0, 0.0, "", "idle", {"vs": "no module named x"})
     seen = _snapshot(workers=[worker], unserved=[UnservedRun("a", 3.0), UnservedRun("b", 9.0)])
     assert dict(_series("evalq_workers_sick", seen))[("vs",)] == 1.0
     assert dict(_series("evalq_workers_sick", seen))[("planagent",)] == 0.0

@@ -47,7 +47,7 @@ class Stage:
         self.server = server
         self.folder = folder
         (folder / "rows.csv").write_text(_rows(), encoding="utf-8", newline="")
-        times = {"look_seconds": 0.011, "grace_seconds": 0.02, "lease_seconds": 0.2, "driver_seconds": 0.3}
+        times = {"poll_seconds": 0.011, "grace_seconds": 0.02, "lease_seconds": 0.2, "driver_seconds": 0.3}
         self.settings = Settings(broker=server.url, roots=(folder,), window=4, **{**times, **settings})
         self.ledger = RunLedger(server.client, self.settings)
         self.worker = ChunkRunner(self.ledger, self.settings, "w")

@@ -21,7 +21,7 @@ import pytest
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import Driven, StorageError, UsageError
+from evalq.evalcore.errors import AlreadyRunning, StorageError, UsageError
 from evalq.producer.folder import job
 from evalq.producer.folder.documents import SCHEMA
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions
@@ -368,10 +368,10 @@ def test_looking_leaves_no_file_behind(tmp_path: Path) -> None:
 
 
 def test_what_is_driven_is_refused_in_one_way(tmp_path: Path) -> None:
-    """Driven names the process, and exits with 3."""
+    """The error names the process, and exits with 3."""
     folder = begun(tmp_path / "run")
     second = driving(RunFolder(folder.path), Backend(Settings()))
-    with folder.driving(), pytest.raises(Driven, match=str(os.getpid())) as told, second:
+    with folder.driving(), pytest.raises(AlreadyRunning, match=str(os.getpid())) as told, second:
         pass
     assert told.value.exit_code == 3
 

@@ -15,10 +15,10 @@ from evalq.producer.monitor.diagnosis import diagnose
 from evalq.producer.monitor.fleet import fleet_of, rows, served_by
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.sweep_model import SweepHeader
-from evalq.workers.monitor.snapshot import ServerFacts, Snapshot, UnservedRun, WorkerStanding
+from evalq.workers.monitor import ServerFacts, Snapshot, UnservedRun, WorkerStatus
 
 SERVER = ServerFacts("valkey", "9.0.1", 100, 1000, "noeviction", 0, True, False, False, 0.0, 1)
-WORKER = WorkerStanding("w1", socket.gethostname(), "mine", 2, 0, 1.0, 0.0, str(Path.cwd()), "idle")
+WORKER = WorkerStatus("w1", socket.gethostname(), "mine", 2, 0, 1.0, 0.0, str(Path.cwd()), "idle")
 HEALTHY = Snapshot(
     now=1000.0,
     runs={"open": 1, "done": 2},

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evalq.evalcore.errors import Driven
+from evalq.evalcore.errors import AlreadyRunning
 from evalq.producer.driving.loop import drive
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import RunStatus
@@ -37,7 +37,7 @@ class Scripted:
         """At the beginning."""
         return self._asked("establish")
 
-    def establish_again(self, driven: Driven) -> bool:
+    def establish_again(self, driven: AlreadyRunning) -> bool:
         """Where a step was refused."""
         self.told.append(f"again after {driven.by}")
         return True
@@ -59,7 +59,7 @@ class Scripted:
     def _asked(self, what: str) -> bool:
         self.told.append(what)
         if self._refuse(self.told):
-            raise Driven("run", "another")
+            raise AlreadyRunning("run", "another")
         return True
 
 
@@ -90,7 +90,7 @@ def test_a_step_that_was_refused_once_is_taken_again(what: str) -> None:
 def test_a_step_that_is_refused_for_good_ends_the_driving(what: str) -> None:
     """Somebody else drives: this one is told so, and stops."""
     driver = Scripted(lambda told: told[-1] == what)
-    with pytest.raises(Driven, match="another"):
+    with pytest.raises(AlreadyRunning, match="another"):
         _driven(driver)
     assert driver.told.count(what) == 2
 
@@ -98,6 +98,6 @@ def test_a_step_that_is_refused_for_good_ends_the_driving(what: str) -> None:
 def test_who_may_not_begin_is_told_at_once() -> None:
     """Where another process drives, nothing is established again."""
     driver = Scripted(lambda told: told[-1] == "establish")
-    with pytest.raises(Driven):
+    with pytest.raises(AlreadyRunning):
         _driven(driver)
     assert driver.told == ["establish"]

@@ -28,7 +28,7 @@ def test_troubles_and_long_calls_are_told_and_told_once(server: Server) -> None:
         facts = CallerFacts(host, 1, "v", 8, 1, {"t": TargetFacts("c", trouble=trouble)}, {"r": ("C3", age)})
         register.beat_caller(host, facts, 60)
 
-    told = Health(register, SweepHeader("r", "t", "v", 1, 1), look_seconds=0.0)
+    told = Health(register, SweepHeader("r", "t", "v", 1, 1), poll_seconds=0.0)
     assert told.news() == []
     beat("a", "no key")
     beat("b", "refused")

@@ -161,4 +161,4 @@ def test_a_worker_leaves_runs_of_other_code_alone(stage: Stage, caplog: pytest.L
     assert stage.server.client.hlen(stage.key(job.run, "leases")) == 0
     answer = evaluate(job, chunks[0], read(job, chunks[0]))
     assert stage.ledger.commit(job.header, chunks[0], 1, answer) == "other"
-    assert stage.ledger.look(job.run).progress.committed == 0
+    assert stage.ledger.poll(job.run).progress.committed == 0

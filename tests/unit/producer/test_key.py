@@ -10,7 +10,7 @@ import pytest
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import Driven, InputChanged, WireError
+from evalq.evalcore.errors import AlreadyRunning, InputChanged, WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.digests import new_key
 from evalq.producer.folder import job as keys
@@ -124,7 +124,7 @@ def test_who_takes_over_from_another_folder_has_its_key(stage: Stage) -> None:
     first = stage.driver(one, "host-a 11 aa")
     with pytest.raises(StopDriving):
         first.drive(killed_at(2))
-    first.ledger.hand_over(one.run)
+    first.ledger.release(one.run)
     report = stage.driver(two, "host-b 22 bb").drive()
     assert two.key == one.key == read_key(two.folder) == Job.load(two.folder).key
     assert report == stage.inline("calm", chunk_size=10)
@@ -137,7 +137,7 @@ def test_a_plan_under_another_key_gives_way_to_that_in_the_ledger(stage: Stage) 
     first = stage.driver(one, "host-a 11 aa")
     with pytest.raises(StopDriving):
         first.drive(killed_at(2))
-    first.ledger.hand_over(one.run)
+    first.ledger.release(one.run)
     before = {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")}
     second = stage.driver(two, "host-b 22 bb")
     with pytest.raises(Replanned):
@@ -158,7 +158,7 @@ def test_answers_under_another_key_are_no_other_answers(stage: Stage, size: int)
             with pytest.raises(StopDriving):
                 second.drive(lambda _: _stop_behind(first.collector.next + 1, second))
 
-    with pytest.raises(Driven, match="host-b 22 bb"):
+    with pytest.raises(AlreadyRunning, match="host-b 22 bb"):
         first.drive(begun_anew)
     assert 0 < first.collector.next < second.collector.next
     assert second.drive() == stage.inline("calm", chunk_size=size)
@@ -202,7 +202,7 @@ def test_a_detached_run_whose_key_is_lost_says_so(stage: Stage) -> None:
     broker = Broker(stage.settings)
     assert Reconciler(stage.ledger, broker).tend_all() == []
     broker.close()
-    progress = stage.ledger.look(job.run).progress
+    progress = stage.ledger.poll(job.run).progress
     assert (progress.state, progress.reason) == ("failed", "the server lost the key of its chunks: resume it")
     again: Report = stage.driver(Job.load(job.folder), "host-b 22 bb").drive()
     assert again == stage.inline("calm", chunk_size=10)
@@ -215,7 +215,7 @@ def test_a_key_in_the_ledger_that_evalq_did_not_write_ends_the_run(stage: Stage)
     stage.ledger.append(job.run, list(Planner(job).chunks()), 0)
     stage.server.client.hset(stage.key(job.run, "key"), "key", b"made-up")
     assert stage.worker.evaluate(job.run, 0, 1) == "failed"
-    progress = stage.ledger.look(job.run).progress
+    progress = stage.ledger.poll(job.run).progress
     assert (progress.state, progress.reason) == ("failed", "a run's key is not what evalq writes")
 
 
@@ -251,12 +251,12 @@ def test_what_another_folder_does_not_have_stays_under_its_key(stage: Stage, own
     with pytest.raises(StopDriving):
         first.drive(killed_at(2))
     before = {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")}
-    with pytest.raises(Driven):
+    with pytest.raises(AlreadyRunning):
         second.ledger.open(two.header, 1, key=two.key, stays=True)
     assert {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")} == before
-    first.ledger.hand_over(one.run)
+    first.ledger.release(one.run)
     assert second.driver.establish()
-    look = stage.ledger.look(two.run)
+    look = stage.ledger.poll(two.run)
     assert (look.progress.chunks, look.progress.committed, look.progress.sealed) == (2, 0, False)
     assert stage.server.client.hget(stage.key(two.run, "key"), "key").decode() == two.key == read_key(two.folder)
     assert look.progress.epoch > 1, "what workers have of the other one is void"
@@ -268,18 +268,18 @@ def test_outputs_that_workers_planned_are_planned_by_their_key(stage: Stage) -> 
     one, two, three = (stage.job(name, chunk_size=10, once="k") for name in ("one", "two", "three"))
     first = stage.driver(one, "host-a 11 aa")
     first.drive()
-    first.ledger.hand_over(one.run)
+    first.ledger.release(one.run)
     for job in (two, three):
         (job.folder.path / HEAD).write_bytes(b"")
     stage.driver(two, "host-b 22 bb").driver.establish()
     assert two.key == one.key
-    RunLedger(stage.server.client, stage.settings, "host-b 22 bb").hand_over(two.run)
+    RunLedger(stage.server.client, stage.settings, "host-b 22 bb").release(two.run)
     rows = (stage.folder / "rows.csv").read_bytes()
     (stage.folder / "rows.csv").write_bytes(rows + rows.splitlines(keepends=True)[-1])
     own = three.key
     stage.driver(three, "host-c 33 cc").driver.establish()
     assert three.key == own == read_key(three.folder)
-    assert stage.ledger.look(three.run).progress.chunks == 0
+    assert stage.ledger.poll(three.run).progress.chunks == 0
 
 
 def test_a_plan_that_another_folder_has_further_is_planned_once(stage: Stage) -> None:
@@ -287,12 +287,12 @@ def test_a_plan_that_another_folder_has_further_is_planned_once(stage: Stage) ->
     one, two = (stage.job(name, chunk_size=5, once="k") for name in ("one", "two"))
     first = stage.driver(one, "host-a 11 aa")
     stage.launch(first)
-    first.ledger.hand_over(one.run)
+    first.ledger.release(one.run)
     second = stage.driver(two, "host-b 22 bb")
     stage.launch(second)
     assert list(two.manifest.chunks) == list(one.manifest.chunks)
     assert len(two.manifest.chunks) > 4 * PLAN_STEP
-    assert stage.ledger.look(two.run).progress.epoch == 2
+    assert stage.ledger.poll(two.run).progress.epoch == 2
 
 
 def test_a_key_that_cannot_be_read_is_told_by_what_is_there(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_any_one_key_of_a_run_may_vanish(stage: Stage, part: str, messages: str)
     report = run.drive(meanwhile)
     assert run.looks >= 4
     assert report == stage.inline("inline", chunk_size=10)
-    progress = stage.ledger.look(job.run).progress
+    progress = stage.ledger.poll(job.run).progress
     assert (progress.state, progress.committed) == ("done", len(job.manifest.chunks))
     assert progress.records == report["records"]["total"]
 
@@ -60,7 +60,7 @@ def test_a_run_that_is_computed_is_on_the_list(stage: Stage) -> None:
     driver = RunLedger(stage.server.client, stage.settings, "host-a 11 aa")
     driver.open(job.header, 1, key=job.key)
     for step in (
-        lambda: driver.look(job.run, attending=True),
+        lambda: driver.poll(job.run, attending=True),
         lambda: driver.open(job.header, 2, key=job.key),
     ):
         stage.server.client.delete("evalq:runs")
@@ -85,10 +85,10 @@ def test_what_is_shown_is_what_is_there(stage: Stage) -> None:
     run.drive()
     count = len(job.manifest.chunks)
     stage.server.client.delete(stage.key(job.run, "digests"))
-    progress = stage.ledger.look(job.run).progress
+    progress = stage.ledger.poll(job.run).progress
     assert (progress.committed, progress.chunks, progress.planned) == (0, count, count)
     stage.server.client.delete(stage.key(job.run, "chunks"))
-    progress = stage.ledger.look(job.run).progress
+    progress = stage.ledger.poll(job.run).progress
     assert (progress.committed, progress.chunks, progress.planned, progress.complete) == (0, 0, count, False)
 
 
@@ -133,9 +133,9 @@ def test_a_lease_is_over_when_it_ends_later_than_it_could_have_been_written(stag
     long = RunLedger(stage.server.client, Settings(broker=stage.server.url, lease_seconds=600))
     assert long.claim(job.run, 0, 1, "slow", 1).status == "leased"
     assert stage.ledger.claim(job.run, 0, 1, "quick", 2).status == "held"
-    assert stage.ledger.look(job.run).leases == 1
+    assert stage.ledger.poll(job.run).leases == 1
     _set_back(stage, job.run)
-    assert stage.ledger.look(job.run).leases == 0
+    assert stage.ledger.poll(job.run).leases == 0
     assert stage.ledger.claim(job.run, 0, 1, "quick", 2).status == "leased"
 
 
@@ -146,9 +146,9 @@ def test_a_chunk_that_backs_off_does_so_for_half_a_minute_at_most(stage: Stage) 
     stage.launch(run)
     for _ in range(6):
         stage.ledger.mark(job.header, {0: "lost"})
-    wait_until(lambda: set(stage.ledger.look(job.run).suspect) == {1, 2, 3}, "the others are old enough")
+    wait_until(lambda: set(stage.ledger.poll(job.run).suspect) == {1, 2, 3}, "the others are old enough")
     _set_back(stage, job.run)
-    wait_until(lambda: 0 in stage.ledger.look(job.run).suspect, "it is looked for again", seconds=20)
+    wait_until(lambda: 0 in stage.ledger.poll(job.run).suspect, "it is looked for again", seconds=20)
 
 
 def test_the_lock_of_the_workers_reconciler_ends(stage: Stage) -> None:
@@ -186,5 +186,5 @@ def test_a_server_that_forgets_a_run_that_is_being_left_is_told_again(
     stage.launch(run)
     run.driver.hand_over.detach()
     assert emptied
-    progress = stage.ledger.look(job.run).progress
+    progress = stage.ledger.poll(job.run).progress
     assert (progress.sealed, progress.chunks) == (True, len(job.manifest.chunks))

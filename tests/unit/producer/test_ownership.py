@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.errors import Divergent, Driven, Finished, Incomplete, InfrastructureError
+from evalq.evalcore.errors import AlreadyRunning, Divergent, Finished, Incomplete, InfrastructureError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Seal
 from evalq.producer.commands.watch import _see
@@ -52,7 +52,7 @@ def test_who_comes_second_is_told_who_drives(stage: Stage) -> None:
 
     def meanwhile(look: int) -> None:
         if look in (2, 4):
-            with pytest.raises(Driven, match="host-a 11 aa") as refused:
+            with pytest.raises(AlreadyRunning, match="host-a 11 aa") as refused:
                 stage.driver(two, "host-b 22 bb").drive()
             told.append(refused.value.by)
 
@@ -91,7 +91,7 @@ def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch:
     left = _left(two)
     told: list[tuple[str, bool]] = []
 
-    def turn(folder: RunFolder, driven: Driven, *_anything: object, told_before: bool) -> None:
+    def turn(folder: RunFolder, driven: AlreadyRunning, *_anything: object, told_before: bool) -> None:
         told.append((driven.by, told_before))
         if len(told) == 3:
             folder.note(state="open")
@@ -131,7 +131,7 @@ def test_a_silent_driver_s_run_is_taken_over(server: Server, stage: Stage, tmp_p
     def taken_over() -> Report | None:
         try:
             return second.drive()
-        except Driven:
+        except AlreadyRunning:
             return None
 
     report = wait_until(taken_over, "the silence is over")
@@ -139,13 +139,13 @@ def test_a_silent_driver_s_run_is_taken_over(server: Server, stage: Stage, tmp_p
     again = brief.driver(Job.load(RunFolder(brief.folder / "one")), "host-a 11 aa")
     for step in (
         lambda: again.ledger.trim(one.run, [0]),
-        lambda: again.ledger.look(one.run, attending=True),
+        lambda: again.ledger.poll(one.run, attending=True),
         lambda: again.ledger.append(one.run, one.manifest.chunks, 0),
         lambda: again.ledger.close(one.run, "cancelled"),
     ):
-        with pytest.raises(Driven, match="host-b 22 bb"):
+        with pytest.raises(AlreadyRunning, match="host-b 22 bb"):
             step()
-    assert brief.ledger.look(one.run).progress.state == "done"
+    assert brief.ledger.poll(one.run).progress.state == "done"
 
 
 def test_a_driver_that_was_overtaken_in_mid_run_ends(server: Server, tmp_path: Path) -> None:
@@ -158,14 +158,14 @@ def test_a_driver_that_was_overtaken_in_mid_run_ends(server: Server, tmp_path: P
         def taken_over() -> bool:
             try:
                 reports.append(brief.driver(two, "host-b 22 bb").drive())
-            except Driven:
+            except AlreadyRunning:
                 return False
             return True
 
         if look == 4:
             wait_until(taken_over, "the first has been silent for long enough")
 
-    with pytest.raises(Driven, match="host-b 22 bb"):
+    with pytest.raises(AlreadyRunning, match="host-b 22 bb"):
         brief.driver(one, "host-a 11 aa").drive(meanwhile)
     assert reports == [brief.inline("inline", chunk_size=10)]
 
@@ -177,7 +177,7 @@ STEPS: dict[str, Callable[[RunLedger, Any], object]] = {
     "trim": lambda ledger, job: ledger.trim(job.run, [0, 1]),
     "reopen": lambda ledger, job: ledger.reopen(job.run, [(0, 10, 0)]),
     "close": lambda ledger, job: ledger.close(job.run, "cancelled"),
-    "look": lambda ledger, job: ledger.look(job.run, attending=True),
+    "look": lambda ledger, job: ledger.poll(job.run, attending=True),
     "open": lambda ledger, job: ledger.open(job.header, 9, key=job.key),
 }
 
@@ -191,7 +191,7 @@ def test_no_step_of_another_changes_anything(stage: Stage, step: str) -> None:
     def meanwhile(look: int) -> None:
         if look == 3:
             before = _dump(stage, job.run)
-            with pytest.raises(Driven, match="host-a 11 aa"):
+            with pytest.raises(AlreadyRunning, match="host-a 11 aa"):
                 STEPS[step](RunLedger(stage.server.client, stage.settings, "host-b 22 bb"), job)
             assert _dump(stage, job.run) == before
             found.append(look)
@@ -230,7 +230,7 @@ def test_handing_over_makes_room_at_once(stage: Stage, how: str) -> None:
     if how == "pause":
         assert first.ledger.close(one.run, "paused") == "paused"
     if how == "hand over":
-        first.ledger.hand_over(one.run)
+        first.ledger.release(one.run)
     assert stage.driver(two, "host-b 22 bb").drive() == stage.inline("inline", chunk_size=10)
 
 
@@ -245,11 +245,11 @@ def test_the_workers_publish_for_who_is_silent(stage: Stage) -> None:
     def computed() -> bool:
         reconciler.tend_all()
         stage.work(9)
-        progress = stage.ledger.look(job.run).progress
+        progress = stage.ledger.poll(job.run).progress
         return progress.committed == progress.chunks > 0
 
     wait_until(computed, "what was planned is committed")
-    assert stage.ledger.look(job.run).driver == "host-a 11 aa"
+    assert stage.ledger.poll(job.run).driver == "host-a 11 aa"
     broker.close()
 
 
@@ -283,7 +283,7 @@ def test_a_finished_run_s_report_is_there_for_who_joined_it(stage: Stage) -> Non
     (job,) = _jobs(stage, "one")
     reports = Reports(stage.ledger, stage.settings)
     report = stage.driver(job, "host-a 11 aa").drive()
-    assert stage.ledger.look(job.run).driver == "host-a 11 aa", "until its report is there"
+    assert stage.ledger.poll(job.run).driver == "host-a 11 aa", "until its report is there"
     for _ in range(2):
         assert publish_report(job.run, report, Servers(stage.settings)) == ""
     assert reports.report(job.run) == canonical_json(report) + b"\n"
@@ -323,13 +323,13 @@ def test_a_clock_that_is_set_back_keeps_no_dead_driver(server: Server, tmp_path:
     ahead = server.client.time()[0] * 1000 + 3_600_000
     server.client.hset(brief.key(one.run, "meta"), "driver_at", ahead)
     second = RunLedger(server.client, brief.settings, "host-b 22 bb")
-    with pytest.raises(Driven):
+    with pytest.raises(AlreadyRunning):
         second.open(two.header, 1, key=one.key)
 
     def taken_over() -> bool:
         try:
             return second.open(two.header, 1, key=one.key) > 1
-        except Driven:
+        except AlreadyRunning:
             return False
 
     wait_until(taken_over, "it has been silent for long enough", seconds=20)
@@ -342,11 +342,11 @@ def test_a_detached_run_whose_plan_is_lost_says_so(stage: Stage) -> None:
     stage.launch(first)
     first.driver.hand_over.detach()
     stage.server.client.delete(stage.key(job.run, "chunks"))
-    assert not stage.ledger.look(job.run).unreported
+    assert not stage.ledger.poll(job.run).unreported
     broker = Broker(stage.settings)
     assert Reconciler(stage.ledger, broker).tend_all() == []
     broker.close()
-    progress = stage.ledger.look(job.run).progress
+    progress = stage.ledger.poll(job.run).progress
     assert progress.state == "failed"
     assert "lost" in progress.reason
     assert "resume" in progress.reason
@@ -359,7 +359,7 @@ def test_an_empty_plan_is_never_taken_for_a_complete_one(stage: Stage) -> None:
     stage.ledger.append(job.run, [], 0, None)
     stage.server.client.hset(stage.key(job.run, "meta"), "seal", b'{"chunks":5,"sha256":["s"]}')
     Reports(stage.ledger, stage.settings).detach(job.run, Detached(0))
-    look = stage.ledger.look(job.run)
+    look = stage.ledger.poll(job.run)
     assert (look.progress.sealed, look.progress.complete, look.unreported) == (True, False, False)
     assert stage.ledger.close(job.run, "done") == "open"
     assert Seal(5, ("s",)).chunks == look.progress.planned
@@ -398,14 +398,14 @@ def test_a_finished_run_is_not_computed_again_from_another_folder(stage: Stage) 
     assert again.drive() == report
     assert stage.computed == computed, "its own folder has every answer"
     stage.server.client.delete(stage.key(one.run, "final"))
-    again.ledger.hand_over(one.run)
+    again.ledger.release(one.run)
     assert stage.driver(two, "host-c 33 cc").drive() == report
 
 
 def share_as(ledger: RunLedger, run: str, report: Report) -> None:
     """What a driver does at its end."""
     Reports(ledger, ledger.settings).store(run, canonical_json(report) + b"\n")
-    ledger.hand_over(run)
+    ledger.release(run)
 
 
 def test_who_cannot_hand_over_what_another_drives_notes_nothing(stage: Stage) -> None:
@@ -413,6 +413,6 @@ def test_who_cannot_hand_over_what_another_drives_notes_nothing(stage: Stage) ->
     one, two = _jobs(stage, "one", "two")
     RunLedger(stage.server.client, stage.settings, "host-a 11 aa").open(one.header, 1, key=one.key)
     before = two.folder.info().state
-    with pytest.raises(Driven, match="host-a 11 aa"):
+    with pytest.raises(AlreadyRunning, match="host-a 11 aa"):
         launch(two, Backend(stage.settings), QUIET)
     assert two.folder.info().state == before

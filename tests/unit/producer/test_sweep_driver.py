@@ -18,7 +18,7 @@ import pytest
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.errors import Cancelled, Driven, EvalqError, Incomplete, UsageError
+from evalq.evalcore.errors import AlreadyRunning, Cancelled, EvalqError, Incomplete, UsageError
 from evalq.evalcore.fold import REPORT_SCHEMA
 from evalq.evalcore.model.calls import Output
 from evalq.producer.driving.retries import ServerRetry
@@ -79,7 +79,7 @@ class Stage:
         (folder / "targets.yaml").write_text(json.dumps({"targets": {"chat": chat}}))
         write_golden(folder / "golden.json", {f"C{n}": {"share": 0.5} for n in range(CASES)})
         self.settings = Settings(
-            broker=server.url, targets=str(folder / "targets.yaml"), calls=4, look_seconds=0.05, driver_seconds=1.0
+            broker=server.url, targets=str(folder / "targets.yaml"), calls=4, poll_seconds=0.05, driver_seconds=1.0
         )
         self.timings = Timings(call_lease=1.0)
         self.calls = SweepLedger(server.client, self.settings)
@@ -181,14 +181,14 @@ def test_twins_pay_once(stage: Stage) -> None:
         wait_until(lambda: stage.agent.calls.total() > 5, "calls are made")
         two = Drive(stage.driver(second, "host 2 b"))
         two.end()
-        assert isinstance(two.error, Driven)
+        assert isinstance(two.error, AlreadyRunning)
         assert two.error.by == "host 1 a"
         stage.agent.most = 0
         one.end()
         assert one.error is None
         three = Drive(stage.driver(second, "host 2 b"))
         three.end()
-        assert isinstance(three.error, Driven)  # so it waits for the report of the one that has the outputs
+        assert isinstance(three.error, AlreadyRunning)  # so it waits for the report of the one that has the outputs
         assert "another producer, which made its calls" in three.error.by
     assert one.facts["attempts"] == stage.agent.calls.total() == 20 * CASES
     assert (one.facts["repaid"], one.facts["lost"]) == (0, 0)
@@ -276,12 +276,12 @@ def test_a_copied_folder_pays_for_nothing(stage: Stage) -> None:
         before = (stage.folder / "b" / "calls.jsonl").read_bytes()
         two = Drive(stage.driver(copy, "host 2 b"))
         two.end()
-        assert isinstance(two.error, Driven)
+        assert isinstance(two.error, AlreadyRunning)
         stage.agent.most = 0
         one.end()
         three = Drive(stage.driver(copy, "host 2 b"))
         three.end()
-        assert isinstance(three.error, Driven)  # told who made its calls, and to watch
+        assert isinstance(three.error, AlreadyRunning)  # told who made its calls, and to watch
         assert (stage.folder / "b" / "calls.jsonl").read_bytes().startswith(before)
     assert stage.agent.calls.total() == 30 * CASES
 
@@ -293,12 +293,12 @@ def test_a_driver_that_fell_silent_is_followed_and_told(stage: Stage) -> None:
     asleep.establish()
     other = stage.driver(stage.copied(sweep, "b"), "host 2 b")
     wait_until(lambda: _established(other), "driver_seconds have passed")
-    with pytest.raises(Driven, match="host 2 b"):
+    with pytest.raises(AlreadyRunning, match="host 2 b"):
         asleep.drive(lambda _: None)
 
 
 def _established(driver: SweepDriver) -> bool:
-    with contextlib.suppress(Driven):
+    with contextlib.suppress(AlreadyRunning):
         return driver.establish()
     return False
 
@@ -308,7 +308,7 @@ def test_a_killed_driver_is_followed_at_once_in_its_folder(stage: Stage) -> None
     """Whoever holds the folder's lock knows that the last driver is dead; in a copy of the folder nobody does."""
     sweep = stage.sweep("a", 2)
     stage.driver(sweep, "host 1 a").establish()
-    with pytest.raises(Driven):
+    with pytest.raises(AlreadyRunning):
         stage.driver(stage.copied(sweep, "b"), "host 2 b").establish()
     assert stage.driver(stage.reloaded(sweep), "host 3 c").establish()
 
@@ -665,7 +665,7 @@ def test_who_waits_tells_a_busy_producer_from_one_that_is_gone(stage: Stage, mon
         monkeypatch.setattr(join, "time", clock := _Clock(meanwhile))
         reporter = Reporter("calls", quiet=True, bar=False, json_lines=False)
         with Servers(settings) as servers:
-            join._elsewhere(second.folder, Driven(first.run, "host 1 a"), servers, reporter)
+            join._elsewhere(second.folder, AlreadyRunning(first.run, "host 1 a"), servers, reporter)
         return clock.now
 
     def begins(now: float) -> None:
@@ -673,7 +673,7 @@ def test_who_waits_tells_a_busy_producer_from_one_that_is_gone(stage: Stage, mon
             evaluation.open(first.job().header, 1, key=KEY)
 
     assert 15 < waits(begins) < 16, "then it looks again who drives"
-    evaluation.hand_over(first.run)  # as one that ends with an error does
+    evaluation.release(first.run)  # as one that ends with an error does
     for left in ("open and nobody's", "unknown"):
         seen: list[float] = []
         with pytest.raises(Incomplete, match="which is gone, collected its outputs"):
@@ -691,7 +691,7 @@ def test_a_sweep_that_is_left_to_the_workers_is_no_orphan(stage: Stage) -> None:
     sweep.folder.note(state="called")
     evaluation = RunLedger(stage.server.client, stage.settings, "host 1 a")
     evaluation.open(sweep.job().header, 1, key=KEY)
-    evaluation.hand_over(sweep.run)
+    evaluation.release(sweep.run)
     with Servers(stage.settings) as servers:
         orphaned = join._Orphaned(sweep.run, servers)
         assert orphaned.seconds() is not None

@@ -14,7 +14,7 @@ from evalq.workers.broker.message import read_hint
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.progress import RunStatus
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.recovery.reconciler import Reconciler
@@ -84,7 +84,7 @@ class Hosts(Summing):
         if left:
             Reports(self.ledger, self.settings).detach("r", Detached(0.0))
 
-    def turn(self, *, attending: bool = True) -> Look:
+    def turn(self, *, attending: bool = True) -> RunStatus:
         """The reconciler looks, and each worker that does not rest takes one message, where there is one."""
         look = self.reconciler.tend(HEADER, attending=attending)
         for name in sorted(self.workers):
@@ -99,12 +99,12 @@ class Hosts(Summing):
         self.acting = name
         return self.workers[name].evaluate("r", seq, 1)
 
-    def until(self, condition: Callable[[Look], Any], what: str) -> Look:
+    def until(self, condition: Callable[[RunStatus], Any], what: str) -> RunStatus:
         """Turns until a look shows ``condition``; that look."""
 
-        def turned() -> Look | None:
+        def turned() -> RunStatus | None:
             look = self.turn()
             return look if condition(look) else None
 
-        found: Look = wait_until(turned, what, 60)
+        found: RunStatus = wait_until(turned, what, 60)
         return found

@@ -14,7 +14,7 @@ import msgspec
 
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
-from evalq.workers.ratelimit.policy import Ask, Limits, Policy
+from evalq.workers.ratelimit import Ask, Limits, Policy
 
 CLOCK = "local function now_us() return tonumber(ARGV[3]) end"
 """The time comes along with what is asked: to set it before would be a second exchange each time."""

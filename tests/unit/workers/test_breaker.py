@@ -28,9 +28,9 @@ def test_it_opens_after_ten_failures_in_a_row_and_no_earlier() -> None:
     for alive in (FINE, BROKEN, Failure(kind="rate_limit", reason="HTTP 429")):
         breaker = Breaker(Clock())
         for result in [*[DOWN] * 9, alive, *[DOWN] * 9]:
-            breaker.told(result)
+            breaker.record(result)
         assert (breaker.is_open, breaker.holds(DOWN), breaker.room(50)) == (False, False, 50)
-        breaker.told(DOWN)
+        breaker.record(DOWN)
         assert (breaker.is_open, breaker.holds(DOWN), breaker.holds(BROKEN), breaker.room(50)) == (True, True, False, 0)
 
 
@@ -39,16 +39,16 @@ def test_probes_come_ever_less_often_and_one_answer_closes_it() -> None:
     clock = Clock()
     breaker = Breaker(clock)
     for _ in range(10):
-        breaker.told(DOWN)
+        breaker.record(DOWN)
     probes = []
     while clock.now < 300:
         clock.now += 0.5
         if breaker.room(50):
             probes.append(clock.now - 100)
-            breaker.told(DOWN)
+            breaker.record(DOWN)
     assert probes == [1, 3, 7, 15, 31, 61, 91, 121, 151, 181]
     assert (breaker.reason, breaker.seconds) == (DOWN.reason, 200)
-    breaker.told(BROKEN)
+    breaker.record(BROKEN)
     assert (breaker.is_open, breaker.room(50), breaker.seconds) == (False, 50, 0)
 
 
@@ -75,7 +75,7 @@ def test_a_sweep_is_hopeless_when_nobody_can_call_its_target_for_long_enough() -
     held = TargetSession(None, "c")  # type: ignore[arg-type]  # the same
     assert not unreachable.due("r", held), "and nothing is wrong any more"
     for _ in range(10):
-        held.breaker.told(DOWN)
+        held.breaker.record(DOWN)
     clock.now += FAULT_SECONDS
     assert not unreachable.due("r", held)
     clock.now += 299

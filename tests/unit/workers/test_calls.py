@@ -88,13 +88,13 @@ def test_every_call_is_recorded_once_in_any_order_of_things(
     calls.halt("r", range(CASES), go=True)
     for holder, mine in held.items():
         calls.commit("r", holder, "t", [_result(call) for call in mine])
-    while (got := calls.claim("r", "last", 4, LEASE)[1]) or calls.look("r").busy:  # type: ignore[union-attr]  # it is known
+    while (got := calls.claim("r", "last", 4, LEASE)[1]) or calls.poll("r").busy:  # type: ignore[union-attr]  # it is known
         calls.commit("r", "last", "t", [_result(call) for call in got])
         for holder in held:
             calls.give_back("r", holder, {}, leave=True)
     collect()
     assert sorted(output.call for output in folder) == list(range(TOTAL))
-    look = calls.look("r")
+    look = calls.poll("r")
     assert look is not None
     assert (look.left, look.busy, look.waiting, look.known) == (False, 0, 0, TOTAL)
 
@@ -121,11 +121,11 @@ def test_no_more_attempts_than_the_budget(server: Server, most: int) -> None:
         made += len(got)
         tries = 1 + calls.again("budget", got[0])
         made += tries - 1
-        look = calls.look("budget")
+        look = calls.poll("budget")
         assert look is not None
         assert look.started == made, "what is in flight counts"
         calls.commit("budget", "p", "t", [_result(got[0], attempts=tries), *(_result(call) for call in got[1:])])
-    look = calls.look("budget")
+    look = calls.poll("budget")
     assert look is not None
     assert made == look.started <= most
     if look.recorded < TOTAL:
@@ -155,9 +155,9 @@ def test_without_its_producer_a_sweep_that_stops_early_stands_still(server: Serv
     assert calls.claim("alone", "p", 1, LEASE)[1]
     server.client.hset("evalq:sweep:{alone}:meta", "attended", 1)
     assert calls.claim("alone", "p", 1, LEASE)[:2] == ("open", [])
-    calls.look("alone")
+    calls.poll("alone")
     assert calls.claim("alone", "p", 1, LEASE)[:2] == ("open", [])
-    calls.look("alone", attending=True)
+    calls.poll("alone", attending=True)
     assert calls.claim("alone", "p", 1, LEASE)[1]
 
 
@@ -167,7 +167,7 @@ def test_a_fatal_failure_stops_a_sweep_and_is_no_output(server: Server) -> None:
     header = _sweep(calls, "fatal")
     _, (call, *others), _ = calls.claim("fatal", "p", 3, LEASE)
     calls.commit("fatal", "p", "t", [_result(call, "quota", "t: quota: spent")])
-    look = calls.look("fatal")
+    look = calls.poll("fatal")
     assert look is not None
     assert (look.state, look.reason, look.known) == ("failed", "t: quota: spent", 0)
     assert calls.claim("fatal", "p", 3, LEASE)[:2] == ("failed", [])
@@ -225,10 +225,10 @@ def test_only_what_moves_a_sweep_on_keeps_it(server: Server) -> None:
     age()
     for _ in range(3):
         assert calls.claim("left", "new", 3, LEASE)[:2] == ("open", [])
-        calls.look("left")
+        calls.poll("left")
         assert not kept()
         assert all(server.client.pttl(key) > 0 for key in keys()), "a holder that is new has a key that expires"
-    calls.look("left", attending=True)
+    calls.poll("left", attending=True)
     assert kept()
 
 

@@ -22,7 +22,7 @@ from evalq.workers.ledger.keys import SHARED, HistoryKeys, RunKeys, SweepKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.monitor.snapshot import read_snapshot
+from evalq.workers.monitor import read_snapshot
 from evalq.workers.recovery.finaliser import FinishedCases
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -52,17 +52,17 @@ def test_a_damaged_field_is_told_with_its_keys(hosts: Hosts, server: Server, fie
     """As damage (WireError) that names what to delete, where it was a bug's traceback."""
     server.client.hset(BAD.meta, field, value)
     with pytest.raises(WireError, match=r"delete its keys there \(evalq:run:\{r\}:\*\), then evalq resume"):
-        hosts.ledger.look("r")
+        hosts.ledger.poll("r")
 
 
 def test_what_is_lost_or_of_no_chunk_is_told_too(hosts: Hosts, server: Server) -> None:
     """A run without a state, and a chunk in flight that has no number."""
     server.client.zadd(BAD.flight, {b"junk": 1})
     with pytest.raises(WireError, match="junk"):
-        hosts.ledger.look("r")
+        hosts.ledger.poll("r")
     server.client.hdel(BAD.meta, "state")
     with pytest.raises(WireError, match="it lacks b'state'"):
-        hosts.ledger.look("r")
+        hosts.ledger.poll("r")
     server.client.hset(BAD.notes, "tries 1", b"many")
     with pytest.raises(WireError, match="many"):
         hosts.ledger.notes("r")
@@ -74,7 +74,7 @@ def test_what_is_lost_or_of_no_chunk_is_told_too(hosts: Hosts, server: Server) -
 def test_a_reason_that_is_no_text_is_still_a_reason(hosts: Hosts, server: Server) -> None:
     """It decides nothing, so it is shown as far as it can be."""
     server.client.hset(BAD.meta, "reason", NO_TEXT)
-    assert hosts.ledger.look("r").progress.reason == "\ufffd\ufffd"
+    assert hosts.ledger.poll("r").progress.reason == "\ufffd\ufffd"
 
 
 @pytest.mark.parametrize("field", ["recorded", "free", "generation", "state"])
@@ -84,7 +84,7 @@ def test_a_damaged_sweep_is_told_with_its_keys(server: Server, hosts: Hosts, fie
     calls.open(SweepHeader("s", "t", "c", 1, 1))
     server.client.hset(SWEEP.meta, field, b"junk")
     with pytest.raises(WireError, match=r"evalq:sweep:\{s\}:\*"):
-        calls.look("s")
+        calls.poll("s")
 
 
 @pytest.mark.parametrize("spent", [b"nan", b"inf"])
@@ -94,7 +94,7 @@ def test_a_sweep_that_costs_no_number_is_damaged(server: Server, hosts: Hosts, s
     calls.open(SweepHeader("s", "t", "c", 1, 1))
     server.client.hset(SWEEP.meta, "spent", spent)
     with pytest.raises(WireError, match=r"what it has cost is .* is called, and paid, again"):
-        calls.look("s")
+        calls.poll("s")
 
 
 def test_a_sweep_without_a_state_is_damaged(server: Server, hosts: Hosts) -> None:
@@ -103,7 +103,7 @@ def test_a_sweep_without_a_state_is_damaged(server: Server, hosts: Hosts) -> Non
     calls.open(SweepHeader("s", "t", "c", 1, 1))
     server.client.hdel(SWEEP.meta, "state")
     with pytest.raises(WireError, match="it lacks 'state'"):
-        calls.look("s")
+        calls.poll("s")
 
 
 def _wrong_type(key: str) -> Callable[[Any], Any]:
@@ -231,7 +231,7 @@ def test_a_damaged_sweep_keeps_no_run_from_its_report(
 def test_a_failure_that_nobody_counted_counts_nothing(hosts: Hosts, server: Server) -> None:
     """Entries that evalq did not write are left out, whatever they begin with."""
     server.client.hset(BAD.failures, mapping={"barren": b"junk", "chunk x w": b"3", "chunk 1 w": b"2"})
-    told = Failures(hosts.ledger).told("r")
+    told = Failures(hosts.ledger).counts("r")
     assert (told.barren, told.chunks) == ((0, 0), {1: {"w": 2}})
 
 

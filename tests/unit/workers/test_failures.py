@@ -17,11 +17,11 @@ from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import ConfigError, UnknownEvaluator
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, server_is_away
-from evalq.workers.ledger.heartbeats import sick_of
+from evalq.workers.ledger.heartbeats import unhealthy_of
 from evalq.workers.ledger.keys import SHARED, RunKeys
-from evalq.workers.ledger.progress import Look
+from evalq.workers.ledger.progress import RunStatus
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.monitor.snapshot import read_snapshot
+from evalq.workers.monitor import read_snapshot
 from evalq.workers.pool.chunk_runner import REST_SECONDS
 from evalq.workers.recovery.finaliser import Finalisers, finalise
 from evalq.workers.recovery.judge import CHUNK_TRIES, HOPELESS
@@ -45,11 +45,11 @@ def _raise(error: BaseException) -> Any:
     return deed
 
 
-def _failed(look: Look) -> bool:
+def _failed(look: RunStatus) -> bool:
     return look.progress.state == "failed"
 
 
-def _complete(look: Look) -> bool:
+def _complete(look: RunStatus) -> bool:
     return look.progress.complete
 
 
@@ -73,11 +73,11 @@ def test_a_reason_that_no_server_can_be_told_is_told_by_escapes(hosts: Hosts) ->
     hosts.begin()
     hosts.fails["a"] = _raise(ValueError("no \ud800"))
     assert hosts.act("a", 0) == "failed"
-    assert "ValueError: no \\ud800" in Failures(hosts.ledger).told("r").workers["a"].reason
+    assert "ValueError: no \\ud800" in Failures(hosts.ledger).counts("r").workers["a"].reason
     hosts.add("b")
     hosts.cannot["b"] = _raise(ValueError("no \ud800"))
     assert hosts.act("b", 1) == "failed"
-    assert "ValueError: no \\ud800" in sick_of(hosts.register.workers()["b"])["summing"]
+    assert "ValueError: no \\ud800" in unhealthy_of(hosts.register.workers()["b"])["summing"]
 
 
 def test_one_host_that_fails_does_not_fail_the_run(hosts: Hosts) -> None:
@@ -111,8 +111,8 @@ def test_a_worker_that_is_told_to_stop_has_failed_at_nothing(hosts: Hosts, durin
     finally:
         signal.signal(signal.SIGUSR1, before)
         common.clear_terminate_handler_fired()
-    assert sick_of(hosts.register.workers()["drained"]) == {}
-    assert not Failures(hosts.ledger).told("r").chunks
+    assert unhealthy_of(hosts.register.workers()["drained"]) == {}
+    assert not Failures(hosts.ledger).counts("r").chunks
     hosts.ledger.give_back("drained")
     hosts.leave("drained")
     look = hosts.until(_complete, "the other one computes it all")
@@ -192,17 +192,17 @@ def test_a_worker_that_cannot_load_an_evaluator_is_sick_and_fails_nobody(hosts: 
     hosts.cannot["sick"] = _raise(error)
     hosts.begin()
     assert hosts.act("sick", 0) == "failed"
-    assert str(error) in sick_of(hosts.register.workers()["sick"])["summing"]
+    assert str(error) in unhealthy_of(hosts.register.workers()["sick"])["summing"]
     (line,) = hosts.turn().trouble
     assert line.startswith("host-sick: cannot load summing: ")
     look = hosts.until(_complete, "the healthy one computes it all")
     assert look.progress.state == "open"
-    assert not Failures(hosts.ledger).told("r").chunks
+    assert not Failures(hosts.ledger).counts("r").chunks
     del hosts.cannot["sick"]
     hosts.ledger.delete("r")
     hosts.begin()
     assert hosts.act("sick", 0) == "committed", "it can after all"
-    assert sick_of(hosts.register.workers()["sick"]) == {}
+    assert unhealthy_of(hosts.register.workers()["sick"]) == {}
 
 
 def test_an_evaluator_that_nobody_registered_ends_the_run_and_makes_nobody_sick(hosts: Hosts) -> None:
@@ -213,7 +213,7 @@ def test_an_evaluator_that_nobody_registered_ends_the_run_and_makes_nobody_sick(
     assert hosts.act("a", 0) == "failed"
     look = hosts.turn()
     assert (look.progress.state, look.progress.reason) == ("failed", "no evaluator 'forged'")
-    assert sick_of(hosts.register.workers()["a"]) == {}
+    assert unhealthy_of(hosts.register.workers()["a"]) == {}
 
 
 def test_without_a_healthy_worker_a_run_ends_in_a_stated_time(hosts: Hosts, server: Server) -> None:
@@ -225,7 +225,7 @@ def test_without_a_healthy_worker_a_run_ends_in_a_stated_time(hosts: Hosts, serv
     assert (look.progress.state, len(look.trouble)) == ("open", 1)
     snapshot = read_snapshot(server.client, hosts.settings)
     assert [run.run for run in snapshot.unserved] == ["r"]
-    assert [(worker.host, name) for worker, name, _ in snapshot.sick] == [("host-sick", "summing")]
+    assert [(worker.host, name) for worker, name, _ in snapshot.unhealthy] == [("host-sick", "summing")]
     assert snapshot.total("failures") == look.progress.failures
     meta = RunKeys.of("r").meta
     since, committed = server.client.hget(meta, "unserved").split()
@@ -260,7 +260,7 @@ def test_an_import_that_kills_is_tried_in_a_process_of_its_own(hosts: Hosts, ser
     server.client.hdel(RunKeys.of("r").leases, "0")
     server.client.hset(RunKeys.of("r").notes, "attempts 0", 3)
     assert hosts.act("a", 0) == "failed"
-    assert "killed its process by SIGKILL" in sick_of(hosts.register.workers()["a"])["summing"]
+    assert "killed its process by SIGKILL" in unhealthy_of(hosts.register.workers()["a"])["summing"]
     assert hosts.act("a", 1) == "failed", "and with the next chunk it is careful from the start"
 
 
@@ -272,7 +272,7 @@ def test_a_step_that_the_ledger_refuses_is_counted(hosts: Hosts, server: Server)
     hosts.ledger.take("r")
     for _ in range(CHUNK_TRIES):
         assert hosts.act("a", 0) == "failed"
-    told = Failures(hosts.ledger).told("r")
+    told = Failures(hosts.ledger).counts("r")
     assert told.chunks == {0: {"a": CHUNK_TRIES}}
     assert told.workers["a"].kind == "ledger"
     assert "WRONGTYPE" in told.workers["a"].reason
@@ -308,7 +308,7 @@ def test_a_restart_begins_the_list_anew(hosts: Hosts) -> None:
     hosts.begin()
     hosts.until(_failed, "the run fails")
     assert hosts.ledger.open(HEADER, 2, key=KEY) == 2
-    assert Failures(hosts.ledger).told("r").workers == {}
+    assert Failures(hosts.ledger).counts("r").workers == {}
     assert hosts.turn().progress.state == "open"
 
 
@@ -384,12 +384,12 @@ def test_a_report_that_cannot_be_made_is_tried_elsewhere_and_then_told(hosts: Ho
         hosts.add(name)
     _complete_run(hosts)
     makers = {name: Finalisers(hosts.settings, hosts.ledger, name, f"host-{name}") for name in ("a", "b")}
-    assert hosts.ledger.look("r").unreported
+    assert hosts.ledger.poll("r").unreported
     try:
         for name in ("a", "b"):
             makers[name].start([], ["r"])
             wait_until(makers[name].idle, "the process has ended")
-            told = Failures(hosts.ledger).told("r").workers[name]
+            told = Failures(hosts.ledger).counts("r").workers[name]
             assert (told.kind, told.host) == ("report", f"host-{name}")
             assert "no evaluator 'summing'" in told.reason, "the process that finalises does not know it"
             makers["a"].start([], ["r"])
@@ -413,14 +413,14 @@ def test_a_run_that_was_resumed_and_left_again_has_all_its_tries(hosts: Hosts, m
     makers = {name: Finalisers(hosts.settings, hosts.ledger, name) for name in ("a", "b")}
     for name in ("a", "b", "a"):
         makers[name].start([], ["r"])
-    assert not hosts.ledger.look("r").unreported, "three tries are enough"
+    assert not hosts.ledger.poll("r").unreported, "three tries are enough"
     hosts.ledger.open(HEADER, 2, key=KEY)
     Reports(hosts.ledger, hosts.settings).detach("r", Detached(0.0))
     for tries, name in enumerate(("a", "b", "a"), 1):
-        assert hosts.ledger.look("r").unreported
+        assert hosts.ledger.poll("r").unreported
         makers[name].start([], ["r"])
-        assert hosts.ledger.look("r").progress.finals == tries
-    assert set(Failures(hosts.ledger).told("r").workers) == {"a", "b"}
+        assert hosts.ledger.poll("r").progress.finals == tries
+    assert set(Failures(hosts.ledger).counts("r").workers) == {"a", "b"}
 
 
 class Returning(RunLedger):
@@ -449,7 +449,7 @@ def test_a_run_whose_producer_comes_back_while_a_worker_makes_its_report_is_left
     ledger.takes = takes
     assert not finalise("r", ledger, hosts.settings)
     assert Reports(ledger, hosts.settings).report("r") is None
-    assert hosts.ledger.look("r").progress.state == "open"
+    assert hosts.ledger.poll("r").progress.state == "open"
     assert server.client.keys("evalq:histor*") == []
 
 
@@ -461,8 +461,8 @@ def test_a_finaliser_that_is_killed_or_cannot_start_is_told(hosts: Hosts, monkey
     monkeypatch.setattr("evalq.workers.recovery.finaliser.child", lambda *_: ["/bin/sh", "-c", "kill -9 $$"])
     maker.start([], ["r"])
     wait_until(maker.idle, "the process has ended")
-    assert "was ended by SIGKILL" in Failures(hosts.ledger).told("r").workers["a"].reason
+    assert "was ended by SIGKILL" in Failures(hosts.ledger).counts("r").workers["a"].reason
     monkeypatch.setattr("evalq.workers.recovery.finaliser.child", lambda *_: ["/no/such/program"])
     maker.start([], ["r"])
-    assert "cannot be started" in Failures(hosts.ledger).told("r").workers["a"].reason
+    assert "cannot be started" in Failures(hosts.ledger).counts("r").workers["a"].reason
     maker.close()

@@ -10,7 +10,7 @@ import pytest
 from evalq.evalcore.contract import plugins
 from evalq.workers.ledger.history import Entry, History, HistoryKey, entry_of
 from evalq.workers.ledger.keys import SHARED
-from evalq.workers.monitor.snapshot import read_snapshot
+from evalq.workers.monitor import read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
 

@@ -53,7 +53,7 @@ def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: P
         file.write_text(json.dumps({"targets": {"t": {"kind": "openai", "base_url": url, "model": "m"}}}))
         asyncio.run(taken_twice(file))
         assert sum(agent.calls.values()) == 1
-    look = calls.look("r")
+    look = calls.poll("r")
     assert look is not None
     assert (look.recorded, look.repaid, look.busy) == (1, 0, 0)
 
@@ -127,6 +127,6 @@ def test_a_process_that_leaves_while_it_records_counts_its_answers_once(server: 
         file = tmp_path / "targets.yaml"
         file.write_text(json.dumps({"targets": {"t": {"kind": "openai", "base_url": url, "model": "m"}}}))
         asyncio.run(leaves(file))
-    look = calls.look("r")
+    look = calls.poll("r")
     assert look is not None
     assert (look.started, look.recorded, look.repaid, look.lost, look.busy) == (1, 1, 0, 0, 0)

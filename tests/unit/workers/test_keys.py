@@ -21,16 +21,16 @@ from evalq.workers.ledger.scripts import (
     Claimed,
     Committed,
     Family,
-    Standing,
+    StateAfter,
     answer_of,
     script_text,
 )
-from evalq.workers.monitor.watcher import COMMANDS
+from evalq.workers.monitor import COMMANDS
 from tests.integration.harness import running_server
 
 FAMILIES = (RUNS, SWEEPS, HISTORY, LOOKS, MONITOR, RATE_LIMIT)
 LUA = Path(str(files("evalq.workers.ledger") / "lua"))
-SHARED_BODIES = ("close", "hand_over")
+SHARED_BODIES = ("close", "release")
 PARTS_OF_SCRIPTS = {"prelude", "clock", "driver", "expire"}
 USERS = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
 
@@ -72,10 +72,10 @@ def test_a_script_answers_what_its_type_says(family: Family, name: str, answers:
 
 def test_closing_answers_a_state_of_the_ledger() -> None:
     """Those of the table of a run's life, and "gone"; anything else that a server says is refused."""
-    assert set(get_args(Standing)) == {*LEDGER_STATES, "gone"}
-    assert answer_of(Standing, b"paused") == "paused"
+    assert set(get_args(StateAfter)) == {*LEDGER_STATES, "gone"}
+    assert answer_of(StateAfter, b"paused") == "paused"
     with pytest.raises(ValueError, match="which no script of this code does"):
-        answer_of(Standing, b"calling")
+        answer_of(StateAfter, b"calling")
 
 
 def test_no_two_things_have_one_key() -> None:

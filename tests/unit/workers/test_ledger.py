@@ -58,7 +58,7 @@ def test_the_first_commit_wins_and_the_same_again_is_a_duplicate(ledger: RunLedg
     chunk = _begin(ledger)[0]
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "committed"
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "duplicate"
-    progress = ledger.look("r").progress
+    progress = ledger.poll("r").progress
     assert (progress.committed, progress.records, progress.duplicates) == (1, 1, 1)
     assert ledger.collect("r", [0, 1]) == [ANSWER, None]
 
@@ -68,7 +68,7 @@ def test_another_answer_is_divergent_and_kept_aside(ledger: RunLedger, server: S
     chunk = _begin(ledger)[2]
     ledger.commit(_header(), chunk, 1, ANSWER)
     assert ledger.commit(_header(), chunk, 1, OTHER) == "divergent"
-    progress = ledger.look("r").progress
+    progress = ledger.poll("r").progress
     assert (progress.state, progress.divergent) == ("failed", 1)
     assert "chunk 2" in progress.reason
     assert ledger.collect("r", [2]) == [ANSWER]
@@ -91,7 +91,7 @@ def test_an_old_epoch_is_stale(ledger: RunLedger) -> None:
     assert ledger.open(_header(), 2, key=KEY) == 2
     assert ledger.claim("r", 0, 1, "w", 1).status == "stale"
     assert ledger.commit(_header(), chunk, 1, ANSWER) == "stale"
-    assert ledger.look("r").progress.committed == 0
+    assert ledger.poll("r").progress.committed == 0
     assert ledger.open(_header(), 1, key=KEY) == 2, "an epoch is never lowered"
 
 
@@ -144,31 +144,31 @@ def test_what_is_restored_leaves_the_window(ledger: RunLedger) -> None:
     assert ledger.take("r") == [0, 1, 2]
     assert ledger.restore("r", [(seq, "d" * 64, 1) for seq in range(3)]) == 3
     assert ledger.take("r") == [3, 4]
-    assert set(ledger.look("r").suspect) <= {3, 4}
+    assert set(ledger.poll("r").suspect) <= {3, 4}
 
 
 def test_suspects_are_what_is_published_without_a_living_lease(ledger: RunLedger, brief: RunLedger) -> None:
     """Leased, committed and young chunks are not suspect; a dead lease and a lost message are, by name."""
     chunks = _begin(ledger, 5)
     ledger.take("r")
-    assert ledger.look("r").suspect == {}
+    assert ledger.poll("r").suspect == {}
     ledger.claim("r", 0, 1, "w", 1)
     ledger.commit(_header(), chunks[1], 1, ANSWER)
-    wait_until(lambda: brief.look("r").suspect == {2: "lost"}, "the message is old enough")
+    wait_until(lambda: brief.poll("r").suspect == {2: "lost"}, "the message is old enough")
     assert brief.renew("r", 0, "w", 1)
-    wait_until(lambda: brief.look("r").suspect == {0: "lease_died", 2: "lost"}, "both are noticed")
+    wait_until(lambda: brief.poll("r").suspect == {0: "lease_died", 2: "lost"}, "both are noticed")
 
 
 def test_marking_backs_off_and_counts(ledger: RunLedger, brief: RunLedger, server: Server) -> None:
     """A chunk published again is no suspect for a while, and totals say why it was."""
     chunks = _begin(ledger, 2)
     ledger.take("r")
-    wait_until(lambda: brief.look("r").suspect, "the messages are old enough")
+    wait_until(lambda: brief.poll("r").suspect, "the messages are old enough")
     ledger.commit(_header(), chunks[1], 1, ANSWER)
     assert ledger.mark(_header(), {0: "lost", 1: "lost"}) == [0], "a committed one is not wanted any more"
     for _ in range(5):
         ledger.mark(_header(), {0: "lost"})
-    assert brief.look("r").suspect == {}, "the sixth time waits thirty seconds"
+    assert brief.poll("r").suspect == {}, "the sixth time waits thirty seconds"
     assert server.client.hget(SHARED.totals, "reconciled planagent default lost") == b"6"
 
 
@@ -177,7 +177,7 @@ def test_every_fact_that_a_run_keeps_is_seen(ledger: RunLedger, server: Server) 
     _begin(ledger)
     counts = {name: 100 + number for number, name in enumerate(KEPT) if name not in ("state", "reason", "epoch")}
     server.client.hset(RunKeys.of("r").meta, mapping=counts)
-    progress = ledger.look("r").progress
+    progress = ledger.poll("r").progress
     assert {name: getattr(progress, name) for name in counts} == counts
     assert (progress.state, progress.chunks, progress.planned) == ("open", 5, 5)
 
@@ -187,10 +187,10 @@ def test_a_refused_chunk_waits_for_its_bytes(ledger: RunLedger) -> None:
     chunks = _begin(ledger, 1)
     ledger.take("r")
     ledger.refuse("r", 0, 1, "unreadable", "w")
-    look = ledger.look("r")
+    look = ledger.poll("r")
     assert (look.refused, look.suspect) == ({0: "unreadable"}, {})
     assert ledger.supply("r", 0, b"bytes")
-    assert ledger.look("r").refused == {}
+    assert ledger.poll("r").refused == {}
     assert ledger.claim("r", 0, 1, "w", 1).blob == b"bytes"
     ledger.commit(_header(), chunks[0], 1, ANSWER)
     assert not ledger.supply("r", 0, b"bytes"), "nobody needs it any more"
@@ -228,10 +228,10 @@ def test_a_refusal_takes_no_chunk_from_who_computes_it(ledger: RunLedger, brief:
     wait_until(lambda: ledger.claim("r", 0, 1, "quick", 2).status == "leased", "its lease is over")
     ledger.refuse("r", 0, 1, "unreadable", "slow")
     assert ledger.renew("r", 0, "quick", 2)
-    look = ledger.look("r")
+    look = ledger.poll("r")
     assert (look.leases, look.refused) == (1, {})
     ledger.refuse("r", 0, 1, "unreadable", "quick")
-    look = ledger.look("r")
+    look = ledger.poll("r")
     assert (look.leases, look.refused) == (0, {0: "unreadable"})
 
 
@@ -277,13 +277,13 @@ def test_only_what_moves_a_run_on_keeps_it(ledger: RunLedger, server: Server) ->
     for _ in range(3):
         reconciler.tend_all()
         for run in ("done-run", "open-run"):
-            ledger.look(run)
+            ledger.poll(run)
             assert ledger.take(run) == []
             assert _left(server, run) <= 60_000
     ledger.claim("open-run", 0, 1, "w", 1)
     assert _left(server, "open-run") > 60_000
     _age(server, "open-run")
-    ledger.look("open-run", attending=True)
+    ledger.poll("open-run", attending=True)
     assert _left(server, "open-run") > 60_000
 
 
@@ -335,7 +335,7 @@ def test_expired_runs_are_forgotten(ledger: RunLedger, server: Server) -> None:
     assert ledger.untended() == ["two"]
     assert server.client.hkeys("evalq:runs") == [b"two"]
     with pytest.raises(Incomplete, match="one"):
-        ledger.look("one")
+        ledger.poll("one")
 
 
 def test_what_is_not_a_header_is_refused(ledger: RunLedger, server: Server) -> None:
@@ -369,7 +369,7 @@ def test_any_order_of_steps_commits_each_chunk_once(ledger: RunLedger, steps: li
             expected = "duplicate" if seq in done else "committed"
             assert ledger.commit(header, chunks[seq], 1, Partial(f"{seq:064}", b"p")) == expected
             done.add(seq)
-    progress = ledger.look("r").progress
+    progress = ledger.poll("r").progress
     assert (progress.committed, progress.records) == (len(done), len(done))
 
 
@@ -405,9 +405,9 @@ def test_a_worker_lost_while_it_tried_a_piece_is_held_against_the_piece(ledger: 
     brief.claim("r", 0, 1, "w", 1)
     ledger.trying("r", 0, "0-5")
     wait_until(lambda: brief.claim("r", 0, 1, "x", 2).status == "leased", "the lease dies")
-    assert ledger.fallen("r", 0) == {"0-5": 1}
+    assert ledger.crashes_by_piece("r", 0) == {"0-5": 1}
     wait_until(lambda: ledger.claim("r", 0, 1, "y", 3).status == "leased", "the lease dies")
-    assert ledger.fallen("r", 0) == {"0-5": 1}
+    assert ledger.crashes_by_piece("r", 0) == {"0-5": 1}
     assert ledger.notes("r")["losses 0"] == 2
 
 
@@ -427,7 +427,7 @@ def test_an_answer_with_dead_records_contradicts_no_other(ledger: RunLedger) -> 
     assert ledger.commit(_header(), first, 1, OTHER) == "duplicate"
     assert ledger.commit(_header(), second, 1, ANSWER) == "committed"
     assert ledger.commit(_header(), second, 1, OTHER, dead=1) == "duplicate"
-    progress = ledger.look("r").progress
+    progress = ledger.poll("r").progress
     assert (progress.state, progress.dead, progress.divergent) == ("open", 1, 0)
 
 
@@ -438,7 +438,7 @@ def test_a_reopened_run_lacks_the_named_answers_and_counts_no_record_twice(ledge
     ledger.commit(_header(), chunks[1], 1, ANSWER, dead=1)
     assert ledger.close("r", "done") == "done"
     assert ledger.reopen("r", [(1, 1, 1)])
-    progress = ledger.look("r").progress
+    progress = ledger.poll("r").progress
     assert (progress.state, progress.committed, progress.dead) == ("open", 1, 0)
     ledger.open(_header(), 2, key=KEY)
     assert ledger.commit(_header(), chunks[1], 2, OTHER) == "committed"
@@ -454,9 +454,9 @@ def test_entries_behind_a_gap_are_not_taken(ledger: RunLedger) -> None:
     chunks = _chunks(5)
     assert ledger.append("r", chunks[:2], 0) == 2
     assert ledger.append("r", chunks[4:], 4, Seal(5, ("s",))) == 2
-    assert not ledger.look("r").progress.sealed
+    assert not ledger.poll("r").progress.sealed
     assert ledger.append("r", chunks[2:], 2, Seal(5, ("s",))) == 5
-    assert ledger.look("r").progress.sealed
+    assert ledger.poll("r").progress.sealed
     assert ledger.append("unknown", chunks, 0) == -1
 
 
@@ -468,5 +468,5 @@ def test_bytes_that_come_while_a_worker_refuses_are_not_lost(ledger: RunLedger) 
     assert ledger.supply("r", 0, b"blob", publish=False)
     assert not ledger.supply("r", 1, b"blob", publish=False)
     ledger.refuse("r", 1, 1, "unreadable", "w")
-    assert ledger.look("r").refused == {}
+    assert ledger.poll("r").refused == {}
     assert ledger.claim("r", 1, 1, "w", 1).blob == b"blob"

@@ -58,7 +58,7 @@ def test_a_header_goes_to_a_worker_once(ledger: RunLedger, server: Server) -> No
     before = _sent(server)
     for _ in range(20):
         assert worker.header("r") == header
-        assert worker.look("r").progress.planned == INPUTS
+        assert worker.poll("r").progress.planned == INPUTS
     assert _sent(server) - before < 200_000
 
 
@@ -89,7 +89,7 @@ def test_many_chunks_are_told_in_many_steps(ledger: RunLedger, server: Server) -
     before = _scripts(server)
     assert ledger.take("r") == [count - 1]
     assert _scripts(server) - before >= 3
-    progress = ledger.look("r").progress
+    progress = ledger.poll("r").progress
     assert (progress.committed, progress.records, progress.chunks) == (count - 1, count - 1, count)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalq.evalcore.errors import Driven, WireError
+from evalq.evalcore.errors import AlreadyRunning, WireError
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.model.manifest import Header, PlannedInput
 from evalq.evalcore.version import code_version
@@ -100,7 +100,7 @@ def test_a_driver_that_was_killed_uses_up_no_tries_but_its_own(server: Server, l
     with pytest.raises(Killed):
         left.evaluate("left", Dying(server.client, Settings(), "host 1 killed"))
     for _ in range(2 * REPORT_TRIES):
-        with pytest.raises(Driven):
+        with pytest.raises(AlreadyRunning):
             left.evaluate("left", RunLedger(server.client, Settings(), "host 2 other"))
         assert left.over() == ["left"]
     silent = Settings(driver_seconds=0.2)

@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.workers.ratelimit.limiter import RateLimiter
-from evalq.workers.ratelimit.policy import Limits
+from evalq.workers.ratelimit import Limits, RateLimiter
 
 
 class Away:

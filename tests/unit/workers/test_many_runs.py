@@ -18,7 +18,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.scripts import RUNS, script_text
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.monitor.snapshot import read_snapshot
+from evalq.workers.monitor import read_snapshot
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server

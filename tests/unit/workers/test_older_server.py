@@ -11,7 +11,7 @@ from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.calls import EndedAttempts, Tally
 from evalq.workers.ledger.keys import SweepKeys
-from evalq.workers.ledger.sweep_model import FolderCounts, Result, SweepHeader, SweepLook
+from evalq.workers.ledger.sweep_model import FolderCounts, Result, SweepHeader, SweepStatus
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
@@ -29,15 +29,15 @@ class Fleet(NamedTuple):
     p: SweepLedger
     q: SweepLedger
 
-    def look(self) -> SweepLook:
+    def look(self) -> SweepStatus:
         """As the driver sees it."""
-        found = self.driver.look(RUN, attending=True)
+        found = self.driver.poll(RUN, attending=True)
         assert found is not None
         return found
 
 
-def _fleet(server: Server, max_calls: int = 0, look_seconds: float = 0.02) -> Fleet:
-    settings = Settings(broker=server.url, look_seconds=look_seconds)
+def _fleet(server: Server, max_calls: int = 0, poll_seconds: float = 0.02) -> Fleet:
+    settings = Settings(broker=server.url, poll_seconds=poll_seconds)
     fleet = Fleet(*(SweepLedger(server.client, settings, driver) for driver in (DRIVER, "", "")))
     fleet.driver.delete(RUN)
     fleet.driver.open(HEADER, max_calls)
@@ -112,7 +112,7 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
     _promote(server, moment)
 
     assert fleet.q.claim(RUN, "q", 30, LEASE)[1] == []
-    assert fleet.q.fell, "it is asked to tell"
+    assert fleet.q.regressed, "it is asked to tell"
     assert fleet.q.claim(RUN, "q", 30, LEASE, _begun(its[2:]), its[:2])[1:] == ([], its[:2])
     _record(fleet.q, "q", its[:2], retold=True)
     assert fleet.look().unsettled
@@ -209,7 +209,7 @@ def test_a_second_server_that_is_just_as_old_is_told_everything_again(server: Se
         fleet.driver.open(HEADER, how="keep", living=living)
         _pass_a_millisecond(server)  # no two servers are promoted in one
         fleet.p.claim(RUN, "p", 0, LEASE)
-        assert fleet.p.fell, "it is asked to tell"
+        assert fleet.p.regressed, "it is asked to tell"
         assert fleet.p.claim(RUN, "p", 0, LEASE, _begun(mine[4:]), mine[:4])[2] == mine[:4]
 
 
@@ -223,7 +223,7 @@ def test_a_driver_that_is_no_more_is_not_waited_for(server: Server) -> None:
     follower = SweepLedger(server.client, fleet.driver.settings, "b 2 y")
     follower.open(HEADER, before=DRIVER)
     assert server.client.smembers(KEYS.awaited) == {b"b 2 y"}, "until it has told"
-    follower.look(RUN, attending=True)
+    follower.poll(RUN, attending=True)
     _fell(server, 1)
     assert len(fleet.q.claim(RUN, "q", 30, LEASE, {})[1]) == HEADER.total
 
@@ -285,7 +285,7 @@ def test_a_process_that_died_meanwhile_is_waited_for_no_longer_than_its_lease(se
 
 def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
     """By the folder for processes that are no more, and by those that live for themselves: each counts once."""
-    fleet = _fleet(server, look_seconds=30)  # twice as long do all wait for what anybody has to tell
+    fleet = _fleet(server, poll_seconds=30)  # twice as long do all wait for what anybody has to tell
     _, dead, _ = fleet.p.claim(RUN, "p", 4, LEASE, {})
     _, alive, _ = fleet.q.claim(RUN, "q", 4, LEASE, {})
     _record(fleet.p, "p", dead)
@@ -333,7 +333,7 @@ def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Pa
         link = replica.client.info
         # Before anything is written: a primary takes another id when its first replica comes, and would count as older.
         wait_until(lambda: link("replication").get("master_link_status") == "up", "it follows")
-        fleet = _fleet(primary, look_seconds=30)  # so long do all wait for what anybody has to tell
+        fleet = _fleet(primary, poll_seconds=30)  # so long do all wait for what anybody has to tell
         _, mine, _ = fleet.p.claim(RUN, "p", 6, LEASE, {})
         fleet.q.claim(RUN, "q", 0, LEASE, {})
         assert primary.client.wait(1, int(PATIENCE * 1000)) == 1
@@ -341,7 +341,7 @@ def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Pa
         _record(fleet.p, "p", mine)
         promoted = Fleet(*(SweepLedger(replica.client, Settings(broker=replica.url)) for _ in range(3)))
         assert promoted.q.claim(RUN, "q", 30, LEASE)[1] == []
-        look = promoted.q.look(RUN)
+        look = promoted.q.poll(RUN)
         assert look is not None
         assert (look.generation > fleet.driver.generation(RUN), look.unsettled, look.left) == (True, True, True)
 
@@ -354,7 +354,7 @@ def test_a_tally_counts_once_what_is_told_twice() -> None:
     name, *first = tally.wire().split()
     tally.count({1: EndedAttempts(2, 1, 0.5), 2: EndedAttempts(1, 1), 3: EndedAttempts(1)})
     assert (first, tally.wire().split()) == (["2", "3", "2", "0.5"], [name, "3", "4", "2", "0.5"])
-    tally.told([1, 2, 3])
+    tally.confirm([1, 2, 3])
     tally.count({1: EndedAttempts(1, 1, 0.25)})
     assert tally.wire().split() == [name, "4", "5", "3", "0.75"]
     assert Tally().wire() != tally.wire()

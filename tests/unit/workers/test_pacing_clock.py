@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evalq.workers.ledger.keys import RateLimitKeys
-from evalq.workers.ratelimit.policy import Limits, Policy
+from evalq.workers.ratelimit import Limits, Policy
 from tests.integration.harness import Server
 from tests.unit.workers.simulated import LEASE, World
 

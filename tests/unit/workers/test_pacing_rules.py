@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalq.workers.ledger.keys import RateLimitKeys
-from evalq.workers.ratelimit.policy import Limits, Policy
+from evalq.workers.ratelimit import Limits, Policy
 from tests.integration.harness import Server
 from tests.portions import some
 from tests.unit.workers.simulated import LEASE, World

@@ -19,7 +19,7 @@ def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("EVALQ_WINDOW", "6")
     monkeypatch.setenv("EVALQ_LEASE_SECONDS", "8")
     chosen = load_settings(file, window=4, broker=None)
-    assert (chosen.window, chosen.lease_seconds, chosen.grace_seconds, chosen.look_seconds) == (4, 8.0, 9.0, 1.0)
+    assert (chosen.window, chosen.lease_seconds, chosen.grace_seconds, chosen.poll_seconds) == (4, 8.0, 9.0, 1.0)
 
 
 def test_settings_are_frozen() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from evalq.evalcore.errors import Driven, UsageError
+from evalq.evalcore.errors import AlreadyRunning, UsageError
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.version import code_version
@@ -80,17 +80,17 @@ def test_who_does_not_drive_a_sweep_changes_nothing_of_it(server: Server) -> Non
             (calls.restore, ("one", [9]), {}),
             (calls.forget, ("one", [0]), {}),
             (calls.halt, ("one", [1]), {}),
-            (calls.look, ("one",), {"attending": True}),
+            (calls.poll, ("one",), {"attending": True}),
             (calls.collect, ("one", 10), {}),
             (calls.trim, ("one", found), {}),
         ]
         for step, args, named in steps:
-            with pytest.raises(Driven) as refused:
+            with pytest.raises(AlreadyRunning) as refused:
                 step(*args, **named)
             assert refused.value.by == "a 1 x"
-    with pytest.raises(Driven):
+    with pytest.raises(AlreadyRunning):
         other.close("one", "done")
-    other.hand_over("one")
+    other.release("one")
     assert _moment(server, "one") == before
     assert len(mine.collect("one", 10).outputs) == 4
 
@@ -109,7 +109,7 @@ def test_what_is_done_is_opened_by_whoever_says_so(server: Server) -> None:
     """A second producer of a sweep that is done does not have it called again."""
     mine = _begun(server, "done")
     mine.close("done", "done")
-    mine.hand_over("done")
+    mine.release("done")
     assert _calls(server, "b 2 y").open(_header("done")) == "done"
     assert _calls(server, "b 2 y").open(_header("done"), how="anew") == "open"
 
@@ -120,20 +120,20 @@ def test_a_silent_driver_loses_the_sweep(server: Server, at: int) -> None:
     mine, other = _begun(server, "silent"), _calls(server, "b 2 y")
     server.client.hset(_meta("silent"), "driver_at", at)
     if at > 1:
-        with pytest.raises(Driven):
+        with pytest.raises(AlreadyRunning):
             other.open(_header("silent"))
         now = server.client.time()[0] * 1000
         assert int(server.client.hget(_meta("silent"), "driver_at")) < now + 10_000
         server.client.hset(_meta("silent"), "driver_at", now - int(SILENCE + 1) * 1000)
     assert other.open(_header("silent")) == "open"
-    with pytest.raises(Driven, match="b 2 y"):
-        mine.look("silent", attending=True)
+    with pytest.raises(AlreadyRunning, match="b 2 y"):
+        mine.poll("silent", attending=True)
 
 
 def test_a_driver_that_let_go_or_died_in_the_same_folder_is_followed_at_once(server: Server) -> None:
     """Nobody waits for the silence of a process that is known to be gone."""
     mine, other = _begun(server, "next"), _calls(server, "b 2 y")
-    mine.hand_over("next")
+    mine.release("next")
     assert other.open(_header("next")) == "open"
     assert _calls(server, "c 3 z").open(_header("next"), before="b 2 y") == "open"
 
@@ -185,18 +185,18 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     moment = _moment(server, "named")
     calls.commit("named", "p", "t", [_result(call) for call in made[:6]])
     _older(server, "named", moment)
-    look = calls.look("named")
+    look = calls.poll("named")
     assert look is not None
     assert (look.busy, look.known) == (TOTAL, 0)
     state, got, untold = calls.claim("named", "p", 100, LEASE, dict.fromkeys(made[6:], 1), made[:4])
     assert (state, sorted(got), sorted(untold)) == ("open", made[4:6], made[:4])
     calls.commit("named", "p", "t", [_result(call, retold=True) for call in untold])
     calls.commit("named", "p", "t", [_result(call) for call in [*got, *made[6:]]])
-    look = calls.look("named")
+    look = calls.poll("named")
     assert look is not None
     assert (look.busy, look.known, look.left, look.repaid) == (0, TOTAL, False, len(got))
     calls.commit("named", "p", "t", [_result(call, retold=True) for call in untold])
-    again = calls.look("named")
+    again = calls.poll("named")
     assert again is not None
     then = msgspec.structs.replace(again, driver_silent=look.driver_silent)
     assert then == look, "told once too often counts for nothing"
@@ -212,7 +212,7 @@ def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(serv
     _, _, untold = calls.claim("twice", "p", 0, LEASE, {}, made)
     assert sorted(untold) == made[:2]
     calls.commit("twice", "p", "t", [_result(made[0], cost=1.0, retold=True), _result(made[1], cost=1.0)])
-    look = calls.look("twice")
+    look = calls.poll("twice")
     assert look is not None
     assert (look.spent, look.known, look.waiting) == (5.0, 4, 2)
 
@@ -231,7 +231,7 @@ def test_what_the_folder_has_is_held_by_nobody(server: Server) -> None:
     calls = _begun(server, "restored")
     _, made, _ = calls.claim("restored", "p", TOTAL, LEASE, {})
     calls.restore("restored", made)
-    look = calls.look("restored")
+    look = calls.poll("restored")
     assert look is not None
     assert (look.busy, look.known, look.left) == (0, TOTAL, False)
 
@@ -278,12 +278,12 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
     server.client.zadd(SweepKeys.of("dead").holders, {"q": 1})
     _, rest, _ = calls.claim("dead", "p", 100, LEASE, {})
     assert len(rest) == 2, "4 paid and 4 lost of 10"
-    look = calls.look("dead")
+    look = calls.poll("dead")
     assert look is not None
     assert (look.started, look.lost) == (10, 4)
     assert look.spent == pytest.approx(0.4)
     calls.commit("dead", "q", "t", [_result(gone[0], cost=0.1)])
-    look = calls.look("dead")
+    look = calls.poll("dead")
     assert look is not None
     assert look.lost == 3
     assert look.spent == pytest.approx(0.5)
@@ -300,7 +300,7 @@ def test_what_the_dead_had_not_begun_costs_nothing(server: Server) -> None:
     assert calls.begin("unbegun", "dead", {held[1]: 2}) == {held[1]}
     server.client.zadd(SweepKeys.of("unbegun").holders, {"dead": 1})
     _, rest, _ = calls.claim("unbegun", "p", 100, LEASE, {})
-    look = calls.look("unbegun")
+    look = calls.poll("unbegun")
     assert look is not None
     assert (look.lost, look.started, look.under_way) == (3, 6, {"p": 3, "dead": 3})
     assert rest == held[:3], "6 attempts less 3 that began"
@@ -308,7 +308,7 @@ def test_what_the_dead_had_not_begun_costs_nothing(server: Server) -> None:
     assert calls.claim("unbegun", "p", 100, LEASE, {})[0] == "spent"
     twice = msgspec.structs.replace(_result(held[1]).output, attempts=(Attempt(kind="server"), Attempt()))
     calls.commit("unbegun", "dead", "t", [_result(held[0]), Result(twice)])
-    look = calls.look("unbegun")
+    look = calls.poll("unbegun")
     assert look is not None
     assert (look.lost, look.started, look.repaid) == (0, 6, 2), "told after all, each as itself"
 
@@ -319,7 +319,7 @@ def test_who_leaves_loses_what_it_had_begun(server: Server) -> None:
     _, held, _ = calls.claim("left", "p", 5, LEASE, {})
     calls.begin("left", "p", {held[0]: 1})
     calls.give_back("left", "p", {}, leave=True)
-    look = calls.look("left")
+    look = calls.poll("left")
     assert look is not None
     assert (look.lost, look.started, look.busy) == (1, 1, 0)
 
@@ -353,20 +353,20 @@ def test_nothing_begins_of_a_sweep_that_was_stopped(server: Server, state: RunSt
 
 def test_a_folder_tells_a_new_server_of_lost_calls(server: Server) -> None:
     """The server died with the processes that called: what they had begun counts."""
-    calls = SweepLedger(server.client, Settings(broker=server.url, look_seconds=0.02), "a 1 x")
+    calls = SweepLedger(server.client, Settings(broker=server.url, poll_seconds=0.02), "a 1 x")
     calls.delete("told")
     calls.open(_header("told"), 8, known=FolderCounts(attempts=4, paid=4, cost=0.4, lost=2))
     calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
-    calls.look("told", attending=True)
+    calls.poll("told", attending=True)
     assert len(wait_until(lambda: calls.claim("told", "p", 100, LEASE, {})[1], "all had time to tell")) == 2
-    look = calls.look("told")
+    look = calls.poll("told")
     assert look is not None
     assert (look.started, look.lost) == (8, 2)
 
 
 def _detached(server: Server, run: str) -> tuple[SweepLedger, UnattendedSweeps]:
     calls = _begun(server, run)
-    calls.hand_over(run)
+    calls.release(run)
     server.client.hset(SHARED.unattended, run, code_version())
     return _calls(server), UnattendedSweeps(_calls(server), Settings(broker=server.url))
 
@@ -388,7 +388,7 @@ def test_a_detached_sweep_is_evaluated_whole_whatever_key_is_lost(server: Server
                 driver = _calls(server, "w 1 x")
                 driver.open(_header("left"))
                 driver.offer("left", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
-                driver.hand_over("left")
+                driver.release("left")
             _, got, _ = calls.claim("left", "p", TOTAL, LEASE, {})
             calls.commit("left", "p", "t", [_result(call) for call in got])
             rounds, paid = rounds + 1, paid + len(got)
@@ -416,11 +416,11 @@ def test_a_sweep_is_put_back_on_the_list_of_those_to_call(server: Server) -> Non
     """The list is lost while it is open: whoever looks at it, its producer first, has it called again."""
     calls = _begun(server, "listed")
     server.client.delete(SHARED.sweeps)
-    calls.look("listed", attending=True)
+    calls.poll("listed", attending=True)
     assert calls.sweeps() == [_header("listed")]
     server.client.delete(SHARED.sweeps)
     calls.close("listed", "paused")
-    calls.look("listed", attending=True)
+    calls.poll("listed", attending=True)
     assert calls.sweeps() == []
 
 
@@ -443,7 +443,7 @@ def test_a_closed_sweep_is_listed_until_it_expires(server: Server, capsys: pytes
 def test_a_silent_driver_is_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """Its sweep is still open in the ledger: the list says for how long, once another may take over."""
     mine = _begun(server, "quiet", "host 7 x")
-    look = mine.look("quiet")
+    look = mine.poll("quiet")
     assert look is not None
     assert (look.driver, look.driver_silent < 5) == ("host 7 x", True)
     assert main(["list", "--broker", server.url]) == 0
@@ -482,7 +482,7 @@ def test_failures_do_not_say_that_a_target_tells_no_cost(server: Server) -> None
     assert calls.claim("told", "p", 50, LEASE, {})[1] == [0]
     calls.commit("told", "p", "t", [_result(0)])
     assert calls.claim("told", "p", 50, LEASE, {})[0] == "spent"
-    assert calls.look("told").reason == "the target tells no tokens, so its cost is not known"  # type: ignore[union-attr]  # it is there
+    assert calls.poll("told").reason == "the target tells no tokens, so its cost is not known"  # type: ignore[union-attr]  # it is there
 
 
 def test_an_attempt_is_not_counted_for_ever_when_its_call_was_made_by_another_meanwhile(server: Server) -> None:
@@ -496,7 +496,7 @@ def test_an_attempt_is_not_counted_for_ever_when_its_call_was_made_by_another_me
     assert calls.again("late", 0) == 1
     twice = msgspec.structs.replace(_result(0).output, attempts=(Attempt(kind="server"), Attempt()))
     calls.commit("late", "slow", "t", [Result(twice)])
-    look = calls.look("late")
+    look = calls.poll("late")
     assert look is not None
     assert (look.started, look.lost, look.repaid) == (3, 0, 1)
 

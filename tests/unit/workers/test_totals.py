@@ -9,7 +9,7 @@ from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.keys import SHARED
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.monitor.snapshot import Snapshot, read_snapshot
+from evalq.workers.monitor import Snapshot, read_snapshot
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, wait_until
 from tests.samples import KEY

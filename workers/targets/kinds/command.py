@@ -29,11 +29,11 @@ class CommandTarget(ParameterTarget):
         """Those in ``env``."""
         return self.env
 
-    def place(self) -> str:
+    def address(self) -> str:
         """The program."""
         return self.argv[0]
 
-    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
         """How it is called."""
         from evalq.workers.targets.programs import Command
 

@@ -27,7 +27,7 @@ class EmbeddingsTarget(RequestTarget):
     model: str = Field(min_length=1, description="The model's name")
     headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
 
-    def place(self) -> str:
+    def address(self) -> str:
         """Its URL without what may be secret in it, and the model."""
         return f"{shown(self.base_url)} {self.model}"
 
@@ -35,7 +35,7 @@ class EmbeddingsTarget(RequestTarget):
         """The secrets in its headers and URL."""
         return secrets_of(self.base_url, self.headers)
 
-    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
         """How it is called."""
         from evalq.workers.targets.endpoints import EmbeddingsEndpoint  # httpx takes a while to import
 

@@ -53,7 +53,7 @@ class HttpTarget(ParameterTarget):
                 )
         return self
 
-    def place(self) -> str:
+    def address(self) -> str:
         """Its URL without what may be secret in it."""
         return shown(self.url)
 
@@ -61,7 +61,7 @@ class HttpTarget(ParameterTarget):
         """The secrets in its headers and URL."""
         return secrets_of(self.url, self.headers)
 
-    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
         """How it is called."""
         from evalq.workers.targets.endpoints import HttpEndpoint  # httpx takes a while to import
 

@@ -34,7 +34,7 @@ class OpenAiTarget(RequestTarget):
         default=None, description="A JSON schema file to ask for, next to or below this one"
     )
 
-    def place(self) -> str:
+    def address(self) -> str:
         """Its URL without what may be secret in it, and the model."""
         return f"{shown(self.base_url)} {self.model}"
 
@@ -46,7 +46,7 @@ class OpenAiTarget(RequestTarget):
         """The prompt and the schema."""
         return {"system_prompt": self.system_prompt, "json_schema": self.json_schema}
 
-    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
         """How it is called."""
         from evalq.workers.targets.endpoints import ChatEndpoint  # httpx takes a while to import
 

@@ -26,11 +26,11 @@ class PythonTarget(ParameterTarget):
     )
     max_megabytes: int = Field(default=4096, ge=64, description="Most memory its process may take")
 
-    def place(self) -> str:
+    def address(self) -> str:
         """The function."""
         return self.function
 
-    def way(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Way:
         """How it is called."""
         from evalq.workers.targets.functions import Function
 

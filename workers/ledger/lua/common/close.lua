@@ -13,5 +13,5 @@ if legal then
   set_state(ARGV[3], ARGV[4])
   state = ARGV[3]
 end
-if ARGV[2] ~= '' and not keeps(state) then hand_over() end
+if ARGV[2] ~= '' and not keeps(state) then release() end
 return state

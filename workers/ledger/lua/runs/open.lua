@@ -44,7 +44,7 @@ if not stored then
   redis.call('HSET', meta, 'label', ' ' .. evaluator .. ' ' .. suite)
 end
 redis.call('HSET', keys.key, 'key', key)
-hand_over()
+release()
 if token ~= '' then redis.call('HSET', meta, 'driver', token, 'driver_at', now_ms()) end
 if token ~= '' and epoch >= 0 then wanted = math.max(wanted, epoch + 1) end
 if wanted > epoch then

@@ -12,7 +12,7 @@ end
 local function set_lease(seq, ms, pid, worker)
   redis.call('HSET', keys.leases, seq, (now_ms() + tonumber(ms)) .. ' ' .. ms .. ' ' .. pid .. ' ' .. worker)
 end
-local function hand_over() redis.call('HDEL', keys.meta, 'driver', 'driver_at') end
+local function release() redis.call('HDEL', keys.meta, 'driver', 'driver_at') end
 -- How many chunks the run was sealed with, nil while its plan is open.
 local function sealed()
   return tonumber(string.match(redis.call('HGET', keys.meta, 'seal') or '', '"chunks":(%d+)'))

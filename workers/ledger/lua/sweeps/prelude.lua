@@ -17,7 +17,7 @@ local function refused()
   if ARGV[2] == '' and silent() then return nil end
   return driven()
 end
-local function hand_over()
+local function release()
   redis.call('HDEL', keys.meta, 'driver', 'driver_at')
   redis.call('SREM', keys.awaited, ARGV[2])
 end

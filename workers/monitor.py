@@ -1,9 +1,10 @@
-"""How a ledger and its fleet stand: read in one round trip, by the exporter and by `evalq status` alike."""
+"""The state of a fleet, read from its ledger and queues at once, and the client that reads it again and again."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -12,17 +13,21 @@ import redis
 
 from evalq.evalcore.compare.drift_record import DriftState
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
-from evalq.workers.ledger.heartbeats import CallerFacts, evaluators_of, sick_of
+from evalq.workers.broker.publisher import Broker
+from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, evaluators_of, unhealthy_of
 from evalq.workers.ledger.history import Entry, read_recent, read_states, read_text
 from evalq.workers.ledger.progress import ENDED_STATES
 from evalq.workers.ledger.scripts import MONITOR, script_text
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.names import TRANSPORT
+from evalq.workers.servers.connections import connect
+from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
+
+__all__ = ["COMMANDS", "Newest", "ServerFacts", "Snapshot", "UnservedRun", "Watch", "WorkerStatus", "read_snapshot"]
 
 _Told = TypeVar("_Told", SweepHeader, CallerFacts)
 
-__all__ = ["RECENT_RUNS", "Newest", "ServerFacts", "Snapshot", "UnservedRun", "WorkerStanding", "read_snapshot"]
 
 RECENT_RUNS = 10
 """How many runs of a history are shown side by side."""
@@ -32,7 +37,7 @@ Lengths = Callable[[Iterable[str]], Mapping[str, int]]
 """From queues to how many messages lie unread in each."""
 
 
-class WorkerStanding(msgspec.Struct, frozen=True):
+class WorkerStatus(msgspec.Struct, frozen=True):
     """A living worker. ``idle`` is the seconds since it last took a chunk, or since it came.
 
     ``clock_ahead`` is how many seconds its clock was ahead of the server's when it came, ``roots`` the folders it may
@@ -49,7 +54,7 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     roots: str
     state: Literal["working", "idle", "stuck"]
     """working: it holds chunks; stuck: it takes nothing though there is work; idle: neither."""
-    sick: dict[str, str] = {}
+    unhealthy: dict[str, str] = {}
     """Evaluators that it cannot load, and why."""
     evaluators: dict[str, str] = {}
     """{evaluator: package and version} that are installed where it runs."""
@@ -108,7 +113,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     oldest_age: float
     totals: dict[str, int]
     calls: dict[str, int]
-    workers: list[WorkerStanding]
+    workers: list[WorkerStatus]
     queues: dict[str, int]
     unacked: int | None
     sweeps: list[SweepHeader]
@@ -129,14 +134,14 @@ class Snapshot(msgspec.Struct, frozen=True):
         """A counter over all evaluators and suites."""
         return sum(value for field, value in self.totals.items() if field.startswith(f"{name} "))
 
-    def serving(self, queue: str) -> list[WorkerStanding]:
+    def serving(self, queue: str) -> list[WorkerStatus]:
         """The living workers of a queue."""
         return [worker for worker in self.workers if queue.endswith(f".{worker.code}")]
 
     @property
-    def sick(self) -> list[tuple[WorkerStanding, str, str]]:
+    def unhealthy(self) -> list[tuple[WorkerStatus, str, str]]:
         """(worker, evaluator that it cannot load, why) of the whole fleet."""
-        return [(worker, name, worker.sick[name]) for worker in self.workers for name in sorted(worker.sick)]
+        return [(worker, name, worker.unhealthy[name]) for worker in self.workers for name in sorted(worker.unhealthy)]
 
     @property
     def uncalled(self) -> list[SweepHeader]:
@@ -215,7 +220,7 @@ def read_snapshot(
     )
 
 
-def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings: Settings) -> WorkerStanding:
+def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings: Settings) -> WorkerStatus:
     name, flat, leases = found
     facts = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in _pairs(flat).items()}
     last = max(int(facts.get("claimed", 0)), int(facts.get("since", 0)))
@@ -223,7 +228,7 @@ def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings
     code = facts.get("code", "")
     queued = sum(waiting.get(queue_name(queue, code), 0) for queue in QUEUE_CLASSES)
     stuck = not leases and queued and idle > settings.stuck_seconds
-    return WorkerStanding(
+    return WorkerStatus(
         name=name.decode(),
         host=facts.get("host", ""),
         code=code,
@@ -233,7 +238,7 @@ def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings
         clock_ahead=float(facts.get("clock_ahead", 0)),
         roots=facts.get("roots", ""),
         state="stuck" if stuck else "working" if leases else "idle",
-        sick=sick_of(facts),
+        unhealthy=unhealthy_of(facts),
         evaluators=evaluators_of(facts),
     )
 
@@ -294,3 +299,81 @@ def _counts(flat: Sequence[Any]) -> dict[str, int]:
     return {
         name.decode(errors="replace"): int(value) for name, value in pairs if isinstance(value, int) or _WHOLE(value)
     }
+
+
+# Snapshots of a ledger and its queues, taken from outside.
+
+COMMANDS = (
+    "brpop", "del", "discard", "eval_ro", "evalsha", "exec", "exists", "expire", "get", "hdel", "hexists", "hget",
+    "hgetall", "hincrby", "hincrbyfloat", "hlen", "hmget", "hset", "hsetnx", "hstrlen", "hvals", "info", "lindex",
+    "llen", "lpop", "lpush", "lrange", "ltrim", "multi", "pexpire", "ping", "pttl", "rpop", "rpush", "sadd",
+    "scard", "script|exists", "script|load", "set", "sismember", "smembers", "srem", "time", "unwatch", "watch",
+    "zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrem", "zrevrangebyscore", "zscore",
+)  # fmt: skip
+"""What producers and workers ask of the ledger's server, whose rights deploy/redis/users.acl gives them."""
+
+
+class Watch:
+    """Connects when first asked and stays so, since the client finds its way back by itself.
+
+    ``unacked`` as in `read_snapshot`, ``patience`` as in `connect`. A ``client`` that is given is used, and stays open.
+    """
+
+    def __init__(
+        self, settings: Settings, *, unacked: bool = False, patience: float = 30.0, client: Any = None
+    ) -> None:
+        self._settings = settings
+        self._patience = patience
+        self._unacked = unacked and not settings.ledger_apart
+        self._given = client
+        self._client: Any = client
+        self._broker: Broker | None = None
+        self._connecting = threading.Lock()
+
+    def snapshot(self, before: Snapshot | None = None) -> Snapshot:
+        """One snapshot, from the one before. Raises BrokerUnreachable, ServerRefused, or another EvalqError."""
+        client = self._connected()
+        elsewhere = self._broker.lengths if self._broker else None
+        try:
+            return read_snapshot(client, self._settings, elsewhere, unacked=self._unacked, before=before)
+        except SERVER_ERRORS as error:
+            raise explained(error, f"the server at {self._settings.ledger_address}") from error
+
+    def codes(self, snapshot: Snapshot) -> dict[str, dict[str, str]]:
+        """What each code version that the snapshot names is made of, where its workers said so."""
+        codes = {worker.code for worker in snapshot.workers} | {caller.code for caller in snapshot.callers}
+        codes |= {queue.rpartition(".")[2] for queue in snapshot.queues}
+        return Heartbeats(self._connected()).parts(sorted(codes))
+
+    def missing(self) -> list[str]:
+        """Those of `COMMANDS` that the ledger's server does not know, since its configuration renames them.
+
+        Empty where this user may not ask. Raises BrokerUnreachable or redis.RedisError.
+        """
+        # Only whoever takes messages out asks for BRPOP, which is no matter of this server's where they lie elsewhere.
+        asked = [name for name in COMMANDS if name != "brpop" or not self._settings.ledger_apart]
+        # With "INFO" in the name: redis-py reads the answer of COMMAND as a list of commands that are all there.
+        try:
+            known = self._connected().execute_command("COMMAND INFO", *asked)
+        except redis.ResponseError:
+            return []
+        return [name for name, found in zip(asked, known, strict=True) if found is None]
+
+    def ping(self) -> None:
+        """Raises BrokerUnreachable or redis.RedisError, when the ledger does not answer."""
+        self._connected().ping()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        if self._broker is not None:
+            self._broker.close()
+        if self._client is not None and self._given is None:
+            self._client.close()
+
+    def _connected(self) -> Any:
+        with self._connecting:
+            if self._settings.ledger_apart and self._broker is None:
+                self._broker = Broker(self._settings)
+            if self._client is None:
+                self._client = connect(self._settings.ledger_address, self._settings, self._patience)
+            return self._client

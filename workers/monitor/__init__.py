@@ -1,1 +1,0 @@
-"""The ledger and its fleet seen from outside, in one round trip."""

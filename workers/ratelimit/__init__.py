@@ -1,1 +1,0 @@
-"""One rate limit a target, shared by the whole fleet."""
