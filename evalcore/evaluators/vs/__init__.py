@@ -1,7 +1,6 @@
 """VS behaviour: agents' outputs against a golden set of verbalized-sampling cases, and mode collapse over repeats.
 
-The validators and `detect_mode_collapse` take plain dicts and can be used by themselves; `evaluator` is what
-evalq runs.
+The validators and `detect_mode_collapse` take plain dicts and can be used alone; evalq runs `evaluator`.
 """
 
 from evalq.evalcore.evaluators.vs.collapse import ModeCollapseReport, detect_mode_collapse

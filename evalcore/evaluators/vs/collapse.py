@@ -1,8 +1,8 @@
-"""Mode collapse over repeated runs: the specification's own numbers, the robust block, and which options are the same.
+"""Mode collapse over repeated runs: the specification's numbers, the robust block, and which options are the same.
 
-The specified number is Pielou's evenness: how evenly the answers fall on the modes that were seen. It cannot
-tell two even modes from ten, and sits near zero or jumps where one mode dominates; hence the block, which
-looks at the commonest answer's share and says how sure it is.
+The specified number is Pielou's evenness: how evenly the answers are spread over the modes that occurred. It cannot
+tell two even modes from ten, and is unstable if one mode dominates. So the block beside it estimates the share of the
+most common answer, with an interval.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ModeCollapseReport:
-    """The specification's five attributes, over runs with an option; ``errors`` counts those without.
+    """The specification's five attributes, over runs with an option; ``errors`` counts the other runs.
 
-    With no option at all ``diversity_score`` and ``mode_collapse_detected`` are None: there is nothing to say.
+    Without any option, ``diversity_score`` and ``mode_collapse_detected`` are None.
     """
 
     unique_recommendations: int
@@ -73,7 +73,7 @@ def detect_mode_collapse(outputs: Sequence[dict[str, Any]]) -> ModeCollapseRepor
 def _recommended(output: object) -> Hashable | None:
     for key in ("vs_metadata", "final_selection", "option"):
         output = output.get(key) if isinstance(output, dict) else None
-    # What can be counted counts, as in the seed's code, which asks for no text.
+    # Any hashable value counts, as in the seed's code.
     try:
         hash(output)
     except TypeError:
@@ -82,7 +82,7 @@ def _recommended(output: object) -> Hashable | None:
 
 
 def specified(counts: Mapping[Any, int], rule: CollapseRule, errors: int = 0) -> ModeCollapseReport:
-    """The report for options counted in order of first sight, which breaks ties among the most common."""
+    """The report for counts of options in the order of first occurrence, which breaks ties among the most common."""
     if not counts:
         return ModeCollapseReport(
             unique_recommendations=0,
@@ -92,14 +92,14 @@ def specified(counts: Mapping[Any, int], rule: CollapseRule, errors: int = 0) ->
             most_common=[],
             errors=errors,
         )
-    # Of even counts the quotient may be 1 and the last bit of a float.
+    # For even counts the quotient may exceed 1 by the last bit of a float.
     evenness = min(1.0, shannon_bits(counts.values()) / math.log2(len(counts))) if len(counts) > 1 else 0.0
     return ModeCollapseReport(
         unique_recommendations=len(counts),
         total_runs=sum(counts.values()),
         diversity_score=evenness,
         mode_collapse_detected=evenness < rule.detected_below,
-        # Among equals nlargest keeps the order of first sight, which is how the specification breaks ties.
+        # Among equals nlargest keeps the order of first occurrence, by which the specification breaks ties.
         most_common=heapq.nlargest(rule.most_common, counts.items(), key=lambda item: item[1]),
         errors=errors,
     )
@@ -108,7 +108,7 @@ def specified(counts: Mapping[Any, int], rule: CollapseRule, errors: int = 0) ->
 def robust_block(options: Mapping[str, int], rule: CollapseRule, planned: int = 0) -> dict[str, Json]:
     """``distinct`` to ``fuzzy`` of a mode_collapse entry; all but ``distinct`` and ``fuzzy`` of normalised options.
 
-    Where the case could stop early, ``planned`` calls being the most, share, verdict and runs to decide allow for it.
+    If the case could stop early, with at most ``planned`` calls, share, verdict and runs to decide allow for that.
     """
     normal = normalized_counts(options)
     near = fuzzy_counts(normal, rule.fuzzy_similarity, rule.fuzzy_most)
@@ -121,7 +121,7 @@ def robust_block(options: Mapping[str, int], rule: CollapseRule, planned: int = 
 
 
 def _fuzzy(near: Mapping[str, int] | None, rule: CollapseRule, planned: int) -> dict[str, Json]:
-    """What share and verdict are where near-duplicates are one option; None of more options than are compared."""
+    """Share and verdict with near-duplicates as one option; None if there are too many options to compare."""
     if not near:
         return {"mode_share": share_of(FIXED_RUNS, 0, 0), "verdict": None if near is None else "no_data"}
     m, n, judged = max(near.values()), sum(near.values()), share_rule(planned)
@@ -131,20 +131,20 @@ def _fuzzy(near: Mapping[str, int] | None, rule: CollapseRule, planned: int) -> 
 # When two recommended options are the same: as written, normalised, or nearly so
 
 LONGEST = 1000
-"""Characters of an option that are kept as they are; a longer one is known by its beginning and a digest."""
+"""A longer option is shortened to its beginning and a digest."""
 
 
 def identity(option: str) -> str:
-    """What stands for ``option`` in counts: itself, or where it is very long its beginning, length and SHA-256."""
+    """The key of ``option`` in counts: itself, or for a very long one its beginning, length and SHA-256."""
     if len(option) <= LONGEST:
         return option
-    # A digest: two long options that begin alike must not be counted as one.
+    # With a digest, because two long options with the same beginning are not the same.
     mark = hashlib.sha256(option.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{option[: LONGEST // 2]}… ({len(option)} characters, sha256 {mark})"
 
 
 def normalize(option: str) -> str:
-    """NFKC, casefolded, white space collapsed; punctuation at the end dropped, but #, * and %, and unless it is all."""
+    """NFKC, casefolded, white space collapsed; without punctuation at the end, except #, * and %, or if it is all."""
     text = folded(option)
     end = len(text)
     while end and (text[end - 1] == " " or _ends_sentences(text[end - 1])):
@@ -172,16 +172,16 @@ def fuzzy_counts(normal: Mapping[str, int], similarity: float, most: int) -> Cou
     (1 minus the insertions and deletions between them over their joint length) and it is `_opposed` to none of that
     kind, or else stands for a new kind; so the order of the runs cannot matter.
     """
-    # Each option is compared with every kind, which takes time with their square.
+    # Each option is compared with each kind, which takes quadratic time.
     if len(normal) > most:
         return None
     kinds: Counter[str] = Counter()
     members: dict[str, list[str]] = {}
     for option in sorted(normal):
         scorer = Indel.normalized_similarity
-        # All that are alike enough: the one most like it may be its opposite, and the next its kind.
+        # All similar kinds, because the most similar one may be its opposite.
         alike = process.extract(option, list(kinds), scorer=scorer, score_cutoff=similarity, limit=None)
-        # And none of its kind: a misspelling is opposed to neither of two opposites, and would make one of both.
+        # Opposed to no member: a misspelling is similar to both of two opposites, and would join them.
         fitting = (kind for kind, _, _ in alike if not any(_opposed(option, member) for member in members[kind]))
         kind = next(fitting, option)
         members.setdefault(kind, []).append(option)
@@ -192,7 +192,7 @@ def fuzzy_counts(normal: Mapping[str, int], similarity: float, most: int) -> Cou
 _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 _ROMAN = re.compile(r"m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
-# Non-linear and nonlinear are one word: the hyphen goes, so that it alone never tells options apart.
+# Non-linear and nonlinear are the same word, so the hyphen is dropped.
 _HYPHEN = re.compile(rf"\b({'|'.join([*PREFIXES, *(prefix for pair in OPPOSING for prefix in pair)])})-(?=\w)")
 
 
@@ -214,7 +214,7 @@ def _opposed(one: str, other: str) -> bool:
     mine, its = _facts(one), _facts(other)
     if mine[:3] != its[:3]:
         return True
-    # First, as it takes a tenth of the time: each option of a kind is held against all of it.
+    # First, because it takes a tenth of the time.
     if mine.opposites.isdisjoint(its.words):
         return False
     words, others = mine.words - its.words, its.words - mine.words
@@ -224,9 +224,9 @@ def _opposed(one: str, other: str) -> bool:
 @lru_cache(maxsize=4096)
 def _facts(option: str) -> _Facts:
     words = _WORD.findall(_HYPHEN.sub(r"\1", option))
-    # A word such as mix is a numeral by this, too. It keeps options apart, which is the side on which to err.
+    # By this, a word such as mix is a numeral, too. That only keeps options apart, which is the safer error.
     romans = [word for word in words if _ROMAN.fullmatch(word)]
-    # Which ones, and how many with those that other scripts join to a word.
+    # With those that other scripts join to a word.
     negations = Counter(word for word in words if word in NEGATIONS) + Counter({"": denials(option, words)})
     others = Counter(word for word in words if word not in NEGATIONS)
     opposites = frozenset(opposite for word in others for opposite in opposites_of(word))

@@ -1,4 +1,4 @@
-"""VS behaviour as an evaluator: the line of each output, what runs are compared by, and repeats that came twice."""
+"""VS behaviour as an evaluator: the lines of outputs, the measures, and how repeated outputs are settled."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _EXTRA = 20
 
 
 class _Metrics(msgspec.Struct):
-    """The specification's metrics of one test; null where a validator does not apply or had nothing to measure."""
+    """The specification's metrics of one test; null if a validator does not apply or has nothing to measure."""
 
     vs_phase_score: float
     t_score_diversity: float | None
@@ -66,7 +66,7 @@ class _LineChecks(msgspec.Struct, omit_defaults=True):
 
 
 class _TestLine(msgspec.Struct):
-    """A line of records.jsonl: what became of a test, with every check of it."""
+    """A line of records.jsonl: the result of a test, with each of its checks."""
 
     record: str
     id: str | None
@@ -83,7 +83,7 @@ class _TestLine(msgspec.Struct):
 
 
 def _record_line(record: str, test: OutputTest) -> bytes:
-    """The line of the output that is called ``record``."""
+    """The line of the output with the name ``record``."""
     case = test.plan.case if test.plan else None
     first = test.findings[0] if test.findings else None
     line = _TestLine(
@@ -120,7 +120,7 @@ def _checks(scores: Scores, expected: tuple[ExpectationResult, ...]) -> _LineChe
 
 
 def _plain(value: Any) -> Any:
-    """A value of an output, not longer than it needs to be."""
+    """A value of an output, shortened."""
     if isinstance(value, str):
         return shorten(value)
     return value if value is None or isinstance(value, bool | int | float) else kind_of(value)
@@ -130,7 +130,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _observe(line: Mapping[str, Any]) -> Observation | None:
-    """An output that the golden set does not ask for is about no case."""
+    """What a line shows of its case; None for an output that the selection leaves out."""
     status, option, repeat = line["status"], line.get("option"), line.get("repeat")
     if status == "SKIPPED":
         return None
@@ -151,7 +151,7 @@ def _collapse_p(report: Mapping[str, Any]) -> dict[str, float]:
 
 def _diverse(report: Mapping[str, Any]) -> list[str]:
     entries = report["results"]["mode_collapse"]
-    # By either count: one option in two spellings looks diverse, and is not.
+    # By both counts: one option in two spellings looks diverse, but is not.
     return [each["case"] for each in entries if {each["verdict"], each["fuzzy"]["verdict"]} <= {"diverse", None}]
 
 
@@ -203,7 +203,7 @@ MEASURES = Measures(
 
 
 def _settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], scratch: Path) -> VsState:
-    """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
+    """If a (case, repeat) came more than once, count the input again, with only the first output of each."""
     if not state.overlap:
         return state
     settled, repeated = count_first(judge_for(params).test, OutputGatherer(), reopen, state.last, state.dead)
@@ -212,12 +212,12 @@ def _settle(state: VsState, params: VsParams, reopen: Callable[[], BinaryIO], sc
 
 
 def _dead_output(record: Batch, params: VsParams, reason: str) -> Outcome[VsState]:
-    """An output without a result, which repeats no other."""
+    """An output without a result. It does not count as a repeat."""
     return without_result(VsState(dead=[record.first_line]), record, reason)
 
 
 class VsEvaluator(Evaluator[VsParams, VsState]):
-    """Holds recorded outputs of agents against a golden set, and repeated ones against mode collapse."""
+    """Tests recorded outputs of agents against a golden set, and repeated outputs for mode collapse."""
 
     name = "vs"
     version = "4"
@@ -249,7 +249,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     whole = WholeInput(_settle, leave_out_repeated, _dead_output)
 
     def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:
-        """Test every line of a chunk."""
+        """Test each line of a chunk."""
         judge, gatherer, tally = judge_for(params), OutputGatherer(), Tally()
         lines: list[bytes] = []
         faults: list[tuple[int, str]] = []

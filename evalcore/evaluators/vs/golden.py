@@ -1,4 +1,4 @@
-"""The golden set: reading it into plain params, every fault by file and key path, and holding outputs against it."""
+"""The golden set: reading it into plain params, with all faults by key path, and checking what it expects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ExpectationCheck", "Unmet", "checks_of", "load_golden", "load_inputs
 
 _KEYS = ("id", "agent", "input", "expected")
 _MOST_DIGITS = 300
-"""Beyond so many, int() and floats end at limits of their own."""
+"""With more digits, int() and floats reach their own limits."""
 _COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
 
 
@@ -32,7 +32,7 @@ def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Leve
     """
     data = load_mapping(path)
     reader = _GoldenReader({agent.id: agent.level for agent in agents})
-    # Read to the end before anything is raised, so that a user can correct all faults at once.
+    # Read to the end first, so that a user can correct all faults at once.
     cases = list(reader.read(data, {f"{level.key}_tests": level.name for level in levels}))
     if not cases and not reader.faults:
         reader.fault("test_cases", "holds no case")
@@ -42,15 +42,16 @@ def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Leve
 
 
 def load_inputs(path: str | Path, wanted: Collection[str]) -> dict[str, str]:
-    """{case: what its agent is asked} for ``wanted`` cases of a golden set that `load_golden` takes: text as it is,
-    other data as JSON. Raises ConfigError for those without an input.
+    """The input of each ``wanted`` case in a golden set that `load_golden` accepts: text unchanged, other data as JSON.
+
+    Raises ConfigError for cases without an input.
     """
     texts, faults = {}, []
     for group, entries in load_mapping(path)["test_cases"].items():
         for index, entry in enumerate(entries or []):
             if entry["id"] not in wanted:
                 continue
-            # Not checked by load_golden: recorded outputs need none, only a target does.
+            # load_golden does not check this, because only a target needs it.
             value = entry.get("input")
             if value is None or value == "":
                 faults.append(f"{join(join(join('test_cases', group), index), 'input')}: missing; a target is asked it")
@@ -150,7 +151,7 @@ class _GoldenReader:
         if not isinstance(value, list) or not value or not all(type(phase) is int for phase in value):
             self.fault(path, "must be a list of phase numbers, at least one")
             return []
-        # A phase that is demanded twice would count twice in the share of phases.
+        # Once each: a phase given twice would count twice in the share of phases.
         return sorted(set(value))
 
     def _range(self, value: Any, path: str) -> list[float]:
@@ -168,7 +169,7 @@ class _GoldenReader:
         if not isinstance(value, str):
             self.fault(path, f"must be a comparison, a boolean, a number or text, found {kind_of(value)}")
             return {}
-        # Text that begins like a comparison is one, or wrong; any other is the text to find.
+        # Text that begins like a comparison must be one; any other text is the text to find.
         if not value.lstrip().startswith((">", "<", "=", "!")):
             return {"want": value}
         match = _COMPARISON.fullmatch(value)
@@ -180,7 +181,7 @@ class _GoldenReader:
         if len(number) > _MOST_DIGITS:
             self.fault(path, f"{shorten(number)} is longer than {_MOST_DIGITS} digits")
             return {}
-        # Whole numbers stay whole, so that messages show them as they were written.
+        # Whole numbers stay whole, so that messages show them as written.
         return {"op": match[1], "want": float(number) if "." in number else int(number)}
 
 
@@ -190,7 +191,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-# What a golden set expects of an output beyond its level: looking a key up, and comparing what is found
+# Checks of what a case expects beyond its level: look up a key, and compare its value
 
 _ABSENT = object()
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -204,14 +205,14 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Unmet(msgspec.Struct, frozen=True):
-    """An expectation that an output does not meet: ``kind`` in words alike for every output, ``issue`` for this one."""
+    """An expectation that an output does not meet: ``kind`` is the same for all outputs, ``issue`` for this one."""
 
     kind: str
     issue: str
 
 
 class ExpectationCheck(msgspec.Struct, frozen=True):
-    """An expectation ready to be held against outputs: keys to follow from the top, and how to take what is there."""
+    """An expectation ready for outputs: the key paths to follow, and how to take the value."""
 
     expectation: Expectation
     paths: tuple[tuple[str, ...], ...]
@@ -223,7 +224,7 @@ def checks_of(case: Case, params: VsParams) -> tuple[ExpectationCheck, ...]:
     table = {lookup.key: (lookup.paths, lookup.take) for lookup in params.lookups}
     checks = []
     for expectation in case.expected:
-        # A key that nobody listed is looked for where all unlisted ones are.
+        # A key without a lookup is searched at the paths for all unlisted keys.
         paths, take = table.get(expectation.key, (params.unlisted, "value"))
         split = tuple(_split(path, expectation.key) for path in paths)
         checks.append(ExpectationCheck(expectation, split, take))
@@ -235,9 +236,9 @@ def _split(path: str, key: str) -> tuple[str, ...]:
 
 
 def unmet(check: ExpectationCheck, output: dict[str, Any]) -> Unmet | None:
-    """Why ``output`` fails the check, or None when it meets it."""
+    """Why ``output`` fails the check; None if it passes."""
     expected = check.expectation
-    # Without the output's own value: outputs that fail alike are counted together.
+    # Without the output's own value, so that outputs with the same failure are counted together.
     kind = f"{expected.key} is not {_in_words(expected)}"
     value = _taken(check, output)
     if value is _ABSENT:
@@ -253,14 +254,14 @@ def unmet(check: ExpectationCheck, output: dict[str, Any]) -> Unmet | None:
 
 def _taken(check: ExpectationCheck, output: dict[str, Any]) -> Any:
     found = _found(check, output)
-    # SPEC, section 1: at any of its places, since agents keep alternatives in different ones.
+    # SPEC, section 1: at any of its places, because agents keep alternatives in different ones.
     if check.take == "non_empty":
         return any(found)
     return next(found, _ABSENT)
 
 
 def _found(check: ExpectationCheck, output: dict[str, Any]) -> Iterator[Any]:
-    """The values at those of the check's paths that exist, in its order."""
+    """The values at the check's paths, in order, without paths that do not exist."""
     for path in check.paths:
         value: Any = output
         for key in path:
@@ -270,15 +271,15 @@ def _found(check: ExpectationCheck, output: dict[str, Any]) -> Iterator[Any]:
 
 
 def _comparable(value: Any, want: bool | float | str, take: str) -> tuple[Any, str]:
-    """``value`` as ``want`` is to be compared with, or what is wrong with it."""
+    """``value`` in the form that is compared with ``want``, or what is wrong with it."""
     if take == "length" and not isinstance(value, list):
         return value, kind_of(value)
-    # Before numbers, since Python's True is the number 1.
+    # Before numbers, because Python's True is the number 1.
     if isinstance(want, bool):
         return bool(value), ""
     if isinstance(want, str):
         return value, "" if isinstance(value, str) else kind_of(value)
-    # A number that is expected of a list is its length.
+    # For a list, an expected number is its length.
     if isinstance(value, list):
         return len(value), ""
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -296,14 +297,14 @@ def _shown(value: Any) -> str:
 
 
 def t_score_range_check(case: Case, output: dict[str, Any]) -> Unmet | None:
-    """Why the T-scores are not all within the case's range; scores that are no numbers are the contract's fault."""
+    """Why the T-scores are not all within the case's range. Scores of other types are contract faults."""
     if case.t_score_range is None:
         return None
     low, high = case.t_score_range
     metadata = output.get("vs_metadata")
     entries = metadata.get("t_scores") if isinstance(metadata, dict) else None
     scores = [entry.get("score") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    # Scores of other kinds are told by the contract; here they would be told twice.
+    # The contract reports scores of other types.
     numbers = [s for s in scores if isinstance(s, int | float) and not isinstance(s, bool)]
     kind = f"T-scores are not within {low:g} to {high:g}"
     if not numbers:

@@ -1,4 +1,4 @@
-"""From what was asked for to what is evaluated or called: golden set and registry become params, cases prompts."""
+"""Requests: the golden set and the registry become params, cases become prompts, and decided cases stop."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def answered(asked: Request, outputs: Path, folder: Path) -> Request:
 
 
 def stopping(asked: Request) -> StoppingByCase:
-    """What says which cases of the golden set are decided. Raises UsageError, ConfigError."""
+    """The rule for which cases of the golden set are decided. Raises UsageError, ConfigError."""
     return stopping_for(_selected(asked)[1])
 
 
@@ -70,7 +70,7 @@ def _selected(asked: Request) -> tuple[dict[str, Any], VsParams]:
     params = dict(asked.params)
     if options.get("registry"):
         params["agents"] = load_agents(options["registry"])
-    # Without the selection: it is checked once the golden set is known, and reading that takes these agents and levels.
+    # Without the selection: only the golden set shows whether it fits, and reading that needs agents and levels.
     base = validate(VsParams, {key: value for key, value in params.items() if key not in ("agent", "level")}, "params")
     params["agents"] = [agent.model_dump() for agent in base.agents]
     params["cases"] = load_golden(asked.inputs[0], base.agents, base.levels)
@@ -83,7 +83,7 @@ def _selected(asked: Request) -> tuple[dict[str, Any], VsParams]:
 
 
 def _agent(asked: str, params: VsParams) -> str:
-    """The full id of the agent that ``asked`` names, whole or by the number before its first dash."""
+    """The id of the agent that ``asked`` names: by its id, or by the number before its first dash."""
     ids = [agent.id for agent in params.agents]
     fitting = [known for known in ids if asked in (known, known.split("-")[0])]
     if asked and not fitting:
@@ -92,18 +92,18 @@ def _agent(asked: str, params: VsParams) -> str:
 
 
 def output_line(name: str, data: bytes) -> bytes:
-    """The content of the file ``name`` as one line ``{"named", "output"}``, nothing in it altered.
+    """The content of the file ``name``, unchanged, as one line ``{"named", "output"}``.
 
-    A file holds an object with ``case`` and ``output``, or the output alone, and is then named ``CASE.REPEAT.json``,
-    ``CASE#REPEAT.json``, or ``CASE.json`` for repeat 0: which of them, is found by who knows the cases. One that is no
-    JSON becomes a line with an ``error``.
+    A file holds an object with ``case`` and ``output``, or only the output. Then its name is ``CASE.REPEAT.json``,
+    ``CASE#REPEAT.json``, or ``CASE.json`` for repeat 0; `OutputJudge`, which knows the cases, reads the name. A file
+    that is not JSON becomes a line with an ``error``.
     """
     head = msgspec.json.encode({"named": name.removesuffix(".json")})
     try:
         content = decode(data)
     except Malformed as error:
         return head[:-1] + b',"error":' + msgspec.json.encode(str(error)) + b"}"
-    # Reformatted without decoding: numbers, escapes and repeated keys stay as the agent wrote them.
+    # Reformatted without decoding, so that numbers, escapes and repeated keys stay as the agent wrote them.
     compact = msgspec.json.format(data, indent=-1)
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
         return compact
@@ -113,21 +113,21 @@ def output_line(name: str, data: bytes) -> bytes:
 def stopping_for(params: VsParams) -> StoppingByCase:
     """Decides each case by the share of its most common recommendation, as its outputs arrive.
 
-    It judges lines as the report does, so what it says of the lines it was fed is the verdict of their report.
-    The chance that a case is ever called decided with the wrong verdict is ALPHA at most, however often one asks.
+    It judges lines as the report does, so a report of the same lines has the same verdict. The chance that a case is
+    ever decided wrongly is at most ALPHA, however often it is asked about.
     """
     judge = judge_for(params)
 
     def judged(line: bytes) -> OutputTest | None:
         test = judge.test(line)
-        # What the report counts as an error is no answer here either.
+        # An error in the report is no answer here, either.
         return None if test.plan is None or test.repeat is None or test.scores is None else test
 
     return StoppingByCase(judged, lambda: _CaseSoFar(params.collapse.collapse_share))
 
 
 class _CaseSoFar(CaseSoFar):
-    """How often each option came, and the largest of these."""
+    """How often each option of a case came, and the largest of these counts."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -136,10 +136,10 @@ class _CaseSoFar(CaseSoFar):
         self._runs = self._mode = 0
 
     def count(self, test: OutputTest) -> None:
-        # A run without an option is in no share: it brings the verdict no nearer.
+        # A run without an option is in no share, so it does not help to decide.
         if test.option is None:
             return
-        # Normalised, as the report's verdict has it: a rule of its own would stop on what the report calls undecided.
+        # Normalised, as in the report's verdict. Otherwise it could stop a case that the report calls undecided.
         kind = normalize(test.option)
         self._options[kind] += 1
         self._runs += 1

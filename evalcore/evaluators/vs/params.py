@@ -1,4 +1,4 @@
-"""What changes the answer of the vs evaluation: the golden set, the registry, and every threshold and table."""
+"""The params of the vs evaluation: golden cases, the registry of agents and levels, thresholds and tables."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Expectation(Params):
 
     @model_validator(mode="after")
     def _only_numbers_are_ordered(self) -> Self:
-        # A text may be anything, an operator in it included: it is only ever equal.
+        # A text may contain anything, even an operator, so it can only be equal.
         if self.op != "==" and isinstance(self.want, bool | str):
             raise ValueError(f"{self.op} needs a number")
         return self
@@ -178,8 +178,8 @@ class Case(Params):
 class TScoreRule(Params):
     """Scores above ``modal_above`` are modal; a diverse set has one below ``diverse_below``."""
 
-    # SPEC, section 1, as are the counts below, the evenness and how many options are told of; the rest of CollapseRule
-    # is evalq's.
+    # SPEC, section 1, as are the counts below, and the evenness and `most_common` of CollapseRule; its other values are
+    # evalq's.
     modal_above: Finite = 0.8
     diverse_below: Finite = 0.6
 
@@ -190,7 +190,7 @@ class CritiqueRule(Params):
     strengths: int = 2
     weaknesses: int = 2
     improvement_suggestions: int = 1
-    # The seed's code takes a weakness that is named for an alternative that was thought of.
+    # The seed's code counts a named weakness as an alternative.
     weaknesses_for_alternatives: int = 1
     pass_at: Unit = 0.75
 

@@ -1,4 +1,4 @@
-"""What recorded outputs add up to, chunk by chunk, and the report: the specification's results, and mode collapse."""
+"""The state that recorded outputs add up to, and the results of the report, with mode collapse by case."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["CaseTotals", "VsState", "section"]
 class CaseTotals(Merging):
     """One case: tests by status, sums of its metrics, its options and issues as counted, and the repeats seen.
 
-    Hits are counts of checks that held; only spreads need a sum of floats. Dicts stay in the order of first sight.
-    ``planned`` is how many calls the case was to get if it could stop early, the most that any line says; else 0.
+    Hits count the checks that held; only spreads need a sum of floats. Dicts keep the order of first occurrence.
+    ``planned``: how many calls the case was to get if it could stop early, the maximum over its lines; else 0.
     """
 
     passed: int = 0
@@ -36,7 +36,7 @@ class CaseTotals(Merging):
     phase_hits: int = 0
     critique_hits: int = 0
     provenance_hits: int = 0
-    # Counted by themselves: a test on Light has none, nor has one whose scores cannot be read.
+    # Counted separately: a test on Light has no spread, nor has one whose scores cannot be read.
     spreads: int = 0
     spread: ExactSum = msgspec.field(default_factory=ExactSum)
     options: dict[str, int] = msgspec.field(default_factory=dict)
@@ -51,7 +51,7 @@ class CaseTotals(Merging):
 
     @property
     def runs(self) -> int:
-        """Runs of any kind, those without a result included."""
+        """All runs, including those without a result."""
         return self.passed + self.failed + self.errors
 
     def merge(self, later: CaseTotals) -> None:
@@ -64,7 +64,7 @@ class CaseTotals(Merging):
         self.critique_hits += later.critique_hits
         self.provenance_hits += later.provenance_hits
         self.spreads += later.spreads
-        # Exact, unlike a sum of floats, which would go by where the input was cut.
+        # Exact: a plain sum of floats would depend on where the input was cut.
         self.spread.merge(later.spread)
         self.planned = max(self.planned, later.planned)
         add_counts(self.options, later.options)
@@ -73,7 +73,7 @@ class CaseTotals(Merging):
         merge_seen(self.seen, later.seen)
 
     def add_scores(self, scores: Scores, required: int) -> None:
-        """Count one test's metrics; ``required`` is how many phases its case needs."""
+        """Count the metrics of one test, whose case requires so many phases."""
         self.phases_passed += scores.phases.passed
         self.phase_hits += required - len(scores.phases.missing_phases)
         self.provenance_hits += sum(scores.provenance.checks.values())
@@ -82,9 +82,9 @@ class CaseTotals(Merging):
 
 
 class VsState(State):
-    """Cases by id, in the order of first sight. ``overlap``: some (case, repeat) came twice, and `settle` must look.
+    """Cases by id, in the order of first occurrence. ``overlap``: some (case, repeat) came twice, and must be settled.
 
-    ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``dead`` those without a result.
+    ``last`` is the last line counted, ``repeated`` the lines left out as repeats, ``dead`` the lines without a result.
     """
 
     cases: dict[str, CaseTotals] = msgspec.field(default_factory=dict)
@@ -105,26 +105,26 @@ class VsState(State):
             mine.merge(case)
 
     def to_wire(self) -> bytes:
-        """JSON of the fields. Dicts keep the order of first sight, which breaks ties, and which no cut can change."""
+        """JSON of the fields. Dicts keep the order of first occurrence, which breaks ties; no cut changes it."""
         return msgspec.json.encode(self)
 
 
 class OutputGatherer:
-    """Adds tests up to a state. Spreads are summed once at the end: an exact sum is cheap only for many at a time."""
+    """Adds tests up to a state. It sums spreads once, at the end: an exact sum is cheap only for many at a time."""
 
     def __init__(self) -> None:
         self.state = VsState()
         self._spreads: dict[str, list[float]] = {}
 
     def add(self, line: int, test: OutputTest) -> None:
-        """Count the test of ``line``; skipped ones and those of no known case leave no trace but the line."""
+        """Count the test of ``line``; of a skipped test and one of an unknown case only the line is kept."""
         self.state.last = line
         plan = test.plan
         if plan is None or test.status == "SKIPPED":
             return
         case = self.state.cases.setdefault(plan.case.id, CaseTotals())
         case.planned = max(case.planned, test.planned)
-        # SPEC, section 1: an error is outside the pass rate, and is counted.
+        # SPEC, section 1: an error is counted, but not in the pass rate.
         if test.scores is None or test.repeat is None:
             case.errors += 1
             return
@@ -132,18 +132,18 @@ class OutputGatherer:
             case.passed += 1
         else:
             case.failed += 1
-        # A kind counts once a test: an output that makes one mistake in ten places is one test with it.
+        # A kind counts once for each test: one mistake in ten places of an output is one test with it.
         for kind, check in {finding.kind: finding.check for finding in test.findings}.items():
             kinds = case.issues.setdefault(check, {})
             kinds[kind] = kinds.get(kind, 0) + 1
-        # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
+        # Which output is the first is known only when all chunks are merged; then the evaluator leaves out the others.
         if mark_seen(case.seen, test.repeat):
             self.state.overlap = True
         case.add_scores(test.scores, len(plan.phases))
         if test.option is not None:
             case.options[test.option] = case.options.get(test.option, 0) + 1
         spread = test.scores.t_scores.t_score_spread if test.scores.t_scores else None
-        # A spread beyond 1 comes from scores outside [0, 1], which are contract faults, and must not raise the mean.
+        # A spread above 1 comes from scores outside [0, 1], which are contract faults and must not raise the mean.
         if spread is not None and 0 <= spread <= 1:
             self._spreads.setdefault(plan.case.id, []).append(spread)
 
@@ -168,14 +168,14 @@ _NAMED_ISSUES = 3
 
 
 def section(results: Sequence[InputResult[VsState]], params: VsParams) -> dict[str, Json]:
-    """``results`` of report.json; several inputs count as one, a repeat in two of them as two runs."""
+    """``results`` of report.json. Several inputs count as one; a repeat in two of them is two runs."""
     state = VsState.zero()
     for result in results:
         state.merge(result.state)
     cases = [(case, state.cases.get(case.id, CaseTotals())) for case in params.selected()]
     passed = sum(counted.passed for _, counted in cases)
     failed = sum(counted.failed for _, counted in cases)
-    # SPEC, section 1: a case that nobody answered is a test with status ERROR, and never passes in silence.
+    # SPEC, section 1: a case without any output is a test with status ERROR, so that its absence is seen.
     unrecorded = sum(not counted.runs for _, counted in cases)
     errors = sum(result.tally.errors for result in results) + unrecorded
     collapse = [_collapse_entry(case, counted, params) for case, counted in cases]
@@ -195,7 +195,7 @@ def section(results: Sequence[InputResult[VsState]], params: VsParams) -> dict[s
             "unrecorded": unrecorded,
         },
         "pass_rate": _ratio(passed, passed + failed),
-        # Summed exactly: the last digit must not depend on the order of the cases.
+        # Summed exactly, so that the last digit does not depend on the order of the cases.
         "diversity": ExactSum.of(scores).mean(len(scores)) if scores else None,
         "collapse_specified": _detected(collapse),
         "collapse_nowhere": _nowhere(collapse, params),
@@ -247,7 +247,7 @@ def _issues(level: Level, cases: Sequence[tuple[Case, CaseTotals]], params: VsPa
         by_agent.setdefault(case.agent, []).append(counted)
     for agent, states in by_agent.items():
         spread = _mean_spread(states) if level.t_scores else None
-        # As decimals: .7 - .4 is not below .3 (SPEC, section 1).
+        # Compared as decimals: .7 - .4 is not below .3 (SPEC, section 1).
         if spread is not None and is_below(spread, params.min_t_score_spread):
             yield {"agent": agent, "issue": LOW_SPREAD, "tests": sum(state.spreads for state in states)}
         kinds: Counter[str] = Counter()
@@ -256,7 +256,7 @@ def _issues(level: Level, cases: Sequence[tuple[Case, CaseTotals]], params: VsPa
                 kinds.update(found)
             if state.errors:
                 kinds["No readable output"] += state.errors
-            # A case of the golden set without any output must not go unnoticed.
+            # A case of the golden set without any output is an issue, too.
             if not state.runs:
                 kinds["No output was recorded"] += 1
         for kind, tests in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
@@ -341,8 +341,8 @@ def _detected(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     """The specification's flag over all cases: detected where any case has it."""
     known = [entry for entry in collapse if entry["mode_collapse_detected"] is not None]
     cases = [entry["case"] for entry in known if entry["mode_collapse_detected"]]
-    said = "detected" if cases else "not_detected"
-    return {"status": said if known else _unknown(collapse), "cases": len(known), "detected": cases}
+    status = "detected" if cases else "not_detected"
+    return {"status": status if known else _unknown(collapse), "cases": len(known), "detected": cases}
 
 
 def _nowhere(collapse: Sequence[Mapping[str, Json]], params: VsParams) -> dict[str, Json]:

@@ -159,17 +159,17 @@ class _Maker:
 
     def _break(self, output: dict[str, Any]) -> None:
         """Break the contract in one of several ways."""
-        way = self._random.randrange(3)
-        if way == 0:
+        kind = self._random.randrange(3)
+        if kind == 0:
             output["vs_metadata"]["t_scores"][1]["score"] = "0.5"
-        elif way == 1:
+        elif kind == 1:
             del output["content"]["summary"]
         else:
             del output["vs_metadata"]["final_selection"]["option"]
 
 
 def _meet(output: dict[str, Any], expectation: Expectation) -> None:
-    """Put something where the expectation looks, so that it is met."""
+    """Write a value into ``output`` that meets the expectation."""
     main, want = output["content"]["main_output"], expectation.want
     if isinstance(want, bool | str):
         made: Any = ["as asked"] if expectation.key.startswith("has_") else want

@@ -1,4 +1,4 @@
-"""The test of one line of recorded outputs: decode it, hold it against contract, level and case, say what is wrong."""
+"""The test of one line of recorded outputs against contract, level and case, and what is wrong with it, in words."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LOW_SPREAD = "T-Score diversity below threshold"
 
 
 class OutputFinding(msgspec.Struct, frozen=True):
-    """``check`` is a key of REMEDIES, ``kind`` one of few texts, counted over outputs, ``issue`` is of one output."""
+    """``check`` is a key of REMEDIES, ``kind`` one of few texts that are counted, ``issue`` the text for one output."""
 
     check: str
     kind: str
@@ -67,7 +67,7 @@ class OutputFinding(msgspec.Struct, frozen=True):
 
 
 class CasePlan(msgspec.Struct, frozen=True):
-    """A case made ready: its level, the phases it requires, its checks, and whether the selection leaves it out."""
+    """A case ready for tests: its level, required phases and checks, and whether the selection leaves it out."""
 
     case: Case
     level: Level
@@ -77,7 +77,7 @@ class CasePlan(msgspec.Struct, frozen=True):
 
 
 class Scores(msgspec.Struct, frozen=True):
-    """What the validators found; None where one does not apply to the level."""
+    """The results of the validators; None if one does not apply to the level."""
 
     phases: PhaseResult
     t_scores: TScoreResult | None
@@ -94,10 +94,10 @@ class ExpectationResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OutputTest(msgspec.Struct, frozen=True):
-    """One line tested. ``status`` is PASSED, FAILED, ERROR or SKIPPED; ``plan`` is None when its case is not known.
+    """The test of one line. ``status`` is PASSED, FAILED, ERROR or SKIPPED; ``plan`` is None if its case is unknown.
 
-    ``scores`` and ``expected`` are there for PASSED and FAILED; ``option`` is what was recommended, None where nothing
-    readable was; ``planned`` how many calls its case was to get where it could stop early, else 0.
+    PASSED and FAILED have ``scores`` and ``expected``. ``option`` is the recommendation, None without a readable one.
+    ``planned`` is how many calls its case was to get if it could stop early, else 0.
     """
 
     status: str
@@ -112,7 +112,7 @@ class OutputTest(msgspec.Struct, frozen=True):
 
 
 class OutputJudge:
-    """Tests lines by one set of params; made once by `judge_for`, and the same for any line in any order."""
+    """Tests lines with one set of params. The result for a line does not depend on other lines."""
 
     def __init__(self, params: VsParams) -> None:
         self._params = params
@@ -126,7 +126,7 @@ class OutputJudge:
         return CasePlan(case, level, case.phases or level.phases, checks_of(case, self._params), skipped)
 
     def test(self, data: bytes) -> OutputTest:
-        """The test of one line, whatever its bytes are."""
+        """The test of one line, which may be any bytes."""
         try:
             record = decode(data)
         except Malformed as error:
@@ -135,11 +135,11 @@ class OutputJudge:
             return _error(f"the line is {kind_of(record)}, not an object with case, repeat and output")
         repeated = repeated_keys(data, record)
         plan, repeat, problem = self._addressed(record)
-        # Before any other fault: what the selection leaves out is not judged.
+        # First, because what the selection leaves out is not judged.
         if plan is not None and plan.skipped:
             return OutputTest("SKIPPED", plan=plan, repeat=repeat)
         planned, misplanned = stop_of(record)
-        # Decoders differ in which of two values they keep, so an address that is given twice is none.
+        # Decoders differ in which of two values they keep, so an address must not be given twice.
         unclear = [path for path in repeated if path in _KEYS]
         if unclear and not problem:
             problem = f"{unclear[0]}: the key is given more than once"
@@ -153,7 +153,7 @@ class OutputJudge:
         return msgspec.structs.replace(self._judged(output, plan, repeat, inside), planned=planned)
 
     def case(self, data: bytes) -> str:
-        """The case that the test of a line will be about; empty where it is about none."""
+        """The case that a line is about; empty if it is about none."""
         try:
             record = decode(data)
         except Malformed:
@@ -162,11 +162,11 @@ class OutputJudge:
         return plan.case.id if plan is not None and not plan.skipped else ""
 
     def _addressed(self, record: dict[str, Any]) -> tuple[CasePlan | None, int | None, str]:
-        """Which case and repeat a line is of, and what is wrong with the address."""
+        """The case and the repeat of a line, and what is wrong with them."""
         if "case" not in record and isinstance(record.get("named"), str):
             return self._named(record["named"])
         case, repeat = record.get("case"), record.get("repeat")
-        # By type: a bool is an int to Python, and no repeat to whoever recorded it.
+        # By type: to Python a bool is an int, too.
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
             return None, None, f"case: {found(record, 'case')} where the id of a case is wanted"
@@ -178,16 +178,15 @@ class OutputJudge:
         return plan, repeat, ""
 
     def _named(self, name: str) -> tuple[CasePlan | None, int | None, str]:
-        """Of an output in a file: the case of that name, else the name's last number is the repeat."""
+        """The same for an output in a file: the case has that name, or the last number of the name is the repeat."""
         meant = case_of_name(name, self._plans.__contains__)
         if meant is None:
-            told = " nor ".join(repr(shorten(case)) for case, _ in readings(name))
-            return None, None, f"named: no case of the golden set is {told}; call the file ID.json or ID.REPEAT.json"
+            names = " nor ".join(repr(shorten(case)) for case, _ in readings(name))
+            return None, None, f"named: no case of the golden set is {names}; call the file ID.json or ID.REPEAT.json"
         return self._plans[meant[0]], meant[1], ""
 
     def _judged(self, output: dict[str, Any], plan: CasePlan, repeat: int | None, repeated: list[str]) -> OutputTest:
-        # A broken contract does not stop the validators: the specification's code has no contract, and reports its
-        # numbers.
+        # The validators run with a broken contract, too: the specification's code has no contract, and reports numbers.
         faults = contract_faults(output)
         faults += _misplaced(output, plan)
         faults += [ContractFault(path, "is given more than once") for path in repeated]
@@ -202,7 +201,7 @@ class OutputJudge:
             repeat=repeat,
             scores=scores,
             expected=expected,
-            # Without one a test passes or fails all the same: only collapse leaves the run out, and counts it (SPEC).
+            # A test can pass without an option. Only mode collapse leaves such a run out, and counts it (SPEC).
             option=_option(output),
         )
 
@@ -234,7 +233,7 @@ class OutputJudge:
 
 @lru_cache(maxsize=16)
 def judge_for(params: VsParams) -> OutputJudge:
-    """The judge of ``params``, kept for the next chunk."""
+    """The judge for ``params``, kept for the next chunk."""
     return OutputJudge(params)
 
 
@@ -244,14 +243,14 @@ def _error(reason: str, plan: CasePlan | None = None, repeat: int | None = None,
 
 
 def _no_output(record: dict[str, Any]) -> str:
-    """Why a line has no output to test; a recorder may have left its reason under ``error``."""
+    """Why a line has no output to test; the recorder may have written the reason under ``error``."""
     if isinstance(record.get("error"), str):
         return f"no output: {shorten(record['error'], 200)}"
     return f"output: {found(record, 'output')} where an object is wanted"
 
 
 def _misplaced(output: dict[str, Any], plan: CasePlan) -> Iterator[ContractFault]:
-    """The agent or the level that an output gives and its case does not have; what is no text is a fault already."""
+    """An agent or a level that is not its case's. A value that is not text is a contract fault already."""
     for key, wanted in (("agent_id", plan.case.agent), ("vs_level", plan.level.name)):
         given = output.get(key)
         if isinstance(given, str) and given != wanted:
@@ -259,7 +258,7 @@ def _misplaced(output: dict[str, Any], plan: CasePlan) -> Iterator[ContractFault
 
 
 def _held(output: dict[str, Any], plan: CasePlan) -> Iterator[ExpectationResult]:
-    """Each expectation of the case, in the golden set's order but for the range of T-scores, which comes first."""
+    """Each expectation of the case in the golden set's order, but with the range of T-scores first."""
     if plan.case.t_score_range is not None:
         found = t_score_range_check(plan.case, output)
         yield ExpectationResult("t_score_range", found is None, found)
@@ -269,7 +268,7 @@ def _held(output: dict[str, Any], plan: CasePlan) -> Iterator[ExpectationResult]
 
 
 def _option(output: dict[str, Any]) -> str | None:
-    """What was finally selected. Only text counts: the contract has no other kind of option."""
+    """The option that was finally selected, if it is text: the contract has no other kind."""
     metadata = output.get("vs_metadata")
     final = metadata.get("final_selection") if isinstance(metadata, dict) else None
     option = final.get("option") if isinstance(final, dict) else None
@@ -292,9 +291,9 @@ _MISSING = {
 
 
 def _contract_findings(faults: list[ContractFault]) -> Iterator[OutputFinding]:
-    """One finding a breach; positions in lists are left out of its kind."""
+    """One finding for each breach, whose kind has no positions in lists."""
     for fault in faults:
-        # Without positions: one mistake in twenty places is one kind of issue in the report.
+        # One mistake in twenty places is one kind of issue in the report.
         kind = f"Contract: {_POSITION.sub('[]', fault.path)} {fault.reason}"
         yield OutputFinding("contract", kind, f"Contract: {fault.path} {fault.reason}")
 
@@ -311,13 +310,13 @@ def phase_finding(result: PhaseResult, params: VsParams) -> OutputFinding:
 
 
 def in_full(check: str, kind: str, params: VsParams) -> str:
-    """A kind of issue as a detailed result words it: missing phases by number and name, all else as it is."""
+    """A kind of issue as in a detailed result: missing phases have number and name, all else is unchanged."""
     if check != "phases":
         return kind
 
     def named(match: re.Match[str]) -> str:
         number = int(match[0])
-        # From 0 on: a golden set may require phase -1, which Python would take for the last name.
+        # Not negative: a golden set may require phase -1, which Python would read as the last name.
         return f"{number} ({params.phase_names[number]})" if 0 <= number < len(params.phase_names) else match[0]
 
     return f"{_PHASE.sub(named, kind.removesuffix(' missing'))} not executed"
@@ -340,14 +339,14 @@ def t_score_finding(result: TScoreResult, params: VsParams) -> OutputFinding:
         # SPEC, section 1: a missing score of the selection counts as 1.0.
         issues.append(result.reason or "the final selection has no T-score, which counts as modal")
     elif final > rule.modal_above:
-        # A kind without the score: with it every output would be one of its own, and nothing would add up.
+        # Without the score, so that outputs with different scores are counted together.
         kinds.append("the final selection is modal")
         issues.append(f"the final selection is modal (T-score {_score_text(final)} above {rule.modal_above:g})")
     return OutputFinding("t_scores", "T-scores: " + ", ".join(kinds), "T-scores: " + ", ".join(issues))
 
 
 def _score_text(score: float) -> str:
-    # A whole number may be beyond all floats, which no format takes.
+    # A whole number may be larger than any float, and then cannot be formatted as one.
     return f"{score:g}" if abs(score) <= sys.float_info.max else shorten(str(score))
 
 

@@ -1,12 +1,12 @@
 """The contract of an agent's output, and the four validators of the vs specification, on plain dicts.
 
-The contract is one table of shapes, checked fast by a typed conversion, and walked only to explain. What a validator
-tests itself (its absence is that validator's failure) it does not demand, so that one absence is never two faults;
-wrong types are the contract's all the same.
+The contract is one table of shapes. A typed conversion checks it fast, and only a breach is walked through to explain
+it. The contract does not require a key that a validator tests, so that its absence is one fault and not two; but it
+checks the type of such a key.
 
-The validators compute what the specification's own code computes, also where the contract would object (a score of
-1.5, a phase "0"). Where that code would raise, because a value is of a kind it cannot work with, the result is not
-passed, its ``reason`` says which value, and numbers that cannot be computed are 0 or None.
+The validators compute what the specification's own code computes, even for values that break the contract (a score of
+1.5, a phase "0"). If that code would raise an exception for a value, the result is not passed, ``reason`` names the
+value, and numbers that cannot be computed are 0 or None.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ __all__ = [
 
 
 class ContractFault(msgspec.Struct, frozen=True):
-    """One breach: ``path`` such as ``vs_metadata.t_scores[2].score``, and the ``reason``, of a small set of texts."""
+    """One breach: its ``path``, such as ``vs_metadata.t_scores[2].score``, and a ``reason`` out of few texts."""
 
     path: str
     reason: str
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a value must be: of a JSON ``kind`` ("" is any), ``within`` bounds, with such ``items`` or ``members``."""
+    """What a value must be: its JSON ``kind`` ("" is any), its bounds, its ``items`` or ``members``."""
 
     kind: str = ""
     within: tuple[float, float] | None = None
@@ -59,7 +59,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A key of an object; ``wanted``: absence is a fault; ``nullable``: null counts as absent."""
+    """A key of an object. ``wanted``: absence is a fault. ``nullable``: null counts as absent."""
 
     key: str
     shape: Shape
@@ -68,7 +68,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def _tested(key: str, shape: Shape) -> Member:
-    """A key that a validator tests: the contract says nothing when it is absent."""
+    """A key that a validator tests: the contract accepts its absence."""
     return Member(key, shape, wanted=False)
 
 
@@ -124,16 +124,16 @@ OUTPUT = _object(
 def contract_faults(output: dict[str, Any], most: int = 100) -> list[ContractFault]:
     """The first ``most`` breaches of the contract in ``output``, in the contract's order; usually none."""
     try:
-        # Nearly all outputs keep it: msgspec tells so in one call, and only the others are walked through.
+        # Nearly all outputs keep the contract, and one call of msgspec shows that.
         msgspec.convert(output, _TYPED)
     except msgspec.ValidationError:
-        # Some only: a list of a million broken items must not make as many lines of a report.
+        # Not all: a list of a million broken items must not make a million lines of a report.
         return list(islice(_explain(output, OUTPUT, ""), most))
     return []
 
 
 def _typed(shape: Shape, name: str) -> Any:
-    """``shape`` as a type that msgspec converts to; it accepts exactly what `_explain` has nothing to say about."""
+    """``shape`` as a type for msgspec; it accepts exactly the values in which `_explain` finds no fault."""
     if shape.kind == "an object":
         fields = [_field(member, f"{name}_{member.key}") for member in shape.members]
         return msgspec.defstruct(name, fields, kw_only=True)
@@ -149,7 +149,7 @@ def _field(member: Member, name: str) -> Any:
     kind = _typed(member.shape, name)
     if member.nullable:
         kind = kind | None
-    # UnsetType takes what is absent; null is a value, and a fault unless the key may be null.
+    # UnsetType accepts absence. Null is a value, and a fault unless the key may be null.
     return (member.key, kind) if member.wanted else (member.key, kind | msgspec.UnsetType, msgspec.UNSET)
 
 
@@ -162,7 +162,7 @@ def _explain(value: Any, shape: Shape, path: str) -> Iterator[ContractFault]:
     if shape.kind == "an integer" and type(value) is int:
         found = "an integer"
     if shape.kind not in ("", found):
-        # The one fault of what is below it, too: nothing there can be held against a shape.
+        # Nothing below it can be compared with a shape.
         yield ContractFault(path, f"{found} where {shape.kind} is wanted")
         return
     if shape.within and not shape.within[0] <= value <= shape.within[1]:
@@ -187,7 +187,7 @@ def _explain_member(holder: dict[str, Any], member: Member, path: str) -> Iterat
 
 @dataclass(kw_only=True, slots=True)
 class ValidationResult:
-    """Whether a validator passed; ``reason`` where there was nothing to validate, or nothing that could be read."""
+    """Whether a validator passed; ``reason`` if there was nothing to validate, or nothing readable."""
 
     passed: bool
     reason: str | None = None
@@ -241,7 +241,7 @@ def _member(holder: object, key: str, path: str, default: object) -> Any:
 
 
 def _length(holder: object, key: str, path: str) -> int:
-    # Anything that has a length will do, also a text.
+    # Anything with a length is accepted, even a text.
     value = _member(holder, key, path, [])
     try:
         return len(value)
@@ -266,7 +266,7 @@ def check_phases(output: object, required: Sequence[int]) -> PhaseResult:
     wanted = set(required)
     try:
         phases = _member(_member(output, "vs_metadata", "", {}), "phase_executed", "vs_metadata", [])
-        # Anything that can be iterated, of what can be hashed, will do.
+        # Any iterable of hashable values is accepted.
         executed = set(phases)
     except _Unreadable as error:
         return PhaseResult(passed=False, reason=str(error), missing_phases=sorted(wanted))
@@ -282,9 +282,9 @@ def check_phases(output: object, required: Sequence[int]) -> PhaseResult:
 
 
 def _any_order(value: object) -> tuple[int, float, str]:
-    """Numbers first, by size, then all else by its text: an order for values of mixed kinds."""
+    """A sort key for values of mixed types: numbers first, by size, then all else by its text."""
     try:
-        # Extra phases may be of any kind, and a report lists them in one order.
+        # Extra phases may have any type, and a report lists them in one order.
         return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
     except OverflowError:
         return 0, math.inf, ""
@@ -308,7 +308,7 @@ def check_t_scores(output: object, rule: TScoreRule) -> TScoreResult:
             return TScoreResult(passed=False, reason="No T-scores provided")
         scores = _scores(t_scores)
         spread = max(scores) - min(scores)
-        # As specified, though it falls where scores differ; the spread stands beside it.
+        # As specified, though it is low if scores differ. The spread is reported beside it.
         diversity = 1 - spread
     except _Unreadable as error:
         return TScoreResult(passed=False, reason=str(error))
@@ -316,7 +316,7 @@ def check_t_scores(output: object, rule: TScoreRule) -> TScoreResult:
         return TScoreResult(passed=False, reason="vs_metadata.t_scores holds a score too large for a number")
     final, reason = _final_t_score(metadata)
     diverse = any(score < rule.diverse_below for score in scores)
-    # A selection without a score counts as the most typical, as in the specification's code.
+    # A selection without a score counts as the most typical one, as in the specification's code.
     modal = (1.0 if final is None else final) > rule.modal_above
     return TScoreResult(
         passed=diverse and not modal,
@@ -338,7 +338,7 @@ def _scores(t_scores: object) -> list[float]:
         if not isinstance(entry, dict):
             raise _Unreadable(f"{path}[{index}] is {kind_of(entry)}, not an object")
         score = entry.get("score")
-        # A boolean passes, as in the specification's code, which takes it for 0 or 1: it is the contract's fault.
+        # The specification's code reads a boolean as 0 or 1. It is a contract fault.
         if not isinstance(score, int | float):
             found = f"{kind_of(score)}, not a number" if "score" in entry else "missing"
             raise _Unreadable(f"{path}[{index}].score is {found}")
@@ -347,7 +347,7 @@ def _scores(t_scores: object) -> list[float]:
 
 
 def _final_t_score(metadata: dict[str, Any]) -> tuple[Any, str | None]:
-    """The final selection's score, and why there is none where something else stands in its place."""
+    """The final selection's score, and why there is none if its value is no number."""
     final = metadata.get("final_selection", {})
     if not isinstance(final, dict):
         return None, f"vs_metadata.final_selection is {kind_of(final)}, not an object"
@@ -377,7 +377,7 @@ def check_self_critique(output: object, rule: CritiqueRule) -> CritiqueResult:
             "has_strengths": _length(critique, "strengths", path) >= rule.strengths,
             "has_weaknesses": weaknesses >= rule.weaknesses,
             "has_improvements": _length(critique, "improvement_suggestions", path) >= rule.improvement_suggestions,
-            # SPEC, section 1: the key will do, even with nothing under it, and so will a weakness.
+            # SPEC, section 1: the key alone is enough, even if it is empty, and so is one weakness.
             "has_alternatives": "alternative_perspectives" in critique
             or weaknesses >= rule.weaknesses_for_alternatives,
         }

@@ -1,4 +1,4 @@
-"""How a vs report is looked at: its page, its Markdown, its rows, and the specification's result document."""
+"""What is shown of a vs report: the page's summary and charts, Markdown, rows, and the specification's document."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DRAWN_ISSUES = 15
 
 
 def summary(report: Mapping[str, Json]) -> Summary:
-    """How many tests passed, and what is known of mode collapse."""
+    """How many tests passed, and whether there is mode collapse."""
     results = report["results"]
     run, nowhere, rate = results["test_run"], results["collapse_nowhere"], results["pass_rate"]
     tests = run["passed"] + run["failed"]
@@ -56,7 +56,7 @@ def summary(report: Mapping[str, Json]) -> Summary:
     cases = results["cases"]
     over = of_answered((tests, run["total_tests"], "tests with a readable output"), _cases_answered(results))
     noted_rate = "; ".join(filter(None, (rate_interval(run["passed"], tests), over)))
-    # Of all tests: where three of four have no answer, one that passes is no whole.
+    # Of all tests: if three of four have no answer, "1 of 1" would hide that.
     return Summary(
         f"{run['passed']:,} of {run['total_tests']:,} tests passed",
         _sentence(run, found, noted),
@@ -85,9 +85,9 @@ def _sentence(run: Mapping[str, Any], found: str, noted: str) -> str:
 
 
 def _shares(counts: Mapping[str, tuple[int, int, int]]) -> Iterator[Mark]:
-    """The share of each, (passes, of, no readable output), with its interval; the lowest first.
+    """The pass rate for each (passes, of, no readable output), with its interval; the lowest first.
 
-    A row without any is there all the same, and has no value.
+    An entry without a test has a row without a value.
     """
     for name, (_, of, errors) in sorted(counts.items()):
         if not of:
@@ -120,19 +120,19 @@ def _cases(report: Mapping[str, Json]) -> Iterable[Mark]:
 
 
 def _details(report: Mapping[str, Json]) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Each case with how many of its outputs nobody could read."""
+    """Each case, with the number of its outputs that could not be read."""
     runs = {entry["case"]: entry["runs"]["total"] for entry in report["results"]["mode_collapse"]}
     for case in report["results"]["test_run"]["detailed_results"]:
         yield case, runs.get(case["test_id"], case["of"]) - case["of"]
 
 
 def _mode_shares(report: Mapping[str, Json]) -> Iterator[Mark]:
-    """The cases nearest to collapse first; a single run has no share to speak of."""
+    """The cases nearest to collapse first; a single run has no share."""
     known = [case for case in report["results"]["mode_collapse"] if case["runs"]["valid"] > 1]
     for case in sorted(known, key=lambda case: (-case["mode_share"]["value"], case["case"])):
-        share, said = case["mode_share"], case["verdict"]
-        state = _VERDICT_STATES.get(said, "none")
-        yield Mark(case["case"], share["value"], share["low"], share["high"], state, note=said.replace("_", " "))
+        share, verdict = case["mode_share"], case["verdict"]
+        state = _VERDICT_STATES.get(verdict, "none")
+        yield Mark(case["case"], share["value"], share["low"], share["high"], state, note=verdict.replace("_", " "))
 
 
 def _line(report: Mapping[str, Json]) -> float:
@@ -244,15 +244,15 @@ def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
 
 def _health(results: Mapping[str, Json]) -> str:
     run, rate = results["test_run"], results["pass_rate"]
-    # Of all tests, those without an answer among them; full for all of them alone, and empty for none alone.
+    # Of all tests, including those without an answer. Full only if all passed, and empty only if none did.
     filled = run["passed"] * _BAR // run["total_tests"] if run["total_tests"] else 0
     filled = max(filled, bool(run["passed"]))
     bar = "█" * filled + "░" * (_BAR - filled)
     tests = f"{run['passed']} of {run['passed'] + run['failed']} tests passed"
     errors = f", {run['errors']} without a readable output" if run["errors"] else ""
     cases = f"{results['cases']['answered']} of {results['cases']['total']} cases answered"
-    told = f"{_percent(rate)} of what was answered" if run["errors"] and rate is not None else _percent(rate)
-    return f"Overall health: {bar} {told} ({tests}{errors}; {cases})"
+    passed = f"{_percent(rate)} of what was answered" if run["errors"] and rate is not None else _percent(rate)
+    return f"Overall health: {bar} {passed} ({tests}{errors}; {cases})"
 
 
 def _tiles(report: Mapping[str, Json]) -> str:
@@ -305,7 +305,7 @@ def _named(cases: list[str]) -> str:
 
 
 def _stopping(results: Mapping[str, Json]) -> str:
-    """What stopping early saved; nothing where no case could."""
+    """What stopping early saved; empty if no case could stop."""
     stopping = results.get("stopping")
     if stopping is None:
         return ""
@@ -319,7 +319,7 @@ def _stopping(results: Mapping[str, Json]) -> str:
 
 
 def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:
-    distinct = [entry["distinct"][way] for way in ("exact", "normalized", "fuzzy")]
+    distinct = [entry["distinct"][count] for count in ("exact", "normalized", "fuzzy")]
     more = entry["runs_to_decide"]
     return (
         entry["case"],
@@ -336,9 +336,9 @@ def _case(entry: Mapping[str, Json]) -> tuple[object, ...]:
 
 
 def _verdict(entry: Mapping[str, Json]) -> str:
-    """The verdict, and what it would be with near-duplicates as one where that is another."""
-    said, fuzzy = entry["verdict"].replace("_", " "), entry["fuzzy"]["verdict"]
-    return said if fuzzy in (None, entry["verdict"]) else f"{said} ({fuzzy} with near-duplicates as one)"
+    """The verdict, and the verdict with near-duplicates as one option, if that differs."""
+    verdict, fuzzy = entry["verdict"].replace("_", " "), entry["fuzzy"]["verdict"]
+    return verdict if fuzzy in (None, entry["verdict"]) else f"{verdict} ({fuzzy} with near-duplicates as one)"
 
 
 def _share(share: Mapping[str, float | None]) -> str:
@@ -381,7 +381,7 @@ class _CheckParts(msgspec.Struct):
 
 
 class _OutputRow(msgspec.Struct):
-    """What a row shows of a line of records.jsonl."""
+    """The keys of a line in records.jsonl that a row shows."""
 
     record: str
     id: str | None = None
@@ -422,7 +422,7 @@ def _in_words(expected: Mapping[str, Any]) -> str:
 
 
 def _evidence(line: _OutputRow, wanted: Mapping[tuple[str, str], str]) -> Iterator[Evidence]:
-    """What an output fell short of, then what it met."""
+    """What an output fails, then what it meets."""
     for fault in line.faults:
         path, _, what = fault.partition(": ")
         yield Evidence(f"contract: {path}", "as the contract has it", what)
@@ -445,8 +445,10 @@ def _validators(checks: _CheckParts, issue: str) -> Iterator[Evidence]:
         came = phases.reason or (f"missing: {missing}" if missing else "all executed")
         yield Evidence("phases", "all phases of its level executed", came, phases.passed)
     if scores := checks.t_scores:
-        said = next((part for part in issue.split("; ") if part.startswith("T-scores: ")), "")
-        came = "as expected" if scores.passed else scores.reason or said.removeprefix("T-scores: ") or "not as expected"
+        reason = next((part for part in issue.split("; ") if part.startswith("T-scores: ")), "")
+        came = (
+            "as expected" if scores.passed else scores.reason or reason.removeprefix("T-scores: ") or "not as expected"
+        )
         yield Evidence("T-scores", "an option of low typicality, and no modal selection", came, scores.passed)
     for name, parts in (("self-critique", checks.self_critique), ("provenance", checks.provenance)):
         if parts:
@@ -485,7 +487,7 @@ def results_document(report: Mapping[str, Json], timestamp: str) -> dict[str, Js
 
 
 def _in_order(mapping: Mapping[str, Json], keys: Sequence[str]) -> dict[str, Json]:
-    """Canonical JSON has sorted keys; people read a document in the order it was specified in."""
+    """``mapping`` in the specification's order of keys; canonical JSON has sorted them."""
     return {key: mapping[key] for key in keys if key in mapping}
 
 
