@@ -100,7 +100,7 @@ class Target(Params):
     )
     variable: dict[Parameter, Any] = Field(
         default_factory=dict,
-        description="What whoever names it may choose: {parameter: list of values, {name: value} or {min, max}}",
+        description="Parameters that callers may set: {parameter: list of values, {name: value} or {min, max}}",
     )
 
     @field_validator("variable")

@@ -124,7 +124,7 @@ _WINNERS = {1.0: "the answer preferred", 0.0: "the other preferred", _HALF: "a t
 
 Votes = Annotated[int, msgspec.Meta(ge=1, le=_MOST_VOTES, description="how often the judge is asked; an odd number")]
 JudgeName = Annotated[str, msgspec.Meta(description="the target that is asked; else that of `--judge`")]
-Prompt = Annotated[str, msgspec.Meta(description="what the judge is told to do, in place of evalq's own words")]
+Prompt = Annotated[str, msgspec.Meta(description="the judge's task; it replaces evalq's own words")]
 
 
 class JudgeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
