@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalq._compared import Comparison, Comparisons, Decision, Sides
 from evalq._run import Run, unwritten_cases
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.comparing import MARGIN
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from evalq.evalcore.compare import comparison, decision
 from evalq.evalcore.compare.pairs import pairs_of
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.views.markdown import visible
 
 if TYPE_CHECKING:

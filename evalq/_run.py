@@ -17,7 +17,7 @@ from evalq.evalcore.model.life import RunState
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evalq.evalcore.compare.run import RunCases
+    from evalq.evalcore.compare.summary import RunCases
     from evalq.evalcore.fold import Evaluation
     from evalq.producer.folder.run_folder import RunFolder
 

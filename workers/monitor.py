@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import redis
 
-from evalq.evalcore.compare.drift_record import DriftState
+from evalq.evalcore.compare.drift import DriftState
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, evaluators_of, unhealthy_of

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import bisect
+import hashlib
 import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.collapse import newly_collapsed
+from evalq.evalcore.compare.decision import Check
 from evalq.evalcore.compare.intervals import ALPHA, Change, alike, change_of, pooled_of, t_tail
-from evalq.evalcore.compare.pairs import Pairs, Side, pairs_of
-from evalq.evalcore.compare.permutation import ERROR, permutation_p
-from evalq.evalcore.compare.stopped_cases import asked_alike
-from evalq.evalcore.compare.summary import CaseSummary
-from evalq.evalcore.compare.worse_cases import worse_cases
+from evalq.evalcore.compare.pairs import (
+    ERROR,
+    EXACT_DRAWS,
+    Pairs,
+    Side,
+    draw_bounds,
+    draw_ways,
+    pairs_of,
+    permutation_p,
+)
+from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.summary import CaseSummary, RunCases, asked_alike
 from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.modes import holm
 from evalq.evalcore.statistics.exact import is_below
 
 __all__ = [
@@ -22,13 +35,262 @@ __all__ = [
     "Estimate",
     "Measured",
     "Verdict",
+    "case_veto",
     "change_in",
     "compare",
     "estimate",
+    "falls",
+    "fisher",
     "measured",
+    "named_measures",
+    "new_collapses",
+    "newly_collapsed",
     "p_values",
+    "too_few_to_name",
+    "undecided_collapses",
     "verdict_of",
 ]
+
+# Cases that collapsed since the baseline: that are collapsed now, and whose answers agree more than they did.
+
+_DRAWS = 20_000
+_MOST_DRAWS = 400_000
+
+
+class NewCollapse(NamedTuple):
+    """A case that both runs answered twice or more: how surprising its answers are unless it collapsed since, and the
+    same adjusted by Holm's procedure for all such cases.
+    """
+
+    case: str
+    p: float
+    adjusted: float
+
+
+def newly_collapsed(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[str]:
+    """Cases that surely collapsed since the baseline; any of them is wrong with probability ``alpha`` at most."""
+    return sorted(each.case for each in new_collapses(base, cand, alpha) if each.adjusted <= alpha)
+
+
+def new_collapses(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[NewCollapse]:
+    """Every case that both runs answered twice or more, the most surprising first.
+
+    Verdicts alone differ in four of ten unchanged cases. So p is the larger one of two: that the case is collapsed in
+    the candidate, and a permutation test of whether two of its answers agree more often than in the baseline. The
+    draws, more for a smaller ``alpha``, are seeded by the case's own counts, so that the same runs are always judged
+    alike. What is rarer than draws can show has an exact bound in their place: over many cases, or at a late look, no
+    number of draws suffices.
+    """
+    before = dict(zip(base.ids, base.labels, strict=True)) if base.labels else {}
+    now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
+    collapse_p = cand.collapse_p or {}
+    # A single answer agrees with nothing: such a case has no test, and takes no share of the error.
+    both = [case for case in now if case in before and sum(before[case].values()) > 1 and sum(now[case].values()) > 1]
+    # So that the smallest p that can be drawn still counts after Holm's factor, as far as the most draws reach.
+    draws = min(_MOST_DRAWS, max(_DRAWS, 4 * len(both) * round(1 / alpha)))
+    found: list[tuple[float, str]] = []
+    for case in both:
+        p = collapse_p.get(case, 1.0)
+        # Above it the larger of the two is not at most it, either: no need to draw.
+        found.append((p if p > alpha else max(p, _surprise(case, before[case], now[case], draws)), case))
+    found.sort()
+    adjusted = holm([p for p, _ in found])
+    return [NewCollapse(case, p, each) for (p, case), each in zip(found, adjusted, strict=True)]
+
+
+def undecided_collapses(base: CaseSummary | None, cand: CaseSummary) -> list[str]:
+    """Cases of the candidate that are not decided diverse, nor were decided collapsed in the baseline, if there is one.
+
+    With one answer, or none, a case is never decided.
+    """
+    fine = set(cand.diverse).union(base.collapsed if base is not None else ())
+    return [case for case in (*cand.ids, *(cand.unrecorded or ())) if case not in fine]
+
+
+def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draws: int) -> float:
+    """How often a candidate drawn from all answers of both runs agrees with itself as much as this one."""
+    import numpy as np
+
+    labels = sorted({*before, *now})
+    counts = [now.get(label, 0) for label in labels]
+    together = [count + before.get(label, 0) for count, label in zip(counts, labels, strict=True)]
+    bound = _bound(together, counts)
+    # Draws cannot show less than this, and a late look may ask for less: there the bound, though cautious, decides.
+    if bound <= 1 / (draws + 1):
+        return bound
+    ours, pooled = np.array(counts), np.array(together)
+    name = f"{case}\0{pooled.tolist()}\0{ours.tolist()}".encode(errors="surrogatepass")
+    seed = int.from_bytes(hashlib.sha256(name).digest()[:16])
+    observed = int((ours * (ours - 1)).sum())
+    as_much, done, rng = 0, 0, np.random.default_rng(seed)
+    while done < draws:
+        # Two million numbers at once, so that many labels take no more memory than few.
+        some = min(draws - done, max(1, 2_000_000 // len(labels)))
+        drawn = rng.multivariate_hypergeometric(pooled, int(ours.sum()), some, method="marginals")
+        as_much += int(((drawn * (drawn - 1)).sum(axis=1) >= observed).sum())
+        done += some
+    # The observed one is a draw, too: without it p could be 0, which no number of draws shows.
+    return (as_much + 1) / (draws + 1)
+
+
+def _bound(pooled: Sequence[int], ours: Sequence[int]) -> float:
+    """At most so likely is it to draw answers of ``pooled`` that agree as much as ``ours``.
+
+    Of n answers with counts c, sum c(c-1) is at most n (max c - 1): so one label has to come at least so often. Each
+    label's count is hypergeometric, and the chances of all of them are added (Boole's inequality): exactly up to
+    `EXACT` answers, and never too small beyond.
+    """
+    taken, total = sum(ours), sum(pooled)
+    least = 1 + -(-sum(count * (count - 1) for count in ours) // taken)
+    # Labels with as many answers have one chance: where there are thousands of them most came once or twice.
+    labels = Counter(pooled).items()
+    if total > EXACT_DRAWS:
+        return min(1.0, sum(many * draw_bounds(taken, count, total, least)[1] for count, many in labels))
+    return min(
+        1.0, sum(many * draw_ways(taken, count, total, least) for count, many in labels) / math.comb(total, taken)
+    )
+
+
+# Which cases got worse: named only where that is no accident among all of them, and then a veto.
+
+NO_CASE_WORSE = "no case falls beyond chance"
+_MOST = 1_000
+_TOLD = 5
+
+
+class CaseFall(NamedTuple):
+    """A case with the p-value of its fall, adjusted for all cases, and (passes, answers) on either side."""
+
+    p: float
+    case: str
+    base: tuple[int, int]
+    cand: tuple[int, int]
+
+    @property
+    def sentence(self) -> str:
+        """What fell, for a reason."""
+        return f"{self.case} ({self.base[0]} of {self.base[1]} to {self.cand[0]} of {self.cand[1]})"
+
+
+class _Row(NamedTuple):
+    p: float
+    """Fisher's p-value of the case."""
+    least: float
+    """The smallest p-value that its counts allow."""
+    fall: CaseFall
+
+
+def worse_cases(
+    pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA, stopped: Collection[str] = ()
+) -> list[str]:
+    """Cases whose passes fell, the most surprising first; any false name with probability ``alpha`` at most."""
+    return [fall.case for fall in falls(pairs, turned=turned, without=stopped) if fall.p <= alpha]
+
+
+def falls(pairs: Pairs, *, turned: bool = False, without: Collection[str] = ()) -> list[CaseFall]:
+    """Every case with the adjusted p-value of its fall, the most surprising first.
+
+    Fisher's exact test of each, one-sided. Cases that could not be as surprising whatever their answers cost the others
+    nothing (Tarone 1990, in the form of Hommel and Krummenauer 1998, which is monotone in the level), and the
+    correction is Holm's (1979): the i-th smallest p counts the cases behind it whose counts allow one as small.
+    ``turned``: where a pass is not wanted. ``without`` are cases that are left out: of those that stopped the numbers
+    of answers depend on what they answered, and the test is for numbers that do not.
+    """
+    rows = sorted(_rows(pairs, turned, without), key=lambda row: (row.p, row.fall.case))
+    least = sorted(row.least for row in rows)
+    p_values = [row.p for row in rows]
+    found: list[CaseFall] = []
+    before = 0.0
+    for row in rows:
+        # Those before it are named already: each of them has a smaller p, and so a smaller least one.
+        rivals = bisect.bisect_right(least, row.p) - bisect.bisect_left(p_values, row.p)
+        before = max(before, min(1.0, row.p * max(1, rivals)))
+        found.append(row.fall._replace(p=before))
+    return found
+
+
+def _rows(pairs: Pairs, turned: bool, without: Collection[str]) -> Iterator[_Row]:
+    # Where a pass is not wanted getting worse is a rise: from candidate to base that is a fall.
+    sides = (pairs.base, pairs.cand) if not turned else (pairs.cand, pairs.base)
+    counts = zip(
+        pairs.ids,
+        *(column.tolist() for side in sides for column in (side.answers, side.total)),
+        strict=True,
+    )
+    for case, n_b, m_b, n_c, m_c in counts:
+        if case in without:
+            continue
+        p, least = fisher(n_b, round(m_b), n_c, round(m_c))
+        ends = (round(m_b), n_b), (round(m_c), n_c)
+        yield _Row(p, least, CaseFall(p, case, *(ends if not turned else ends[::-1])))
+
+
+def too_few_to_name(pairs: Pairs, alpha: float) -> bool:
+    """Whether no case could be named, whatever its answers were: even all passes before and none now are too few."""
+    counts = zip(pairs.base.answers.tolist(), pairs.cand.answers.tolist(), strict=True)
+    return all(fisher(before, before, now, 0)[0] > alpha for before, now in counts)
+
+
+def _unnameable(pairs: Pairs, alpha: float) -> bool:
+    """Whether none can be named by as many passes as there are: none has a p-value as small as ``alpha`` to give."""
+    return all(row.least > alpha for row in _rows(pairs, False, ()))
+
+
+def named_measures(policy: Policy, run: RunCases) -> list[Measure]:
+    """By which measures cases are named: those of passes that a critical gate is about, else the run's first one."""
+    passing = [measure for measure in run.cases.measures if measure.kind == "pass"]
+    critical = {gate.path for gate in policy.gates if gate.tier == "critical" and _is_about(gate, run)}
+    return [measure for measure in passing if measure.name in critical] or passing[:1]
+
+
+def _is_about(gate: Gate, run: RunCases) -> bool:
+    return gate.run in (run.called, run.evaluator)
+
+
+def case_veto(
+    run: RunCases, partner: RunCases, measure: Measure, alpha: float, aside: Collection[str] = ()
+) -> Check | None:
+    """The named cases as a member of the SUSPECT family: never GO, and no more than a note where nobody is named.
+
+    None where no case could be named. ``aside`` are cases in quarantine.
+    """
+    pairs = pairs_of(partner.cases, run.cases, measure)
+    if _unnameable(pairs, alpha):
+        return None
+    without = {*run.cases.stopped, *partner.cases.stopped, *aside}
+    found = falls(pairs, turned=measure.better == "lower", without=without)
+    if not found:
+        return None
+    named = [fall for fall in found if fall.p <= alpha][:_MOST]
+    count = sum(fall.p <= alpha for fall in found)
+    told = "; ".join(fall.sentence for fall in named[:_TOLD]) + ("; ..." if count > _TOLD else "")
+    return Check(
+        f"{run.called}.{measure.name}",
+        NO_CASE_WORSE,
+        "critical",
+        "SUSPECT" if named else "INCONCLUSIVE",
+        f"{count} of {len(found)} cases fell beyond chance: {told}" if named else "no case is named",
+        count,
+        p_worse=found[0].p,
+        cases=tuple(fall.case for fall in named),
+        case_p=tuple(fall.p for fall in named),
+        evidence=int(pairs.cand.answers.sum()),
+        veto=True,
+        change=True,
+    )
+
+
+@lru_cache(maxsize=65536)
+def fisher(n_b: int, m_b: int, n_c: int, m_c: int) -> tuple[float, float]:
+    """P(so few passes fall to the candidate), and the smallest value that this could have had.
+
+    In whole numbers, divided once, up to `EXACT` answers: what is tested may be smaller than what sums of doubles lose.
+    Beyond, the first is never too small and the second never too large, so that nobody is named by an error of either.
+    """
+    # Where few passes fall to the candidate many fall to the base.
+    m, every = m_b + m_c, n_b + n_c
+    return draw_bounds(n_b, m, every, m_b)[1], draw_bounds(n_b, m, every, min(m, n_b))[0]
+
 
 Verdict = Literal["same", "worse", "better", "inconclusive"]
 

@@ -8,27 +8,24 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.compare.decision import Check, Decided, undecided
-from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.looks import Errors
-from evalq.evalcore.compare.policy import CHANGES, Gate
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.spreads import (
-    Level,
+from evalq.evalcore.compare.counting import USAGE_NUMBERS, told_in
+from evalq.evalcore.compare.decision import Check, Decided, Errors, undecided
+from evalq.evalcore.compare.intervals import (
+    ALPHA,
     MeanChange,
     QuantileChange,
     Spread,
+    SpreadLevel,
     design_effect,
     mean_level,
     quantile_level,
 )
-from evalq.evalcore.compare.took import Took
-from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
-from evalq.evalcore.compare.usage import USAGE_NUMBERS, told_in
+from evalq.evalcore.compare.policy import CHANGES, Gate
+from evalq.evalcore.compare.summary import RunCases, Took, with_unrecorded
 from evalq.evalcore.contract.measures import Direction, Number, number_at
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.statistics.quantile_bounds import answers_needed
+from evalq.evalcore.statistics.quantiles import answers_needed
 
 __all__ = ["agreed", "number_checks", "reported", "same", "why_no_change", "written"]
 
@@ -189,7 +186,7 @@ def _with_unrecorded(took: Took | None, run: RunCases, *, of_usage: bool) -> Too
     return msgspec.structs.replace(took, ids=[*took.ids, ""], **more)
 
 
-def _sided(level: Level, errors: Errors) -> Decided:
+def _sided(level: SpreadLevel, errors: Errors) -> Decided:
     if level.p_kept <= errors.go:
         return "GO"
     return "NO-GO" if level.p_broken <= errors.no_go else "INCONCLUSIVE"

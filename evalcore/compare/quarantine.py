@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from evalq.evalcore.compare.comparison import fisher
 from evalq.evalcore.compare.decision import Check, Quarantined
+from evalq.evalcore.compare.eligibility import shares
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.policy import Policy, Quarantine
 from evalq.evalcore.compare.repeats import CasePasses, rows_of
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.shared_answers import shares
-from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
-from evalq.evalcore.compare.worse_cases import fisher
+from evalq.evalcore.compare.summary import RunCases, with_unrecorded
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.modes import holm
-from evalq.evalcore.statistics.share_sequence import surely_above, surely_below
+from evalq.evalcore.statistics.sequences import surely_above, surely_below
 
 __all__ = [
     "STEADY",

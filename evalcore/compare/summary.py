@@ -1,19 +1,119 @@
-"""A run as a comparison sees it: how often each case was answered, and what its answers add up to."""
+"""A finished run as one side of a comparison: its cases, what their answers add up to, and what they took."""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
 import math
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from evalq.evalcore.compare.took import Taking, Took
-from evalq.evalcore.contract.measures import Judged, Measure, Observation
+from evalq.evalcore.contract.measures import Judged, Measure, Number, Observation
+from evalq.evalcore.model.calls import Lineage
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.state import Omission
+from evalq.evalcore.statistics.quantiles import Quantiles
 
-__all__ = ["Bag", "CaseSummary", "Column", "Summing", "of_cases", "pooled"]
+__all__ = [
+    "CASES_SCHEMA",
+    "Bag",
+    "CaseColumn",
+    "CaseSummary",
+    "RunCases",
+    "Summing",
+    "Taking",
+    "Took",
+    "Usage",
+    "asked_alike",
+    "of_cases",
+    "pooled",
+    "with_unrecorded",
+]
+
+# What answers took, by number (seconds, cost, tokens): a sketch of all of them, and sums by case.
+
+_FLUSHED = 1 << 14
+_SEEN = 0
+"""The place of how many answers came; behind it count, sum, squares, and the same two of logarithms."""
+_LEAST = 1e-9
+"""What is smaller counts as this where logarithms are taken: 0 has none."""
+
+
+class Took(msgspec.Struct):
+    """One number over a run's answers: ``sketch`` of all, and sums by case, in the order of ``ids``.
+
+    ``count`` answers of a case have it, and ``missing`` more have not. ``total`` and ``squares`` are sums of the number
+    and of its square, ``logs`` and ``log_squares`` those of its logarithm.
+    """
+
+    sketch: Quantiles = msgspec.field(default_factory=Quantiles)
+    ids: list[str] = []
+    count: list[int] = []
+    missing: list[int] = []
+    total: list[float] = []
+    squares: list[float] = []
+    logs: list[float] = []
+    log_squares: list[float] = []
+
+    @property
+    def lacking(self) -> int:
+        """How many answers do not have the number."""
+        return sum(self.missing)
+
+
+class Taking:
+    """Adds up numbers of answers; memory grows with the cases, not with the answers."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._cases: dict[str, list[list[float]]] = {}
+        self._values = [array("d") for _ in names]
+        self._sketches = [Quantiles() for _ in names]
+
+    def add(self, case: str, values: Sequence[float | None]) -> None:
+        """Count an answer to ``case``: a value for each name, or None where it lacks it."""
+        sums = self._cases.get(case)
+        if sums is None:
+            sums = self._cases[case] = [[0, 0, 0.0, 0.0, 0.0, 0.0] for _ in self._names]
+        for at, (own, value) in enumerate(zip(sums, values, strict=True)):
+            own[_SEEN] += 1
+            if value is None or not 0.0 <= value < math.inf:
+                continue
+            log = math.log(max(value, _LEAST))
+            for place, more in enumerate((1, value, value * value, log, log * log), start=1):
+                own[place] += more
+            self._values[at].append(value)
+            if len(self._values[at]) >= _FLUSHED:
+                self._flush(at)
+
+    def found(self, missing: Mapping[str, int]) -> dict[str, Took]:
+        """What was added, by name, where ``missing`` has how many answers a case lacks besides.
+
+        Without a number that no answer has.
+        """
+        ids, made = sorted(self._cases.keys() | missing.keys()), {}
+        nothing = [0, 0, 0.0, 0.0, 0.0, 0.0]
+        for at, name in enumerate(self._names):
+            self._flush(at)
+            if not self._sketches[at].count:
+                continue
+            rows = [self._cases[case][at] if case in self._cases else nothing for case in ids]
+            made[name] = Took(
+                self._sketches[at],
+                ids,
+                [int(row[1]) for row in rows],
+                [int(row[_SEEN] - row[1]) + missing.get(case, 0) for case, row in zip(ids, rows, strict=True)],
+                *([row[place] for row in rows] for place in range(2, 6)),
+            )
+        return made
+
+    def _flush(self, at: int) -> None:
+        self._sketches[at].merge(Quantiles.of(self._values[at]))
+        del self._values[at][:]
+
 
 _SAMPLED_CASES, _SAMPLED_ANSWERS = 200, 8
 _WHOLE = (1 << 48) - 1
@@ -21,7 +121,7 @@ _BLOCK = 1 << 12
 """Repeats whose bits are kept in one number: so many take a few hundred bytes, wherever in a run they are."""
 
 
-class Column(msgspec.Struct):
+class CaseColumn(msgspec.Struct):
     """One measure over all cases, each list in the order of `CaseSummary.ids`.
 
     ``count`` is how many answers have a value, ``total`` the sum of those, ``squares`` the sum of their squares. For
@@ -63,7 +163,7 @@ class CaseSummary(msgspec.Struct):
     measures: list[Measure]
     ids: list[str] = []
     missing: list[int] = []
-    columns: dict[str, Column] = {}
+    columns: dict[str, CaseColumn] = {}
     unattributed: int = 0
     labels: list[dict[str, int]] = []
     collapsed: list[str] = []
@@ -87,7 +187,7 @@ def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSu
         ids=list(ids),
         missing=[lacking if at is None else cases.missing[at] for at in found],
         columns={
-            name: Column(
+            name: CaseColumn(
                 [0 if at is None else each.count[at] for at in found],
                 [0.0 if at is None else each.total[at] for at in found],
                 [0.0 if at is None else each.squares[at] for at in found],
@@ -116,7 +216,7 @@ def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
         for case, lacking in zip(side.ids, side.missing, strict=True):
             missing[place[case]] += lacking
     for measure in measures:
-        column = columns[measure.name] = Column([0] * len(ids), [0.0] * len(ids), [0.0] * len(ids))
+        column = columns[measure.name] = CaseColumn([0] * len(ids), [0.0] * len(ids), [0.0] * len(ids))
         for side in sides:
             given = side.columns[measure.name]
             for case, n, total, squares in zip(side.ids, given.count, given.total, given.squares, strict=True):
@@ -215,7 +315,7 @@ class Summing:
         ids = sorted(self._cases)
         cases = [self._cases[case] for case in ids]
         columns = {
-            measure.name: Column(
+            measure.name: CaseColumn(
                 [int(case.sums[3 * at]) for case in cases],
                 [case.sums[3 * at + 1] for case in cases],
                 [case.sums[3 * at + 2] for case in cases],
@@ -315,3 +415,123 @@ def _number(data: bytes) -> int:
 def _short(label: str) -> str:
     # Labels are told apart within one case only, for which six bytes will do.
     return hashlib.blake2b(label.encode(errors="surrogatepass"), digest_size=6).hexdigest()
+
+
+def asked_alike(base: CaseSummary, cand: CaseSummary) -> bool:
+    """Whether answers stopped neither side, or both of them in the same way: by --stop, of as many calls at most.
+
+    A case that stops has been asked the longer the more its answers differ, so that its mean leans to what it mostly
+    answers. Two runs that stop alike lean alike; beside one that was asked to the end, or more often, such a mean has
+    changed though nothing did.
+    """
+    if not (base.stopped or cand.stopped):
+        return True
+    return bool(base.stopped and cand.stopped) and _most(base) == _most(cand)
+
+
+def _most(run: CaseSummary) -> int:
+    """Calls of the case that took most: all that were planned, where any case was asked to the end."""
+    columns = [column.count for column in run.columns.values()]
+    return max((max(counts) + lacking for *counts, lacking in zip(*columns, run.missing, strict=True)), default=0)
+
+
+def with_unrecorded(cases: CaseSummary) -> CaseSummary:
+    """``cases`` with those that no record is about, as if asked as often as the one that was asked most, in vain.
+
+    What is compared with a baseline needs none of this: cases that the baseline has are missing anyway.
+    """
+    added = sorted(set(cases.unrecorded or ()).difference(cases.ids))
+    if not added:
+        return cases
+    counts = [each.count for each in cases.columns.values()]
+    most = max(
+        (max(asked, default=0) + lacking for *asked, lacking in zip(*counts, cases.missing, strict=True)), default=1
+    )
+    every = of_cases(cases, sorted([*cases.ids, *added]), lacking=max(1, most))
+    return msgspec.structs.replace(every, unrecorded=[])
+
+
+CASES_SCHEMA = "evalq.cases/2"
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What the live calls of a run took, over all of its outputs.
+
+    ``attempts`` counts failed ones, too; ``cost`` is that of all of them, 0 where the target has no price.
+
+    ``seconds`` are quantiles of the time of each output's last attempt: {"p50": 1.2, "p95": 4.0, "p99": 6.1}.
+    ``config`` is the digest of the settings of the target that gave them, empty where they are of several. ``sample``
+    has numbers of some answers: two runs of which one took answers from a cache have some of them in common. ``each``
+    has means over the outputs that have a number: {"seconds": 1.9, "cost": 0.01, "prompt_tokens": 312.5}. ``untold``
+    counts those that were answered and do not say it, where there are any: {"cost": 3}.
+    """
+
+    outputs: int = 0
+    errors: int = 0
+    attempts: int = 0
+    cost: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: dict[str, float] = {}
+    config: str = ""
+    sample: list[int] = []
+    each: dict[str, float] = {}
+    untold: dict[str, int] = {}
+
+    @property
+    def cost_each(self) -> float | None:
+        """The mean cost of an output, its failed attempts included, in the target's currency; None where no attempt
+        has a cost, as of a target without a price.
+        """
+        known = self.cost > 0 or "cost" in self.each
+        return self.cost / self.outputs if known and self.outputs else None
+
+
+class RunCases(msgspec.Struct, kw_only=True):
+    """A finished run, as far as a comparison needs it.
+
+    ``name`` is what its suite calls it, by which runs of one evaluator are told apart. ``specification`` is the digest
+    of its parameters, a golden set among them; ``report`` that of its report.json, and so of all that it found.
+    ``usage`` is what its live calls took, where it made any; ``lineage`` where it took outputs of earlier runs.
+    ``left_out`` is what its numbers leave out, as its report has it. ``parameters`` is the digest of its parameters
+    without its cases, ``inputs`` are the SHA-256 of the files that it evaluated, and ``lines`` digests of all lines in
+    each of these, in whichever order; empty where they could not be read once more. ``doubled`` counts those of a
+    sample of their answers that are in several files, by when each of their calls was made.
+    ``took`` has what single answers took, by the name of the number: "usage.seconds" and the like are of live calls.
+    ``numbers`` says what the numbers of the results are.
+    ``day`` is the one on which it began (ISO, UTC), empty where nobody knows.
+    """
+
+    schema: str = CASES_SCHEMA
+    run: str
+    evaluator: str
+    version: str
+    name: str = ""
+    suite: str = "default"
+    target: str = ""
+    tags: dict[str, str] = {}
+    specification: str
+    report: str
+    records: dict[str, int]
+    results: dict[str, Json] = {}
+    cases: CaseSummary
+    usage: Usage | None = None
+    lineage: Lineage | None = None
+    took: dict[str, Took] = {}
+    numbers: list[Number] = []
+    left_out: list[Omission] = []
+    parameters: str = ""
+    inputs: list[str] = []
+    lines: list[str] = []
+    doubled: int = 0
+    day: str = ""
+
+    @property
+    def looks(self) -> int:
+        """Which look at a growing run this is: 1 for one that has answers of its own alone."""
+        return 1 + (self.lineage.number if self.lineage else 0)
+
+    @property
+    def called(self) -> str:
+        """What a policy calls it: its name in the suite, or its evaluator's."""
+        return self.name or self.evaluator

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from evalq.evalcore.compare.pairs import Pairs, Side
-from evalq.evalcore.compare.permutation import ERROR, permutation_null
+from evalq.evalcore.compare.pairs import ERROR, Pairs, Side, permutation_null
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.statistics.distributions import lowest
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-__all__ = ["BINS", "Fall", "binned", "of_cases", "of_draws"]
+__all__ = ["BINS", "RunFall", "binned", "of_cases", "of_draws"]
 
 BINS = 50
 """Steps of the scale on which means of cases are counted. One between two steps counts in part for each, so that the
@@ -39,7 +38,7 @@ _FAR, _STEPS = 9.0, 128
 """The normal distribution is tabled so far out, which is beyond `ERROR`, with so many steps a deviation."""
 
 
-class Fall(NamedTuple):
+class RunFall(NamedTuple):
     """A run beside those before it.
 
     ``change`` is the difference of the means over cases as a share of the scale; below 0 is worse. ``variance`` is that
@@ -61,7 +60,7 @@ class Fall(NamedTuple):
         return min(1.0, max(ERROR, found))
 
 
-def of_cases(pairs: Pairs, measure: Measure) -> Fall:
+def of_cases(pairs: Pairs, measure: Measure) -> RunFall:
     """Cases that both have, the answers of each exchanged between the run and those before it.
 
     Pass/fail: the exact permutation test. Scores: a bound for sums of draws without replacement from what all answers
@@ -75,10 +74,10 @@ def of_cases(pairs: Pairs, measure: Measure) -> Fall:
         if found is not None:
             return _exact(found.offsets / cases, found.weights, sizes)
     bound = _bound_of(pairs, measure)
-    return Fall(-bound.fall / cases, bound.spread / cases**2, *sizes, bound.tail)
+    return RunFall(-bound.fall / cases, bound.spread / cases**2, *sizes, bound.tail)
 
 
-def of_draws(old: Sequence[float], new: Sequence[float]) -> Fall:
+def of_draws(old: Sequence[float], new: Sequence[float]) -> RunFall:
     """Cases drawn anew in each run: their means, `binned`, exchanged between the run and those before it.
 
     Given all means together the run's are a draw without replacement. One with replacement takes its place: it is
@@ -101,7 +100,7 @@ def of_draws(old: Sequence[float], new: Sequence[float]) -> Fall:
     total = cases + n
     spread = float(share @ (steps - mean) ** 2) / BINS**2 * total / (total - 1)
     variance = spread * (1 / n + 1 / cases)
-    return Fall(change, variance, 1 / n, 1 / cases, 1, _tail_of(offsets, weights))
+    return RunFall(change, variance, 1 / n, 1 / cases, 1, _tail_of(offsets, weights))
 
 
 def binned(side: Side, measure: Measure) -> list[float]:
@@ -116,10 +115,10 @@ def binned(side: Side, measure: Measure) -> list[float]:
     return [float(each) for each in found[: BINS + 1]]
 
 
-def _exact(offsets: NDArray[float64], weights: NDArray[float64], sizes: tuple[float, float, int]) -> Fall:
+def _exact(offsets: NDArray[float64], weights: NDArray[float64], sizes: tuple[float, float, int]) -> RunFall:
     change = -float(offsets @ weights) / float(weights.sum())
     variance = float(((offsets + change) ** 2) @ weights)
-    return Fall(change, variance, *sizes, _tail_of(offsets, weights))
+    return RunFall(change, variance, *sizes, _tail_of(offsets, weights))
 
 
 def _tail_of(offsets: NDArray[float64], weights: NDArray[float64]) -> Callable[[float, float], float]:

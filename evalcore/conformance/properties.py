@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.compare.paths import why_no_number
+from evalq.evalcore.compare.counting import why_no_number
 from evalq.evalcore.conformance.subject import Example, Subject, garbled, random_cuts
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
 from evalq.evalcore.contract.measures import Measures, Observation

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from evalq.evalcore.modes.decide import Verdict
 from evalq.evalcore.modes.intervals import ALPHA
-from evalq.evalcore.statistics.share_sequence import (
+from evalq.evalcore.statistics.sequences import (
     log_e_above,
     log_e_below,
     mode_share_sequence,

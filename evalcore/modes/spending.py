@@ -16,7 +16,7 @@ from functools import lru_cache
 from evalq.evalcore.modes.decide import Verdict
 from evalq.evalcore.modes.intervals import ALPHA
 from evalq.evalcore.modes.sequence import sequence_p_value, sequence_verdict
-from evalq.evalcore.statistics.share_spending import MOST_LOOKS, Walk, spent
+from evalq.evalcore.statistics.sequences import MOST_LOOKS, Walk, spent
 
 __all__ = ["MOST_LOOKS", "Limits", "limits", "spending_p_value", "spending_verdict"]
 

@@ -4,20 +4,31 @@ cases are clusters of theirs.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evalq.evalcore.statistics.distributions import student_t
+from evalq.evalcore.statistics.distributions import at_most, student_t
 from evalq.evalcore.statistics.rates import ALPHA, Interval, Rate, clustered, exact_interval
 
-__all__ = ["Estimate", "Table", "kappa", "share"]
+__all__ = [
+    "LEAST_LABELS",
+    "AgreementTable",
+    "JudgedCase",
+    "ShareEstimate",
+    "kappa",
+    "labels_needed",
+    "sample_p_value",
+    "share",
+    "trust_of",
+]
 
 _ADDED = 0.5
 """Cases added to each cell of the table, so that a judge who was never wrong is not known never to be."""
 
 
-class Table(NamedTuple):
+class AgreementTable(NamedTuple):
     """Labelled answers by verdict: passed by judge and person, by the judge alone, by the person alone, by none."""
 
     both: int
@@ -31,14 +42,14 @@ class Table(NamedTuple):
         return sum(self)
 
 
-class Estimate(NamedTuple):
+class ShareEstimate(NamedTuple):
     """A number and where it lies; None where there is nothing to tell it from."""
 
     value: float | None
     interval: Interval | None
 
 
-def share(counts: Sequence[tuple[int, int]], cases: int, alpha: float = ALPHA) -> Estimate:
+def share(counts: Sequence[tuple[int, int]], cases: int, alpha: float = ALPHA) -> ShareEstimate:
     """The share of all labels that are (so many, of so many) in each case; ``cases`` is how many could have labels.
 
     The interval is Clopper and Pearson's where no two labels are of one case, or there is one case; else that of
@@ -46,16 +57,16 @@ def share(counts: Sequence[tuple[int, int]], cases: int, alpha: float = ALPHA) -
     """
     counts = [(hits, of) for hits, of in counts if of]
     if not counts:
-        return Estimate(None, None)
+        return ShareEstimate(None, None)
     hits, of = (sum(each) for each in zip(*counts, strict=True))
     if cases == 1 or len(counts) == of:
-        return Estimate(hits / of, exact_interval(hits, of, alpha))
+        return ShareEstimate(hits / of, exact_interval(hits, of, alpha))
     if len(counts) == 1:
-        return Estimate(hits / of, exact_interval(hits / of, 1.0, alpha))
-    return Estimate(hits / of, clustered([Rate(hit / n, n, n) for hit, n in counts], alpha))
+        return ShareEstimate(hits / of, exact_interval(hits / of, 1.0, alpha))
+    return ShareEstimate(hits / of, clustered([Rate(hit / n, n, n) for hit, n in counts], alpha))
 
 
-def kappa(tables: Sequence[Table], cases: int, alpha: float = ALPHA) -> Estimate:
+def kappa(tables: Sequence[AgreementTable], cases: int, alpha: float = ALPHA) -> ShareEstimate:
     """Cohen's kappa (1960) over the labels of all ``tables``, each of a case: agreement beyond that of chance.
 
     None where everything is in one cell. The interval is Student's by the influence of each case on kappa, half a case
@@ -65,12 +76,12 @@ def kappa(tables: Sequence[Table], cases: int, alpha: float = ALPHA) -> Estimate
     whole = [sum(column) for column in zip(*tables, strict=True)]
     labels = sum(whole)
     if not labels:
-        return Estimate(None, None)
+        return ShareEstimate(None, None)
     value = _kappa([count / labels for count in whole])
     # A single case is all there is: its labels are what is sampled.
     units = labels if cases == 1 else len(tables)
     if units < 2:
-        return Estimate(value, Interval(-1.0, 1.0))
+        return ShareEstimate(value, Interval(-1.0, 1.0))
     # As large as the others are: of a case all of whose labels are alike, one says as much as all.
     case = labels / units
     size = labels + 4 * _ADDED * case
@@ -85,7 +96,7 @@ def kappa(tables: Sequence[Table], cases: int, alpha: float = ALPHA) -> Estimate
     # Around kappa with one case more of any kind, too: few labels of a kind say little of it.
     more = [[count + case * (cell == at) for at, count in enumerate(whole)] for cell in range(4)]
     ends = [found for counts in (whole, *more) if (found := _kappa([n / sum(counts) for n in counts])) is not None]
-    return Estimate(value, Interval(max(-1.0, min(ends) - half), min(1.0, max(ends) + half)))
+    return ShareEstimate(value, Interval(max(-1.0, min(ends) - half), min(1.0, max(ends) + half)))
 
 
 def _kappa(shares: Sequence[float]) -> float | None:
@@ -110,3 +121,213 @@ def _influence(shares: Sequence[float]) -> list[float]:
         expects = (2 * judge - 1) * (right - person) + (2 * person - 1) * (passed - judge)
         found.append(((passed == right) - agreed) / rest - (1 - agreed) / rest**2 * expects)
     return found
+
+
+# Whether a fallible judge may decide: by labels that people gave to a sample of its verdicts.
+
+LEAST_LABELS = 20
+"""With fewer labels of its verdicts a judge does not decide."""
+MOST_ERROR = 0.2
+"""How often a judge may err, given what people say."""
+_UNLIKELY = 0.01
+"""Labels that are so rarely a random sample are taken for none."""
+_DRAWS, _FEWEST = 2000, 400
+_MOST_LABELS = 100_000
+
+
+class JudgedCase(NamedTuple):
+    """A case's labels (as `Table` has them), and how many of all its ``answers`` the judge ``passed``."""
+
+    both: int
+    false_pass: int
+    false_fail: int
+    neither: int
+    passed: int
+    answers: int
+
+    @property
+    def table(self) -> AgreementTable:
+        """The labels alone."""
+        return AgreementTable(*self[:4])
+
+
+class Trust(NamedTuple):
+    """How far a judge agrees with people, and ``why`` it does not decide; empty where it does.
+
+    ``false_pass`` is how often it passes what people fail, ``false_fail`` the other error; ``sample_p`` is how
+    surprising the labels are if they are a random sample.
+    """
+
+    labels: int
+    agreement: ShareEstimate
+    kappa: ShareEstimate
+    false_pass: ShareEstimate
+    false_fail: ShareEstimate
+    sample_p: float
+    why: str
+
+
+def trust_of(
+    cases: Sequence[JudgedCase], least: int = LEAST_LABELS, error: float = MOST_ERROR, *, by_verdict: bool = False
+) -> Trust:
+    """The trust in a judge by its labels, cases being clusters of theirs.
+
+    It decides with ``least`` labels or more, where kappa's lower end is above 0, the upper ends of both errors are
+    below ``error``, and the labels look like a random sample. ``by_verdict``: so many were drawn of what it passed, and
+    so many of what it failed; rates are then weighted as often as it passes and fails all answers.
+    """
+    tables, answered = [case.table for case in cases], sum(bool(case.answers) for case in cases)
+    whole = (
+        AgreementTable(*(sum(column) for column in zip(*tables, strict=True))) if tables else AgreementTable(0, 0, 0, 0)
+    )
+    agreement = share([(t.both + t.neither, t.labels) for t in tables], answered)
+    found = kappa(tables, answered)
+    false_pass = share([(t.false_pass, t.false_pass + t.neither) for t in tables], answered)
+    false_fail = share([(t.false_fail, t.false_fail + t.both) for t in tables], answered)
+    beyond = found.interval is not None and found.interval.low > 0
+    if by_verdict:
+        false_pass, false_fail, beyond = _reweighted(cases, answered)
+    sampled = sample_p_value(cases, by_verdict=by_verdict)
+    why = "; ".join(_lacking(whole, least, error, beyond, false_pass, false_fail, sampled))
+    return Trust(whole.labels, agreement, found, false_pass, false_fail, sampled, why)
+
+
+def _lacking(
+    whole: AgreementTable,
+    least: int,
+    error: float,
+    beyond: bool,
+    false_pass: ShareEstimate,
+    false_fail: ShareEstimate,
+    sampled: float,
+) -> list[str]:
+    why = []
+    if whole.labels < least:
+        why.append(f"{whole.labels} labels of {least}")
+    for rate, errors, labels, kind in (
+        (false_pass, whole.false_pass, whole.false_pass + whole.neither, "fail"),
+        (false_fail, whole.false_fail, whole.false_fail + whole.both, "pass"),
+    ):
+        if rate.interval is None or rate.interval.high >= error:
+            high = 1.0 if rate.interval is None else rate.interval.high
+            needed = labels_needed(errors, error)
+            more = f"label {needed - labels} more that people {kind}" if needed > labels else "label more cases"
+            why.append(
+                f"it may err in {high:.1%} of what people {kind} ({errors} of {labels} labels), {error:.0%} are "
+                f"allowed: {more}"
+            )
+    if whole.labels and not beyond:
+        why.append("its agreement with people may be chance (kappa's lower end is not above 0)")
+    if sampled <= _UNLIKELY:
+        why.append(f"its labels are no random sample of its verdicts (p {sampled:.2g})")
+    return why
+
+
+def labels_needed(errors: int, error: float = MOST_ERROR, alpha: float = ALPHA) -> int:
+    """How many labels of one class, ``errors`` of them wrong, put the upper end below ``error``: 17, 26, 34 at .2."""
+    low, high = errors, errors + 1
+    while high < _MOST_LABELS and at_most(errors, high, error) >= alpha:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if at_most(errors, middle, error) < alpha else (middle, high)
+    return high
+
+
+def _reweighted(cases: Sequence[JudgedCase], answered: int) -> tuple[ShareEstimate, ShareEstimate, bool]:
+    """Both errors, and whether agreement is beyond chance, of labels drawn by the judge's verdict."""
+    tables = [case.table for case in cases]
+    passes, answers = sum(case.passed for case in cases), sum(case.answers for case in cases)
+    # Each verdict has half of the error: of what the judge passed, and of what it failed, how much people fail.
+    of_passed = share([(t.false_pass, t.false_pass + t.both) for t in tables], answered, ALPHA / 2)
+    of_failed = share([(t.neither, t.neither + t.false_fail) for t in tables], answered, ALPHA / 2)
+    if not answers or of_passed.value is None or of_failed.value is None:
+        nothing = ShareEstimate(None, None)
+        return nothing, nothing, False
+    assert of_passed.interval is not None, "a share that has a value has an interval"
+    assert of_failed.interval is not None, "a share that has a value has an interval"
+    p, f = passes / answers, 1.0 - passes / answers
+    (a, (a_low, a_high)), (b, (b_low, b_high)) = (
+        (each.value, each.interval) for each in (of_passed, of_failed) if each.value is not None and each.interval
+    )
+    false_pass = ShareEstimate(
+        _part(p * a, f * b), Interval(_part(p * a_low, f * b_high), _part(p * a_high, f * b_low))
+    )
+    false_fail = ShareEstimate(
+        _part(f * (1 - b), p * (1 - a)),
+        Interval(_part(f * (1 - b_high), p * (1 - a_low)), _part(f * (1 - b_low), p * (1 - a_high))),
+    )
+    # People fail more of what it fails than of what it passes: that is what kappa above 0 says.
+    return false_pass, false_fail, a_high < b_low
+
+
+def _part(part: float, rest: float) -> float:
+    return part / (part + rest) if part + rest > 0 else 1.0
+
+
+def sample_p_value(cases: Sequence[JudgedCase], *, by_verdict: bool = False) -> float:
+    """How surprising the labelled answers are if they are a random sample of all; adjusted for its tests.
+
+    Within what the judge passed, and within what it failed: whether the labelled ones are of cases that pass as often
+    as others do. Without ``by_verdict`` also how many of the labelled ones it passed. Where whole cases are labelled,
+    whether these are a random sample of cases, instead. By draws that are seeded by the counts, so that the same labels
+    are always judged alike.
+    """
+    known = [case for case in cases if case.answers]
+    labels, answers = sum(case.table.labels for case in known), sum(case.answers for case in known)
+    if not labels or labels >= answers:
+        return 1.0
+    import numpy as np
+
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(repr(known).encode()).digest()[:16]))
+    rates = np.array([case.passed / case.answers for case in known])
+    labelled = np.array([case.table.labels > 0 for case in known])
+    draws = max(_FEWEST, min(_DRAWS, _DRAWS * 2000 // len(known)))
+    whole = all(case.table.labels >= 0.9 * case.answers for case in known if case.table.labels)
+    if whole:
+        if labelled.all():
+            return 1.0
+        drawn = [float(rates[rng.permutation(len(rates))[: labelled.sum()]].sum()) for _ in range(draws)]
+        return _two_sided(float(rates[labelled].sum()), drawn)
+    found = []
+    for size, own in (
+        ([case.passed for case in known], [case.both + case.false_pass for case in known]),
+        ([case.answers - case.passed for case in known], [case.false_fail + case.neither for case in known]),
+    ):
+        # More labels than verdicts: those of an earlier run's answers, which stand beside them.
+        room = np.maximum(np.array(size), np.array(own))
+        if 0 < sum(own) < room.sum() and len(known) > 1:
+            sums: list[float] = []
+            while len(sums) < draws:
+                # Two million numbers at once, so that many cases take no more memory than few.
+                some = min(draws - len(sums), max(1, 2_000_000 // len(known)))
+                sums += (rng.multivariate_hypergeometric(room, sum(own), some, method="marginals") @ rates).tolist()
+            found.append(_two_sided(float(np.array(own) @ rates), sums))
+    if not by_verdict:
+        passed, own_passed = sum(c.passed for c in known), sum(c.both + c.false_pass for c in known)
+        if own_passed <= passed and labels - own_passed <= answers - passed:
+            found.append(_hypergeometric(own_passed, labels, passed, answers))
+    return min(1.0, len(found) * min(found, default=1.0))
+
+
+def _two_sided(seen: float, drawn: Sequence[float]) -> float:
+    import numpy as np
+
+    values = np.asarray(drawn)
+    low, high = int((values <= seen + 1e-12).sum()), int((values >= seen - 1e-12).sum())
+    # The one that was seen is a draw, too.
+    return min(1.0, 2 * (1 + min(low, high)) / (1 + len(values)))
+
+
+def _hypergeometric(seen: int, taken: int, marked: int, every: int) -> float:
+    """The two-sided chance of ``seen`` marked ones among so many ``taken``: all that are no likelier, added up."""
+
+    def log(x: int) -> float:
+        rest = (marked, x), (every - marked, taken - x)
+        return math.fsum(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for n, k in rest)
+
+    least, most = max(0, taken - every + marked), min(taken, marked)
+    logs = [log(x) for x in range(least, most + 1)]
+    own, top = log(seen), max(logs)
+    whole = math.fsum(math.exp(each - top) for each in logs)
+    return min(1.0, math.fsum(math.exp(each - top) for each in logs if each <= own + 1e-9) / whole)

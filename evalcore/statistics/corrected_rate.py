@@ -14,7 +14,7 @@ from typing import NamedTuple
 from evalq.evalcore.statistics.distributions import student_t
 from evalq.evalcore.statistics.rates import ALPHA, Interval, Rate, clustered, exact_interval
 
-__all__ = ["Corrected", "Labelled", "corrected", "labels_alone"]
+__all__ = ["Labelled", "corrected"]
 
 
 class Labelled(NamedTuple):
@@ -38,7 +38,7 @@ class Labelled(NamedTuple):
         return self.both + self.false_pass + self.false_fail + self.neither
 
 
-class Corrected(NamedTuple):
+class CorrectedRate(NamedTuple):
     """The rate as people would have it, where it lies, and what the labels say without the judge."""
 
     value: float
@@ -58,7 +58,7 @@ class _Stratum(NamedTuple):
     cases: float
 
 
-class _Spread(NamedTuple):
+class _RateSpread(NamedTuple):
     """Variances over cases of the linearised estimate: by labels, by the judge's rates, twice what both have in common.
 
     ``heads`` is how many labelled cases of one weight these would be.
@@ -82,7 +82,7 @@ def labels_alone(cases: Sequence[Labelled]) -> list[Rate]:
     ]
 
 
-def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> Corrected | None:
+def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> CorrectedRate | None:
     """The mean over cases like these of the rate at which people pass answers; None without a label that counts.
 
     Labelled answers, or the cases of which some are, are taken to be a random sample. The interval is the narrower of
@@ -97,11 +97,11 @@ def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> Corrected | No
     alone = math.fsum(rate.weight * rate.value for rate in rates) / whole
     # A single labelled case says nothing of how cases differ, by which the correction is judged.
     if len(rates) == 1 < len(counted):
-        return Corrected(alone, by_labels, alone, by_labels)
+        return CorrectedRate(alone, by_labels, alone, by_labels)
     value, interval = _stratified(counted, alpha)
     if by_labels.high - by_labels.low < interval.high - interval.low:
         value, interval = alone, by_labels
-    return Corrected(value, interval, alone, by_labels)
+    return CorrectedRate(value, interval, alone, by_labels)
 
 
 def _alone(rates: Sequence[Rate], cases: int, alpha: float) -> Interval | None:
@@ -186,7 +186,7 @@ def _stratum(rows: Sequence[tuple[Labelled, int, int]], share: float) -> _Stratu
     return _Stratum(share, min(1.0, rate), labels, whole * whole / heads)
 
 
-def _spread(cases: Sequence[Labelled], labelled: Sequence[Labelled], passed: _Stratum, failed: _Stratum) -> _Spread:
+def _spread(cases: Sequence[Labelled], labelled: Sequence[Labelled], passed: _Stratum, failed: _Stratum) -> _RateSpread:
     """By how much each case moves the rate, squared and added up."""
     whole = math.fsum(case.weight for case in cases)
     sums = [
@@ -206,7 +206,7 @@ def _spread(cases: Sequence[Labelled], labelled: Sequence[Labelled], passed: _St
         beyond = case.passed / case.answers - passed.share
         judged.append(case.weight / whole * (passed.rate - failed.rate) * beyond)
     weights = [case.weight * case.labels / case.answers for case in labelled]
-    return _Spread(
+    return _RateSpread(
         math.fsum(x * x for x in own),
         math.fsum(y * y for y in judged),
         2.0 * math.fsum(x * y for x, y in zip(own, judged, strict=True)),
@@ -214,7 +214,7 @@ def _spread(cases: Sequence[Labelled], labelled: Sequence[Labelled], passed: _St
     )
 
 
-def _half(spread: _Spread, labelled: int, cases: Sequence[Labelled], alpha: float) -> float:
+def _half(spread: _RateSpread, labelled: int, cases: Sequence[Labelled], alpha: float) -> float:
     """Student's, the labels and the judge with as many degrees of freedom as each has cases of one weight."""
     all_heads = math.fsum(case.weight for case in cases) ** 2 / math.fsum(case.weight * case.weight for case in cases)
     few = student_t(_freedom(spread.heads), alpha) ** 2 * labelled / (labelled - 1)
@@ -228,7 +228,7 @@ def _freedom(heads: float) -> float:
 
 
 def _design_effect(
-    labelled: Sequence[Labelled], passed: _Stratum, failed: _Stratum, spread: _Spread, alpha: float
+    labelled: Sequence[Labelled], passed: _Stratum, failed: _Stratum, spread: _RateSpread, alpha: float
 ) -> float:
     """By how much labels of few cases are worth less than as many of as many cases; at least 1."""
     cases, labels = len(labelled), sum(case.labels for case in labelled)

@@ -8,8 +8,7 @@ from pathlib import Path
 from evalq.evalcore.compare.decision import Decided
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.repeats import by_case, rows_of
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.compare.summary import CaseSummary, RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.producer.folder.run_folder import RunFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.baselines import Baselines, place_of

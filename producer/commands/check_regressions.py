@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.producer.comparing.comparing import MARGIN
 from evalq.producer.comparing.decision_files import DecidingCommand, errors_written, finish_decision
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.compare.plausibility import fault_of
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.counting import fault_of
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, write_atomic
 from evalq.producer.outputs.cases import decode_cases

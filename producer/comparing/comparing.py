@@ -8,9 +8,8 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Comparison, Estimate, compare
 from evalq.evalcore.compare.decision import Check, Decision, PairedCases, Quarantined
-from evalq.evalcore.compare.intersection import paired
-from evalq.evalcore.compare.run import RunCases, Usage
-from evalq.evalcore.compare.shared_answers import doubled, same_answers, shared
+from evalq.evalcore.compare.eligibility import doubled, paired, same_answers, shared
+from evalq.evalcore.compare.summary import RunCases, Usage
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table, visible

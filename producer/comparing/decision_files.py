@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from evalq.evalcore.compare.decision import Decision
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import EvalqError, InfrastructureError, Interrupted, StorageError, UsageError
 from evalq.evalcore.files import open_appending, open_input, write_atomic
 from evalq.producer.comparing.comparing import decision_text

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.compare.drift import CLEARED, MOST, PAGED, WORSE
-from evalq.evalcore.compare.drift_record import (
+from evalq.evalcore.compare.drift import (
+    CLEARED,
+    MOST_EVIDENCE,
+    PAGED,
+    WORSE,
     DriftRecord,
     DriftState,
     MeasureState,
@@ -18,7 +21,7 @@ from evalq.evalcore.compare.drift_record import (
     key_of,
     state_of,
 )
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
@@ -217,7 +220,7 @@ def _change(share: float) -> str:
 
 
 def _evidence(value: float) -> str:
-    if value >= MOST * (1 - 1e-9):
-        return f"{MOST:,.0f} or more"
+    if value >= MOST_EVIDENCE * (1 - 1e-9):
+        return f"{MOST_EVIDENCE:,.0f} or more"
     # Evidence of less than 1 to 1 is none; how much less tells a reader nothing.
     return f"{max(1.0, value):,.0f}"

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.views.markdown import escape, table, visible
 from evalq.producer.comparing.outcome import DecisionOutcome, OutcomePoint, PointState
 from evalq.producer.outputs.junit import JunitSuite, State, Testcase, class_of, failing_cases, junit, run_suite

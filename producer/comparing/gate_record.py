@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import msgspec
 
-from evalq.evalcore.compare.decision import Check, Decided, Decision, surprising
-from evalq.evalcore.compare.looks import (
-    Look,
+from evalq.evalcore.compare.decision import (
+    Check,
+    Decided,
+    Decision,
+    GateLook,
     answers_digest,
     baseline_digest,
     candidate_digest,
     looks_at,
     spent_digest,
+    surprising,
 )
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.files import open_appending, read_plain, write_atomic
 from evalq.evalcore.model.canonical import digest
@@ -46,9 +49,9 @@ class Looks(Protocol):
 
     def count(self, baseline: str) -> int: ...
 
-    def peek(self, baseline: str, candidate: str, answers: str) -> Look: ...
+    def peek(self, baseline: str, candidate: str, answers: str) -> GateLook: ...
 
-    def take(self, baseline: str, candidate: str, answers: str) -> Look: ...
+    def take(self, baseline: str, candidate: str, answers: str) -> GateLook: ...
 
     def settle(self, baseline: str, candidate: str, stopped: str) -> str: ...
 
@@ -71,11 +74,11 @@ class _CountedLooks(msgspec.Struct):
     count: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
     candidates: dict[str, _CandidateLooks] = {}
 
-    def look(self, candidate: str, answers: str) -> Look:
+    def look(self, candidate: str, answers: str) -> GateLook:
         """By some answers of a candidate: the one that it was before, or the next."""
         known = self.candidates.get(candidate, _CandidateLooks())
         given = known.looks.get(answers, (self.count + 1, len(known.looks) + 1))
-        return Look(*given, known.stands)
+        return GateLook(*given, known.stands)
 
 
 class _FileLooks:
@@ -88,11 +91,11 @@ class _FileLooks:
         path = self._folder / f"{baseline}.json"
         return self._read(path).count if path.exists() else 0
 
-    def peek(self, baseline: str, candidate: str, answers: str) -> Look:
+    def peek(self, baseline: str, candidate: str, answers: str) -> GateLook:
         with self._counted(baseline) as count:
             return count.look(candidate, answers)
 
-    def take(self, baseline: str, candidate: str, answers: str) -> Look:
+    def take(self, baseline: str, candidate: str, answers: str) -> GateLook:
         with self._counted(baseline) as count:
             look = count.look(candidate, answers)
             known = count.candidates.setdefault(candidate, _CandidateLooks())
@@ -166,11 +169,11 @@ class GateRecord:
         # Further answers of an extended run are paid for as looks, though nobody may have gated the first ones.
         self._least = looks_at(candidates)
 
-    def look(self, kind: str = "") -> Look:
+    def look(self, kind: str = "") -> GateLook:
         """The look by these answers, among those of a ``kind`` of their own; raises what counting raises."""
         return self._look(self._looks.take, kind)
 
-    def decided(self, decide: Callable[[Look], Decision], kind: str = "") -> tuple[Decision, Look]:
+    def decided(self, decide: Callable[[GateLook], Decision], kind: str = "") -> tuple[Decision, GateLook]:
         """What ``decide`` makes of the look by these answers, which is counted once there is a decision.
 
         What cannot be decided, for a metric that the results do not have say, spends nothing.
@@ -180,7 +183,7 @@ class GateRecord:
         # Another machine may have taken that number meanwhile.
         return decision if look == expected else decide(look), look
 
-    def _look(self, of: Callable[[str, str, str], Look], kind: str) -> Look:
+    def _look(self, of: Callable[[str, str, str], GateLook], kind: str) -> GateLook:
         own = of(self._place + kind, self._candidate, self._answers)
         # Looking again at a candidate that was stopped decides nothing, and spends nothing.
         spend = self._looks.peek if own.stands else of
@@ -221,7 +224,7 @@ class GateRecord:
         return decision
 
 
-def with_look(decision: Decision, look: Look) -> Decision:
+def with_look(decision: Decision, look: GateLook) -> Decision:
     """The decision, with the look that it was."""
     return msgspec.structs.replace(decision, look=look, notes=(look.told(), *decision.notes))
 

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.as_recorded import as_recorded, recorded_once
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import SINGLE, Decision, Errors, growing, looks_at
+from evalq.evalcore.compare.eligibility import as_recorded, recorded_once, same_run
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.looks import SINGLE, Errors, growing, looks_at
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import CaseHistory, past_of
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.shared_answers import same_run
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import EvalqError, UsageError

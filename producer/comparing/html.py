@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evalq.evalcore.compare.comparison import Comparison, Flip
 from evalq.evalcore.compare.decision import Decision
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.producer.comparing.comparing import VERDICTS, MeasureFormat, comparison_notes, headline, standing_of
 from evalq.producer.page.render import Html, element, joined
 

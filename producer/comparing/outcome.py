@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Comparison, Estimate, Verdict
 from evalq.evalcore.compare.decision import Check, Decided, Decision, FailingCase, Quarantined
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import changed, level
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json

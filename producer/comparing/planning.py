@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.compare.demands import off_scale
+from evalq.evalcore.compare.decision import DUE, SINGLE, GateLook, spent_digest
+from evalq.evalcore.compare.eligibility import why_advisory
 from evalq.evalcore.compare.gate import run_meant
-from evalq.evalcore.compare.looks import DUE, SINGLE, Look, spent_digest
+from evalq.evalcore.compare.outlook import DECISIONS, Plan, Power, off_scale, powers
 from evalq.evalcore.compare.pairs import Side, pairs_of
-from evalq.evalcore.compare.planning import DECISIONS, Plan, Power, powers
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.repeats import enough_for
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.trust_in_judges import why_advisory
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
@@ -88,7 +87,7 @@ def outlook(
         meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
         # Planning looks at nothing: it counts no look, and tells of the next one.
         look = looks_of(servers).count(spent_digest(meant.values())) + 1
-        errors = Look(look).errors
+        errors = GateLook(look).errors
     found: list[Power] = []
     proofs: list[Proof] = []
     notes: list[str] = []
@@ -230,6 +229,6 @@ def _about(repeats: int) -> str:
 
 def _of_looks(found: Outlook) -> Iterator[str]:
     if found.look:
-        yield Look(found.look).told()
+        yield GateLook(found.look).told()
         if found.look < DUE:
             yield f"Each comparison sees less than the one before. A new baseline is due at number {DUE}."

@@ -16,13 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
-from evalq.evalcore.compare.collapse_checks import collapses
-from evalq.evalcore.compare.decision import Check, Decided, Decision, surprising
-from evalq.evalcore.compare.gate import run_meant
-from evalq.evalcore.compare.looks import SCREEN, Errors, confirming
+from evalq.evalcore.compare.decision import SCREEN, Check, Decided, Decision, Errors, confirming, surprising
+from evalq.evalcore.compare.gate import collapses, run_meant
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import pooled
+from evalq.evalcore.compare.summary import RunCases, pooled
 from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.comparing.baselines import FOLDER, Baselines

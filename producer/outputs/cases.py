@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.counting import CaseCounter
-from evalq.evalcore.compare.missing import Causes, causes_in, count_recorded, unusable_of
-from evalq.evalcore.compare.plausibility import fault_of
-from evalq.evalcore.compare.run import SCHEMA, RunCases
-from evalq.evalcore.compare.usage import call_number, read_usage
+from evalq.evalcore.compare.counting import CaseCounter, call_number, fault_of, read_usage
+from evalq.evalcore.compare.repeats import Causes, causes_in, count_recorded, unusable_of
+from evalq.evalcore.compare.summary import CASES_SCHEMA, RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.plugins import stdout_to_stderr
@@ -56,10 +54,10 @@ def decode_cases(data: bytes, origin: str) -> RunCases:
         found = msgspec.json.decode(data, type=RunCases)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"{origin} does not hold a run's cases: {error}") from error
-    if found.schema != SCHEMA:
+    if found.schema != CASES_SCHEMA:
         raise WireError(
-            f"{origin} has the form {found.schema!r}, and this evalq reads {SCHEMA}: another version wrote it; name "
-            "the folder of its run, or approve that anew (evalq baseline set NAME FOLDER): it is read again"
+            f"{origin} has the form {found.schema!r}, and this evalq reads {CASES_SCHEMA}: another version wrote it; "
+            "name the folder of its run, or approve that anew (evalq baseline set NAME FOLDER): it is read again"
         )
     if fault := fault_of(found):
         raise WireError(f"{origin} does not hold a run's cases: {fault}")

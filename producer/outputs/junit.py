@@ -17,8 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import Column
+from evalq.evalcore.compare.summary import CaseColumn, RunCases
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.measures import Measure, pass_measure
 from evalq.evalcore.files import write_atomic
@@ -249,7 +248,7 @@ def _cases(run: RunCases) -> Iterator[Testcase]:
             yield Testcase(case)
 
 
-def _passed(column: Column, measure: Measure, at: int) -> tuple[int, int]:
+def _passed(column: CaseColumn, measure: Measure, at: int) -> tuple[int, int]:
     ones, of = round(column.total[at]), column.count[at]
     return (ones if measure.better == "higher" else of - ones), of
 

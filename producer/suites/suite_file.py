@@ -39,9 +39,9 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.compare.demands import off_scale
+from evalq.evalcore.compare.counting import why_no_number
 from evalq.evalcore.compare.gate import run_meant
-from evalq.evalcore.compare.paths import why_no_number
+from evalq.evalcore.compare.outlook import off_scale
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.compare.demands import level_in
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.outlook import level_in
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.views.markdown import escape, table, visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evalq.evalcore.compare.usage import usage_of
+from evalq.evalcore.compare.counting import usage_of
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.files import OUTPUTS

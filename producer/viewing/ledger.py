@@ -15,7 +15,7 @@ from evalq.producer.folder.documents import report_of
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
-    from evalq.evalcore.compare.drift_record import DriftState
+    from evalq.evalcore.compare.drift import DriftState
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.history import Entry, HistoryKey
     from evalq.workers.ledger.progress import RunStatus

@@ -6,7 +6,7 @@ import threading
 from typing import NamedTuple
 
 from evalq.evalcore.compare.comparison import Comparison
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.comparing import compare_runs

@@ -18,9 +18,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from evalq.evalcore.compare.drift import Chain, begin, count
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.drift import Chain, begin_chain, count_in_chain
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.statistics.rates import exact_interval
 
@@ -144,13 +143,13 @@ class History:
         rates = np.clip(_lowered(rates, drop) + move, 0.0, 1.0)
         total, squares = self._answers(rates)
         measure = _MEASURES[cell.kind]
-        column = Column([cell.repeats] * cell.cases, total, squares)
+        column = CaseColumn([cell.repeats] * cell.cases, total, squares)
         run = RunCases(
             run=f"r{number}", evaluator="vs", version="1", target="t", specification="s", report=f"r{number}",
             records={}, cases=CaseSummary([measure], ids, [0] * cell.cases, {measure.name: column}),
             day=day.isoformat() if cell.dated else "",
         )  # fmt: skip
-        self._chain = begin(run) if self._chain is None else count(self._chain, run)
+        self._chain = begin_chain(run) if self._chain is None else count_in_chain(self._chain, run)
         watched = self._chain.watched[measure.name]
         return bool(watched.since), bool(watched.worse)
 

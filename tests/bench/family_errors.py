@@ -12,15 +12,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from evalq.evalcore.compare.collapse import new_collapses
-from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.spreads import CaseMoments, MeanChange, Spread
-from evalq.evalcore.compare.took import Taking, Took
+from evalq.evalcore.compare.comparison import new_collapses
+from evalq.evalcore.compare.intervals import ALPHA, CaseMoments, MeanChange, Spread
+from evalq.evalcore.compare.summary import Taking, Took
 from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.modes.nowhere import collapsed_somewhere
+from evalq.evalcore.statistics.agreement import JudgedCase, trust_of
 from evalq.evalcore.statistics.distributions import at_least, at_most, beta_cdf
-from evalq.evalcore.statistics.judge_trust import JudgedCase, trust_of
-from evalq.evalcore.statistics.quantile_bounds import lower_rank, upper_rank
+from evalq.evalcore.statistics.quantiles import lower_rank, upper_rank
 from evalq.evalcore.statistics.rates import Rate, clustered, pass_at_k, pass_hat_k
 from evalq.evalcore.views.markdown import table
 from tests.unit.compare.made import answered

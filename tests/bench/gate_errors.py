@@ -23,16 +23,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evalq.evalcore.compare.comparison import change_in, p_values
-from evalq.evalcore.compare.decision import Check, overall
-from evalq.evalcore.compare.demands import held
+from evalq.evalcore.compare.comparison import change_in, falls, p_values
+from evalq.evalcore.compare.decision import SINGLE, Check, Errors, overall
 from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.looks import SINGLE, Errors
+from evalq.evalcore.compare.outlook import dropped, held
 from evalq.evalcore.compare.pairs import Pairs, Side
-from evalq.evalcore.compare.planning import dropped
 from evalq.evalcore.compare.policy import Gate
-from evalq.evalcore.compare.summary import CaseSummary, Column
-from evalq.evalcore.compare.worse_cases import falls
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary
 from evalq.evalcore.contract.measures import Measure
 
 PASS = Measure("pass_rate")
@@ -166,7 +163,7 @@ def bounded(cell: Cell, seed: list[int], pairs: int) -> Found:
     for _ in range(pairs):
         rates, _ = _rates(rng, cell)
         side = _side(rng, cell.repeats, rates)
-        column = Column(side.answers.tolist(), side.total.tolist(), side.total.tolist())
+        column = CaseColumn(side.answers.tolist(), side.total.tolist(), side.total.tolist())
         run = CaseSummary([PASS], [f"{n:05d}" for n in range(cell.cases)], [0] * cell.cases, {PASS.name: column})
         (check,) = held(Gate(metric="vs.pass_rate", min=float(rates.mean())), run, PASS)
         stops += check.decided == "NO-GO"

@@ -15,9 +15,9 @@ from itertools import product
 import numpy as np
 
 from evalq.evalcore.compare.comparison import estimate
-from evalq.evalcore.compare.looks import SINGLE, Errors, growing
+from evalq.evalcore.compare.decision import SINGLE, Errors, growing
 from evalq.evalcore.compare.pairs import pairs_of
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary
 from evalq.evalcore.contract.measures import Measure
 
 PASS = Measure("pass_rate")
@@ -69,7 +69,7 @@ def _held(base: CaseSummary, cand: CaseSummary, errors: Errors) -> str:
 
 def _summary(passed: np.ndarray, repeats: int) -> CaseSummary:
     totals = [float(each) for each in passed]
-    column = Column([repeats] * len(totals), totals, list(totals))
+    column = CaseColumn([repeats] * len(totals), totals, list(totals))
     return CaseSummary([PASS], [f"c{n}" for n in range(len(totals))], [0] * len(totals), {PASS.name: column})
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from evalq.evalcore.statistics.agreement import Table, kappa, share
+from evalq.evalcore.statistics.agreement import AgreementTable, kappa, share
 from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
 from evalq.evalcore.statistics.rates import Interval
 from evalq.evalcore.views.markdown import table
@@ -104,10 +104,10 @@ def _drawn(given: Setting, source: np.random.Generator) -> _Run:
     return _Run(good, judged & there, seen, there, weights)
 
 
-def _tables(run: _Run) -> list[Table]:
+def _tables(run: _Run) -> list[AgreementTable]:
     cells = [run.seen & a & b for a, b in ((run.judged, run.good), (run.judged, ~run.good), (~run.judged, run.good),
                                            (~run.judged, ~run.good))]  # fmt: skip
-    return [Table(*counts) for counts in zip(*(cell.sum(axis=1).tolist() for cell in cells), strict=True)]
+    return [AgreementTable(*counts) for counts in zip(*(cell.sum(axis=1).tolist() for cell in cells), strict=True)]
 
 
 def corrected_coverage(given: Setting, times: int, source: np.random.Generator) -> tuple[float, float]:

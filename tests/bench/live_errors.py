@@ -21,7 +21,7 @@ import numpy as np
 
 from evalq.evalcore.compare.comparison import estimate, verdict_of
 from evalq.evalcore.compare.pairs import pairs_of
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.modes import stopping_rule
 from tests.bench.stopping import limits
@@ -94,7 +94,7 @@ def _judged(cell: tuple[int, int, float, float], seed: list[int], pairs: int) ->
                 low, high = (middle, high) if float(_mean(quality - middle, noise).mean()) > wanted else (low, middle)
             at = quality - (low if drop else 0.0) + rng.normal(0, mood)
             scores = np.clip(np.rint(rng.normal(at[:, None], noise, (cases, repeats))), 0, 5)
-            column = Column([repeats] * cases, scores.sum(1).tolist(), (scores**2).sum(1).tolist())
+            column = CaseColumn([repeats] * cases, scores.sum(1).tolist(), (scores**2).sum(1).tolist())
             return _summary(SCORE, cases, column)
 
         return run, run
@@ -130,14 +130,14 @@ def _stopped(cell: tuple[int, int, float, str], seed: list[int], pairs: int) -> 
             over = (mode >= collapsed[1:]) | (mode <= diverse[1:])
             asked = np.where(over.any(1), over.argmax(1) + 1, most)
             ones = passed[np.arange(cases), asked - 1].astype(float).tolist()
-            return _summary(PASS, cases, Column(asked.tolist(), ones, ones))
+            return _summary(PASS, cases, CaseColumn(asked.tolist(), ones, ones))
 
         return run, run
 
     return _counted(PASS, both, pairs)
 
 
-def _summary(measure: Measure, cases: int, column: Column) -> CaseSummary:
+def _summary(measure: Measure, cases: int, column: CaseColumn) -> CaseSummary:
     return CaseSummary([measure], [f"{n:05d}" for n in range(cases)], [0] * cases, {measure.name: column})
 
 

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evalq.evalcore.compare.decision import Decided, overall
-from evalq.evalcore.compare.looks import SCREEN, Errors, Look, confirming
+from evalq.evalcore.compare.decision import SCREEN, Decided, Errors, GateLook, confirming, overall
 from evalq.evalcore.compare.pairs import Pairs, Side
 from tests.bench.gate_errors import MARGIN, checks_of, fallen
 
@@ -81,7 +80,7 @@ class _Gate:
     def decide(self, rates: np.ndarray, draw: int = 1) -> Decided:
         """On fresh answers of a candidate, the ``draw``-th of them."""
         self.looks += 1
-        errors = Look(self.looks, draw).errors
+        errors = GateLook(self.looks, draw).errors
         if self._cell.rule == "neither":
             errors = Errors()
         elif self._cell.rule == "confirmed":

@@ -21,8 +21,7 @@ from evalq.evalcore.compare.decision import Decided, Quarantined
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, PassK, PerCase, Policy
 from evalq.evalcore.compare.quarantine import STEADY, fallen, flakiness
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
 from evalq.evalcore.contract.measures import Measure
 
 PASS = Measure("pass_rate")
@@ -52,7 +51,7 @@ def main() -> None:
 def _run(passed: np.ndarray, answers: np.ndarray, missing: np.ndarray) -> RunCases:
     total = passed.astype(float).tolist()
     names = [f"{number:04d}" for number in range(len(total))]
-    column = Column(answers.tolist(), total, total)
+    column = CaseColumn(answers.tolist(), total, total)
     cases = CaseSummary([PASS], names, missing.tolist(), {PASS.name: column})
     return RunCases(
         run="r", evaluator="vs", version="1", specification="s", report="0", records={"total": len(names)}, cases=cases

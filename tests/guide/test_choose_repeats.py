@@ -37,9 +37,9 @@ def test_the_commands_print_what_the_page_shows(
     monkeypatch.delenv("EVALQ_BROKER", raising=False)
     for policy, command, printed in _shown():
         if "if the mean fell by" not in printed:  # then what is simulated is not shown
-            monkeypatch.setattr("evalq.evalcore.compare.planning._MOST", 1)
-            monkeypatch.setattr("evalq.evalcore.compare.planning._LEAST", 1)
-            monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)
+            monkeypatch.setattr("evalq.evalcore.compare.outlook._MOST", 1)
+            monkeypatch.setattr("evalq.evalcore.compare.outlook._LEAST", 1)
+            monkeypatch.setattr("evalq.evalcore.compare.outlook._TRIES", 0)
         words = shlex.split(command)
         Path(words[words.index("--policy") + 1]).write_text(policy)
         assert main(words[1:]) == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.compare.drift_record import DriftRecord, counted
+from evalq.evalcore.compare.drift import DriftRecord, counted
 from evalq.evalcore.errors import Divergent, InfrastructureError
 from evalq.evalcore.model.canonical import unpack
 from evalq.producer.folder.run_folder import RunFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from evalq.evalcore.compare.drift_record import MeasureState
+from evalq.evalcore.compare.drift import MeasureState
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.ledger.ownership import OTHER

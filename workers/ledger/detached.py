@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.compare.missing import Causes
-from evalq.evalcore.compare.run import Usage
-from evalq.evalcore.compare.took import Took
+from evalq.evalcore.compare.repeats import Causes
+from evalq.evalcore.compare.summary import Took, Usage
 from evalq.evalcore.errors import Divergent, WireError
 from evalq.evalcore.model.canonical import pack, unpack
 from evalq.evalcore.model.manifest import Chunk, Seal, from_wire

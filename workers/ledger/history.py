@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import msgspec
 import redis
 
-from evalq.evalcore.compare.drift_record import SCHEMA, DriftRecord, DriftState, approved, counted, key_of, state_of
-from evalq.evalcore.compare.looks import Look
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.decision import GateLook
+from evalq.evalcore.compare.drift import RECORD_SCHEMA, DriftRecord, DriftState, approved, counted, key_of, state_of
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import InfrastructureError, WireError
 from evalq.evalcore.model.canonical import Json, canonical_json, digest, pack, unpack
@@ -227,8 +227,8 @@ class Drift:
             return None
         try:
             record = msgspec.json.decode(unpack(stored, self._settings.cases_bytes), type=DriftRecord)
-            if record.schema != SCHEMA:
-                raise WireError(f"its chain has the form {record.schema!r}, and this evalq reads {SCHEMA}")
+            if record.schema != RECORD_SCHEMA:
+                raise WireError(f"its chain has the form {record.schema!r}, and this evalq reads {RECORD_SCHEMA}")
         except (msgspec.DecodeError, UnicodeDecodeError, WireError) as error:
             # Approving is how a damaged chain is repaired, so the damage must not prevent it.
             if anew:
@@ -316,20 +316,20 @@ class LookStore:
             raise _looks_damaged(baseline)
         return int(found)
 
-    def peek(self, baseline: str, candidate: str, answers: str) -> Look:
+    def peek(self, baseline: str, candidate: str, answers: str) -> GateLook:
         """What `take` would give; nothing is counted."""
         return self._look(baseline, candidate, answers, "peek")
 
-    def take(self, baseline: str, candidate: str, answers: str) -> Look:
+    def take(self, baseline: str, candidate: str, answers: str) -> GateLook:
         """The look at ``candidate`` by those ``answers``: the one that it was before, or the next."""
         return self._look(baseline, candidate, answers)
 
-    def _look(self, baseline: str, *args: str) -> Look:
+    def _look(self, baseline: str, *args: str) -> GateLook:
         found = self._step("take", baseline, *args)
         if found == b"damaged":
             raise _looks_damaged(baseline)
         number, draw, stands = found
-        return Look(int(number), int(draw), stands.decode("utf-8", "surrogateescape"))
+        return GateLook(int(number), int(draw), stands.decode("utf-8", "surrogateescape"))
 
     def settle(self, baseline: str, candidate: str, stopped: str) -> str:
         """Why ``candidate`` is stopped: ``stopped``, unless it was before or is not ("")."""

@@ -24,8 +24,8 @@ import msgspec
 import redis
 
 from evalq.evalcore.compare.counting import CaseCounter
-from evalq.evalcore.compare.missing import unusable_of
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.repeats import unusable_of
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.params import validate

@@ -12,9 +12,8 @@ from evalq.evalcore.evaluators.checks.state import CaseCounts, ChecksState
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import LISTED, has_seen
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.statistics.agreement import Estimate, Table
+from evalq.evalcore.statistics.agreement import LEAST_LABELS, AgreementTable, JudgedCase, ShareEstimate, trust_of
 from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
-from evalq.evalcore.statistics.judge_trust import LEAST_LABELS, JudgedCase, trust_of
 from evalq.evalcore.statistics.rates import Interval, Rate, clustered
 from evalq.evalcore.views.charts import Chart, Mark
 from evalq.evalcore.views.markdown import NONE, escape, percent_between, table
@@ -142,7 +141,7 @@ _Own = tuple[str, Labelled]
 def _told(named: Sequence[_Own]) -> dict[str, Json]:
     """One table over cases, and what follows from it; ``by_case`` where any answer is labelled."""
     own = [case for _, case in named]
-    tables = [Table(*case[:4]) for case in own]
+    tables = [AgreementTable(*case[:4]) for case in own]
     trust = trust_of([JudgedCase(*case[:6]) for case in own])
     answered = [case for case in own if case.answers]
     # Summed exactly: the last digit must not go by the order of the cases.
@@ -152,7 +151,7 @@ def _told(named: Sequence[_Own]) -> dict[str, Json]:
     return {
         "labels": sum(table.labels for table in tables),
         "labelled_cases": sum(bool(table.labels) for table in tables),
-        "table": {name: sum(getattr(table, name) for table in tables) for name in Table._fields},
+        "table": {name: sum(getattr(table, name) for table in tables) for name in AgreementTable._fields},
         "agreement": _estimate(trust.agreement),
         "kappa": _estimate(trust.kappa),
         "false_pass": _estimate(trust.false_pass),
@@ -173,7 +172,7 @@ def _told(named: Sequence[_Own]) -> dict[str, Json]:
     }
 
 
-def _estimate(found: Estimate) -> dict[str, Json]:
+def _estimate(found: ShareEstimate) -> dict[str, Json]:
     return {"value": found.value, **_ends(found.interval)}
 
 

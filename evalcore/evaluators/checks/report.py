@@ -24,8 +24,7 @@ from evalq.evalcore.modes import rejected
 from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.quantiles import RELATIVE_ERROR, Quantiles
 from evalq.evalcore.statistics.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
-from evalq.evalcore.statistics.share_sequence import log_e_above, log_e_below, rate_sequence
-from evalq.evalcore.statistics.share_spending import MOST_LOOKS, rate_limits
+from evalq.evalcore.statistics.sequences import MOST_LOOKS, log_e_above, log_e_below, rate_limits, rate_sequence
 
 __all__ = ["Demand", "case_failed", "checks_section"]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Column
-from evalq.evalcore.compare.took import Taking
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, Taking
 from evalq.evalcore.contract.measures import Measure, Number, spread_of
 from evalq.evalcore.modes import FIXED_RUNS
 from evalq.evalcore.statistics.quantiles import Quantiles
@@ -20,13 +18,15 @@ def passes(rows: Sequence[tuple[int, int]], missing: Sequence[int] = (), ids: Se
     """A run of cases, each (passes, answers)."""
     names = list(ids) or [f"c{number:06d}" for number in range(len(rows))]
     passed = [float(m) for m, _ in rows]
-    column = Column([n for _, n in rows], passed, list(passed))
+    column = CaseColumn([n for _, n in rows], passed, list(passed))
     return CaseSummary([PASS], names, list(missing) or [0] * len(rows), {PASS.name: column})
 
 
 def scores(rows: Sequence[Sequence[float]]) -> CaseSummary:
     """A run of cases, each the scores of its answers."""
-    column = Column([len(row) for row in rows], [sum(row) for row in rows], [sum(x * x for x in row) for row in rows])
+    column = CaseColumn(
+        [len(row) for row in rows], [sum(row) for row in rows], [sum(x * x for x in row) for row in rows]
+    )
     return CaseSummary([SCORE], [f"c{n}" for n in range(len(rows))], [0] * len(rows), {SCORE.name: column})
 
 

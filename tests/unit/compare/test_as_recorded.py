@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.compare.as_recorded import as_recorded, recorded_once
 from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.eligibility import as_recorded, recorded_once
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import Number
 from tests.unit.compare.made import passes, run_of, scores, taken
 

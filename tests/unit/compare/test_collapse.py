@@ -10,13 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from evalq.evalcore.compare.collapse import _bound, newly_collapsed
-from evalq.evalcore.compare.decision import Check, overall, surprising
+from evalq.evalcore.compare.comparison import _bound, newly_collapsed
+from evalq.evalcore.compare.counting import fault_of
+from evalq.evalcore.compare.decision import SINGLE, Check, Errors, GateLook, overall, surprising
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.looks import SINGLE, Errors, Look
-from evalq.evalcore.compare.plausibility import fault_of
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.model.calls import Lineage
 from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere, collapsed_somewhere
 from tests.unit.compare.made import answered, passes, run_of
@@ -114,17 +113,17 @@ def test_a_later_look_needs_more() -> None:
     """All seven others fell to the baseline with a chance of C(20, 7)/C(40, 7), .0042: enough for a first look only."""
     same, some, diverse = answered([SAME]), answered([SOME]), answered([DIVERSE])
     assert found(NEW, same, some).decided == "NO-GO"
-    assert found(NEW, same, some, Look(1).errors).decided == "NO-GO"
-    assert found(NEW, same, some, Look(3).errors).decided == "INCONCLUSIVE"
-    assert found(NEW, same, diverse, Look(3).errors).decided == "NO-GO"
-    assert found(NEW, answered([{"mode": 100}]), answered([{"a": 50, "b": 50}]), Look(20).errors).decided == "NO-GO"
-    assert found(NONE, answered([{"m": 10}] * 20), None, Look(100).errors).decided == "NO-GO"
-    assert found(NONE, answered([{"m": 12}] * 4), None, Look(100).errors).decided == "INCONCLUSIVE"
+    assert found(NEW, same, some, GateLook(1).errors).decided == "NO-GO"
+    assert found(NEW, same, some, GateLook(3).errors).decided == "INCONCLUSIVE"
+    assert found(NEW, same, diverse, GateLook(3).errors).decided == "NO-GO"
+    assert found(NEW, answered([{"mode": 100}]), answered([{"a": 50, "b": 50}]), GateLook(20).errors).decided == "NO-GO"
+    assert found(NONE, answered([{"m": 10}] * 20), None, GateLook(100).errors).decided == "NO-GO"
+    assert found(NONE, answered([{"m": 12}] * 4), None, GateLook(100).errors).decided == "INCONCLUSIVE"
 
 
 def test_what_nobody_asks_afresh_spends_of_the_looks() -> None:
     """Confirmations have no labels: there a collapse is decided as it was screened, and at no screen's error."""
-    same, third = answered([SAME]), Errors(0.05, 0.025, Look(3).errors.no_go)
+    same, third = answered([SAME]), Errors(0.05, 0.025, GateLook(3).errors.no_go)
     assert found(NEW, same, answered([SOME]), third).decided == "INCONCLUSIVE"
     for policy in (NEW, NONE):
         decision = decide(policy, [same], {"vs": answered([DIVERSE])}, errors=third)
@@ -153,7 +152,7 @@ def test_however_many_cases_and_looks_a_plain_collapse_is_seen(cases: int, look:
     """Sixty equal answers where there were sixty kinds: no number of draws shows how rare that is among so many."""
     rest = [EVEN] * (cases - 1)
     base, cand = answered([{f"o{n}": 1 for n in range(60)}, *rest]), answered([{"mode": 60}, *rest])
-    assert newly_collapsed(base.cases, cand.cases, Look(look).errors.no_go) == cand.cases.ids[:1]
+    assert newly_collapsed(base.cases, cand.cases, GateLook(look).errors.no_go) == cand.cases.ids[:1]
 
 
 def test_many_cases_below_the_threshold_block_no_run() -> None:

@@ -7,11 +7,10 @@ from typing import Any, Literal
 import pytest
 from pydantic import ValidationError
 
-from evalq.evalcore.compare.demands import signed
 from evalq.evalcore.compare.gate import decide
+from evalq.evalcore.compare.outlook import signed
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.run import Usage
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, Usage
 from evalq.evalcore.contract.measures import Measure
 from tests.unit.compare.made import passes, run_of
 
@@ -71,7 +70,7 @@ def test_a_bound_at_the_end_of_the_scale_is_held_whatever_decimals_that_is(
 ) -> None:
     """-3 and the width from there to -.9 add up to more than -.9, and to -.7 to less: all at the best was a NO-GO."""
     value = {"low": low, "high": high}[at]
-    column = Column([3] * 12, [3 * value] * 12, [3 * value * value] * 12)
+    column = CaseColumn([3] * 12, [3 * value] * 12, [3 * value * value] * 12)
     cases = CaseSummary([Measure("s", "score", low, high)], [f"c{n}" for n in range(12)], [0] * 12, {"s": column})
     policy = Policy.model_validate({"gates": [{"metric": "vs.s", demand: high}]})
     assert decide(policy, [run_of(cases)], {}).decided == wanted

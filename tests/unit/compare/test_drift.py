@@ -10,11 +10,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from evalq.evalcore.compare.drift import PAGED, SHIFTS, Chain, Stake, begin, bet, count, worth
-from evalq.evalcore.compare.drift_record import approved, counted
+from evalq.evalcore.compare.drift import (
+    PAGED,
+    SHIFTS,
+    Chain,
+    Stake,
+    approved,
+    begin_chain,
+    bet,
+    count_in_chain,
+    counted,
+    worth,
+)
 from evalq.evalcore.compare.pairs import Pairs, Side
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
 from evalq.evalcore.compare.surprise import of_cases
 from evalq.evalcore.contract.measures import Measure
 
@@ -24,7 +33,7 @@ SCORE = Measure("score", "score", 0.0, 5.0)
 
 def _run(name: str, answers: dict[str, list[float]], target: str = "t", report: str = "") -> RunCases:
     ids = sorted(answers)
-    column = Column(
+    column = CaseColumn(
         [len(answers[case]) for case in ids],
         [sum(answers[case]) for case in ids],
         [sum(each * each for each in answers[case]) for case in ids],
@@ -103,66 +112,66 @@ def test_a_stake_begun_earlier_bets_less_and_the_sum_is_bounded() -> None:
 def test_a_run_counts_once_and_recorded_outputs_once_under_any_name() -> None:
     """The same run again changes nothing; nor do outputs without a target that were evaluated before."""
     good = {"a": [1.0, 1.0], "b": [1.0, 0.0]}
-    chain = count(begin(_run("r0", good)), _run("r1", good))
+    chain = count_in_chain(begin_chain(_run("r0", good)), _run("r1", good))
     assert chain.runs == 1
-    assert count(chain, _run("r1", good)) is chain
-    assert count(chain, _run("r2", good, report="r1")).runs == 2
-    recorded = begin(_run("r0", good, target="", report="d"))
-    assert count(recorded, _run("r1", good, target="", report="d")) is recorded
+    assert count_in_chain(chain, _run("r1", good)) is chain
+    assert count_in_chain(chain, _run("r2", good, report="r1")).runs == 2
+    recorded = begin_chain(_run("r0", good, target="", report="d"))
+    assert count_in_chain(recorded, _run("r1", good, target="", report="d")) is recorded
 
 
 def test_a_first_run_of_hardly_any_answers_leaves_a_chain_that_counts_on() -> None:
     """An outage, one answer of 500: shifts in its deviations were dozens of a whole run's, and their fees no number."""
     good, bad = ({f"{n:03}": [1.0] * k + [0.0] * (5 - k) for n in range(100)} for k in (4, 2))
-    chain = count(begin(_run("r0", good)), _run("r1", {"000": [1.0]}))
+    chain = count_in_chain(begin_chain(_run("r0", good)), _run("r1", {"000": [1.0]}))
     for number in range(2, 6):
-        chain = count(chain, _run(f"r{number}", good))
+        chain = count_in_chain(chain, _run(f"r{number}", good))
     assert not chain.watched[PASS.name].since
-    assert count(chain, _run("r6", bad)).watched[PASS.name].since == "r6"
+    assert count_in_chain(chain, _run("r6", bad)).watched[PASS.name].since == "r6"
 
 
 def _scored(name: str, score: float | None) -> RunCases:
     run = _run(name, {f"{n:02}": [1.0, 0.0] for n in range(40)})
     if score is not None:
         run.cases.measures.append(SCORE)
-        run.cases.columns[SCORE.name] = Column([5] * 40, [5 * score] * 40, [5 * score**2 + 1.0] * 40)
+        run.cases.columns[SCORE.name] = CaseColumn([5] * 40, [5 * score] * 40, [5 * score**2 + 1.0] * 40)
     return run
 
 
 def test_a_run_without_values_of_a_measure_forgets_neither_its_page_nor_its_answers() -> None:
     """An optional measure that a run has no value of stood as if it had never been watched, on a pool without it."""
-    chain = begin(_scored("r0", 4.0))
+    chain = begin_chain(_scored("r0", 4.0))
     for number, score in enumerate((4.0, 1.0, 1.0)):
-        chain = count(chain, _scored(f"r{number + 1}", score))
+        chain = count_in_chain(chain, _scored(f"r{number + 1}", score))
     before = chain.watched[SCORE.name]
     assert before.since
-    chain = count(chain, _scored("r4", None))
+    chain = count_in_chain(chain, _scored("r4", None))
     assert chain.watched[SCORE.name] == before
     assert sum(chain.pool.columns[SCORE.name].count) == 4 * 200
     assert sum(chain.pool.columns[PASS.name].count) == 5 * 80
-    assert count(chain, _scored("r5", 1.0)).watched[SCORE.name].since == before.since
+    assert count_in_chain(chain, _scored("r5", 1.0)).watched[SCORE.name].since == before.since
 
 
 def test_a_chain_that_forgot_a_measure_is_read_and_counts_on() -> None:
     """As chains in a ledger may have it, packed by what dropped them: the measure begins anew with its next values."""
-    old = msgspec.msgpack.encode(count(begin(_scored("r0", None)), _scored("r1", None)))
+    old = msgspec.msgpack.encode(count_in_chain(begin_chain(_scored("r0", None)), _scored("r1", None)))
     chain = msgspec.msgpack.decode(old, type=Chain)
-    chain = count(count(chain, _scored("r2", 4.0)), _scored("r3", 1.0))
+    chain = count_in_chain(count_in_chain(chain, _scored("r2", 4.0)), _scored("r3", 1.0))
     assert chain.watched[SCORE.name].change < -0.5
 
 
 def test_a_large_drop_pages_and_a_new_reference_starts_anew() -> None:
     """20 cases of 10 passes falling to 2 each page with the first run, and stop when the agent is mended."""
     high, low = ({f"{n:02}": [1.0] * k + [0.0] * (10 - k) for n in range(20)} for k in (9, 2))
-    chain = count(begin(_run("r0", high), "baseline"), _run("r1", high))
+    chain = count_in_chain(begin_chain(_run("r0", high), "baseline"), _run("r1", high))
     assert not chain.watched[PASS.name].since
-    chain = count(chain, _run("r2", low))
+    chain = count_in_chain(chain, _run("r2", low))
     assert chain.watched[PASS.name].since == "r2"
     assert chain.watched[PASS.name].change < -0.6
     for number in range(3, 20):
-        chain = count(chain, _run(f"r{number}", high))
+        chain = count_in_chain(chain, _run(f"r{number}", high))
     assert not chain.watched[PASS.name].since
-    assert begin(_run("r20", low)).watched[PASS.name].e == 0.0
+    assert begin_chain(_run("r20", low)).watched[PASS.name].e == 0.0
 
 
 def test_runs_with_cases_that_stopped_are_neither_counted_nor_a_reference() -> None:

@@ -8,12 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from evalq.evalcore.compare.days import DAY_SD, Days
-from evalq.evalcore.compare.drift import Chain, begin, count
+from evalq.evalcore.compare.drift import DAY_SD, Chain, Days, begin_chain, count_in_chain
 from evalq.evalcore.compare.pairs import Pairs, Side
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Column
-from evalq.evalcore.compare.surprise import BINS, Fall, binned, of_cases, of_draws
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
+from evalq.evalcore.compare.surprise import BINS, RunFall, binned, of_cases, of_draws
 from evalq.evalcore.contract.measures import Measure
 from tests.bench.drift import Cell, unchanged
 
@@ -22,7 +20,7 @@ PASS = Measure("pass_rate")
 
 def _run(name: str, passed: list[int], answers: int, day: str = "", first: str = "c") -> RunCases:
     ids = [f"{first}{number:03}" for number in range(len(passed))]
-    column = Column([answers] * len(ids), list(map(float, passed)), list(map(float, passed)))
+    column = CaseColumn([answers] * len(ids), list(map(float, passed)), list(map(float, passed)))
     return RunCases(
         run=name, evaluator="vs", version="1", target="t", specification="s", report=name, records={},
         cases=CaseSummary([PASS], ids, [0] * len(ids), {PASS.name: column}), day=day,
@@ -97,25 +95,25 @@ def test_means_are_binned_without_moving_their_sum() -> None:
 
 def test_new_cases_each_run_are_compared_as_draws_and_not_kept() -> None:
     """By no name of theirs; a fall of all of them is seen all the same."""
-    chain = begin(_run("r0", [9] * 40, 10, first="a"))
+    chain = begin_chain(_run("r0", [9] * 40, 10, first="a"))
     for number in range(1, 12):
-        chain = count(chain, _run(f"r{number}", [9] * 39 + [8], 10, first=f"{number}-"))
+        chain = count_in_chain(chain, _run(f"r{number}", [9] * 39 + [8], 10, first=f"{number}-"))
     assert chain.drawn
     assert chain.pool.ids == []
     assert not chain.watched[PASS.name].worse
-    fallen = count(chain, _run("r12", [4] * 40, 10, first="z"))
+    fallen = count_in_chain(chain, _run("r12", [4] * 40, 10, first="z"))
     assert fallen.watched[PASS.name].since == "r12"
     assert fallen.watched[PASS.name].change == pytest.approx(-0.5, abs=0.01)
 
 
 def test_it_looks_worse_before_it_pages_and_neither_when_it_is_mended() -> None:
     """The yellow level comes first, names its run, and goes with the evidence."""
-    chain = begin(_run("r0", [16] * 30, 20))
+    chain = begin_chain(_run("r0", [16] * 30, 20))
     for number in range(1, 13):
-        chain = count(chain, _run(f"r{number}", [16 + (-1) ** (number + at) for at in range(30)], 20))
+        chain = count_in_chain(chain, _run(f"r{number}", [16 + (-1) ** (number + at) for at in range(30)], 20))
     states = []
     for number in range(13, 23):
-        chain = count(chain, _run(f"r{number}", [14] * 30, 20))
+        chain = count_in_chain(chain, _run(f"r{number}", [14] * 30, 20))
         watched = chain.watched[PASS.name]
         states.append((watched.worse, watched.since, watched.e))
     yellow = [worse for worse, _, _ in states]
@@ -129,14 +127,14 @@ def test_it_looks_worse_before_it_pages_and_neither_when_it_is_mended() -> None:
 def test_a_day_is_one_bet_however_many_runs_it_has() -> None:
     """Twenty runs of one bad day are no twenty bad days; a retold chain says the same."""
     good, bad = [16, 15, 17] * 10, [15, 14, 16] * 10
-    chain = begin(_run("r0", good, 20, "2026-01-01"))
+    chain = begin_chain(_run("r0", good, 20, "2026-01-01"))
     for number in range(2, 13):
-        chain = count(chain, _run(f"r{number}", good, 20, f"2026-01-{number:02}"))
-    one = count(chain, _run("bad0", bad, 20, "2026-01-13"))
+        chain = count_in_chain(chain, _run(f"r{number}", good, 20, f"2026-01-{number:02}"))
+    one = count_in_chain(chain, _run("bad0", bad, 20, "2026-01-13"))
     day, days = one, one
     for number in range(1, 20):
-        day = count(day, _run(f"bad{number}", bad, 20, "2026-01-13"))
-        days = count(days, _run(f"bad{number}", bad, 20))
+        day = count_in_chain(day, _run(f"bad{number}", bad, 20, "2026-01-13"))
+        days = count_in_chain(days, _run(f"bad{number}", bad, 20))
     assert day.watched[PASS.name].e <= one.watched[PASS.name].e * 1.01
     assert days.watched[PASS.name].e > 10 * day.watched[PASS.name].e
     assert not day.watched[PASS.name].since
@@ -146,13 +144,13 @@ def test_a_day_is_one_bet_however_many_runs_it_has() -> None:
 
 def test_weekends_are_compared_with_weekends() -> None:
     """After three weeks a Saturday five points lower is as expected, and a Monday as low is not."""
-    chain = begin(_run("r0", [90] * 20, 100, "2026-01-05"))
+    chain = begin_chain(_run("r0", [90] * 20, 100, "2026-01-05"))
     for number in range(1, 19):
         weekend = number % 7 in (5, 6)
         day = f"2026-01-{5 + number:02}"
-        chain = count(chain, _run(f"r{number}", [85 if weekend else 90] * 20, 100, day))
+        chain = count_in_chain(chain, _run(f"r{number}", [85 if weekend else 90] * 20, 100, day))
     assert not chain.watched[PASS.name].worse
-    (saturday, monday) = (count(chain, _run("x", [85] * 20, 100, day)) for day in ("2026-01-24", "2026-01-26"))
+    (saturday, monday) = (count_in_chain(chain, _run("x", [85] * 20, 100, day)) for day in ("2026-01-24", "2026-01-26"))
     assert saturday.watched[PASS.name].p > 0.4
     assert monday.watched[PASS.name].p < 0.2
 
@@ -168,8 +166,8 @@ def test_moods_are_assumed_for_nine_days_and_then_learned() -> None:
     assert spread[0] < 0.015 < DAY_SD < spread[1]
 
 
-def _fall(change: float) -> Fall:
-    return Fall(change, 0.001**2, 0.01, 0.001, 30, lambda _, __: 0.5)
+def _fall(change: float) -> RunFall:
+    return RunFall(change, 0.001**2, 0.01, 0.001, 30, lambda _, __: 0.5)
 
 
 def _spread(days: Days) -> float:

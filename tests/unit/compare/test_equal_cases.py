@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.eligibility import same_answers
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.shared_answers import same_answers
-from evalq.evalcore.compare.summary import Summing
+from evalq.evalcore.compare.summary import RunCases, Summing
 from evalq.evalcore.contract.measures import Observation
 from evalq.producer.comparing.comparing import compare_runs
 from tests.unit.compare.made import PASS, passes, run_of

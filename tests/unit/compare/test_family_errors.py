@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evalq.evalcore.compare.spreads import MeanChange, QuantileChange
+from evalq.evalcore.compare.intervals import MeanChange, QuantileChange
 from tests.bench.family_errors import drawn, of_mean, of_quantile, said, taken
 
 

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.compare import hypergeometric
-from evalq.evalcore.compare.collapse import _bound
-from evalq.evalcore.compare.comparison import compare
-from evalq.evalcore.compare.hypergeometric import ABOUT, between, ways
-from evalq.evalcore.compare.worse_cases import fisher
+from evalq.evalcore.compare import pairs
+from evalq.evalcore.compare.comparison import _bound, compare, fisher
+from evalq.evalcore.compare.pairs import DRAW_TOLERANCE, draw_bounds, draw_ways
 from tests.unit.compare.made import PASS, passes
 
 SIZES = [4, 40, 400]
@@ -37,30 +35,30 @@ def _counted(taken: int, marked: int, every: int, least: int) -> int:
 def test_every_way_is_counted(asked: tuple[int, int, int, int]) -> None:
     """From one number of them to the next by their ratio, without a rest."""
     taken, _, every, _ = asked
-    assert ways(*asked) == _counted(*asked)
+    assert draw_ways(*asked) == _counted(*asked)
     exact = _counted(*asked) / math.comb(every, taken)
-    assert between(*asked) == (exact, exact)
+    assert draw_bounds(*asked) == (exact, exact)
 
 
 @given(_draws())
 def test_bounds_of_large_draws_hold_the_chance_and_are_close(asked: tuple[int, int, int, int]) -> None:
     """At sizes that can be counted."""
     with pytest.MonkeyPatch.context() as patch:
-        exact, _ = between(*asked)
-        patch.setattr(hypergeometric, "EXACT", 0)
-        low, high = between(*asked)
+        exact, _ = draw_bounds(*asked)
+        patch.setattr(pairs, "EXACT", 0)
+        low, high = draw_bounds(*asked)
     assert low <= exact <= high
     taken, marked, every, least = asked
     small = exact if least * every >= taken * marked else 1 - exact
-    assert high - low <= 3 * ABOUT * small + 1e-15
+    assert high - low <= 3 * DRAW_TOLERANCE * small + 1e-15
 
 
 @pytest.mark.parametrize("passed", [(18_000, 17_900), (19_990, 19_970), (10, 4), (10_000, 10_000)])
 def test_bounds_hold_beyond_what_is_exact(passed: tuple[int, int]) -> None:
     """Two sides of 20,000 answers, which exact numbers take seconds for."""
     b, c = passed
-    low, high = between(20_000, b + c, 40_000, b)
-    exact = ways(20_000, b + c, 40_000, b) * 10**30 // math.comb(40_000, 20_000) / 10**30
+    low, high = draw_bounds(20_000, b + c, 40_000, b)
+    exact = draw_ways(20_000, b + c, 40_000, b) * 10**30 // math.comb(40_000, 20_000) / 10**30
     assert low <= exact <= high <= low * 1.001
 
 
@@ -84,9 +82,9 @@ def test_the_bound_of_agreement_is_the_sum_of_binomials(rows: list[tuple[int, in
     wanted = min(1.0, sum(_counted(taken, count, total, least) for count in pooled) / math.comb(total, taken))
     assert _bound(pooled, ours) == wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hypergeometric, "EXACT", 0)
-        patch.setattr("evalq.evalcore.compare.collapse.EXACT", 0)
-        assert wanted <= _bound(pooled, ours) <= min(1.0, wanted + 3 * ABOUT * len(rows))
+        patch.setattr(pairs, "EXACT", 0)
+        patch.setattr("evalq.evalcore.compare.comparison.EXACT", 0)
+        assert wanted <= _bound(pooled, ours) <= min(1.0, wanted + 3 * DRAW_TOLERANCE * len(rows))
 
 
 @pytest.mark.parametrize("answers", [20_000, 100_000_000])

@@ -7,10 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from evalq.evalcore.compare.comparison import Verdict, change_in, compare
-from evalq.evalcore.compare.decision import Decided, Decision
+from evalq.evalcore.compare.decision import SCREEN, Decided, Decision, Errors, GateLook
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.looks import SCREEN, Errors, Look
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.summary import CaseSummary
@@ -291,7 +290,7 @@ def test_a_fall_that_only_a_single_comparison_would_show_says_so() -> None:
     base = passes([(94, 100)] * 20)
     cand = passes([(92, 100)] * 20)
     policy = Policy(gates=(Gate(metric="vs.pass_rate", max_drop=0.03),), worse_cases="allowed")
-    found = {k: decide(policy, [run_of(cand)], {"vs": run_of(base)}, errors=Look(k).errors) for k in (1, 4)}
+    found = {k: decide(policy, [run_of(cand)], {"vs": run_of(base)}, errors=GateLook(k).errors) for k in (1, 4)}
     assert [each.decided for each in found.values()] == ["SUSPECT", "INCONCLUSIVE"]
     (check,) = found[4].checks
     assert check.high is not None

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.missing import Causes, causes_in, count_recorded, unusable_of
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.run import RunCases, Usage
+from evalq.evalcore.compare.repeats import Causes, causes_in, count_recorded, unusable_of
+from evalq.evalcore.compare.summary import RunCases, Usage
 from evalq.evalcore.contract.measures import Judged
 from tests.unit.compare.made import passes, run_of
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.compare.decision import LEAST, Check, Decision, overall
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases, Usage
-from evalq.evalcore.compare.summary import CaseSummary, Column, Summing
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, Summing, Usage
 from evalq.evalcore.contract.measures import Observation
 from tests.unit.compare.made import PASS, answered, passes, run_of
 
@@ -199,6 +198,6 @@ def test_a_normal_go_is_go() -> None:
 
 def test_columns_of_a_run_may_be_empty() -> None:
     """A run without a case, as its evaluator wrote it down."""
-    nothing = run(CaseSummary([PASS], columns={PASS.name: Column()}))
+    nothing = run(CaseSummary([PASS], columns={PASS.name: CaseColumn()}))
     policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "min": 0.0, "max_drop": 1.0}]})
     assert gated(policy, nothing, nothing).decided == "INCONCLUSIVE"

@@ -10,14 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.compare.decision import Check
+from evalq.evalcore.compare.counting import USAGE_NUMBERS, fault_of, read_usage
+from evalq.evalcore.compare.decision import SINGLE, Check, Errors, GateLook
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.looks import SINGLE, Errors, Look
-from evalq.evalcore.compare.plausibility import fault_of
+from evalq.evalcore.compare.intervals import design_effect
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.spreads import design_effect
-from evalq.evalcore.compare.usage import USAGE_NUMBERS, read_usage
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure, number_at
 from evalq.evalcore.errors import UsageError
@@ -206,7 +204,7 @@ def test_what_nothing_is_known_of_decides_nothing() -> None:
 
     assert said("spread", min=0.1) == said("spread", max=0.1) == "INCONCLUSIVE"
     assert [said("rate.value", min=bound) for bound in (0.3, 0.5, 0.7)] == ["GO", "INCONCLUSIVE", "NO-GO"]
-    assert said("rate.value", Look(2).errors, min=0.7) == "INCONCLUSIVE"
+    assert said("rate.value", GateLook(2).errors, min=0.7) == "INCONCLUSIVE"
 
 
 def test_no_evidence_is_never_go() -> None:

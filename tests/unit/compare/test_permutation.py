@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.compare.pairs import Side
-from evalq.evalcore.compare.permutation import ERROR, _groups, permutation_p
+from evalq.evalcore.compare.pairs import ERROR, Side, _groups, permutation_p
 
 Row = tuple[int, int, int, int]
 """(answers of the base, passes, answers of the candidate, passes)."""
@@ -105,7 +104,7 @@ def test_unequal_repeats_at_size_stay_close_to_equal_ones() -> None:
 def test_over_very_many_repeats_it_is_a_bound(rows: list[Row]) -> None:
     """As if a grid had no room for these: never less than every way counted, and the same way up."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evalq.evalcore.compare.permutation._MOST_GROUPS", 1)
+        patch.setattr("evalq.evalcore.compare.pairs._MOST_GROUPS", 1)
         found = permutation_p(*_sides(rows))
     assert all(f >= w - 10 * ERROR for f, w in zip(found, _enumerated(rows), strict=True))
 
@@ -114,7 +113,7 @@ def test_over_very_many_repeats_it_is_a_bound(rows: list[Row]) -> None:
 def test_more_repeats_than_a_grid_has_room_for(cases: int, fall: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each case of other repeats: of 16,384 the step of the grid was no number. A fall is still seen."""
     if cases == 400:
-        monkeypatch.setattr("evalq.evalcore.compare.permutation._MOST_GROUPS", 100)
+        monkeypatch.setattr("evalq.evalcore.compare.pairs._MOST_GROUPS", 100)
     rng, number = np.random.default_rng(4), np.arange(cases)
     n_b, n_c = number % 128 + 1, 20 + number // 128
     m_b, m_c = (rng.binomial(n, 0.8).astype(float) for n in (n_b, n_c))
@@ -128,7 +127,7 @@ def test_a_wide_case_is_as_if_all_of_it_were_kept(monkeypatch: pytest.MonkeyPatc
     """100,000 answers a side: what is cut off weighs nothing, and no cache keeps arrays of that size."""
     rows = [(100_000, 80_000, 100_000, 79_600), (100_000, 99_990, 100_000, 99_985)]
     found = permutation_p(*_sides(rows))
-    monkeypatch.setattr("evalq.evalcore.compare.permutation._WIDE", 1 << 30)
+    monkeypatch.setattr("evalq.evalcore.compare.pairs._WIDE", 1 << 30)
     assert permutation_p(*_sides(rows)) == pytest.approx(found, abs=10 * ERROR)
     assert 0.001 < found[0] < 0.1
 

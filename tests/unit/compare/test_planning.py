@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from evalq.evalcore.compare.comparison import measured
-from evalq.evalcore.compare.decision import Decided
-from evalq.evalcore.compare.demands import compared
-from evalq.evalcore.compare.looks import DUE, Look
+from evalq.evalcore.compare.decision import DUE, Decided, GateLook
+from evalq.evalcore.compare.outlook import Plan, Power, compared, dropped, powers
 from evalq.evalcore.compare.pairs import Pairs, Side
-from evalq.evalcore.compare.planning import Plan, Power, dropped, powers
 from evalq.evalcore.compare.policy import Gate, PerCase
 from evalq.evalcore.contract.measures import Measure
 from tests.portions import some
@@ -53,7 +51,7 @@ def test_the_four_chances_are_as_the_rules_state(
     cases: int, repeats: int, margin: float, table: tuple[tuple[float, float], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NO-GO and GO at half the margin, at it, and at two to four times it; mean pass rate .8, 500 draws or fewer."""
-    monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)  # the repeats for 80 % are looked at below
+    monkeypatch.setattr("evalq.evalcore.compare.outlook._TRIES", 0)  # the repeats for 80 % are looked at below
     (found,) = powers(Gate(metric="vs.pass_rate", max_drop=margin), PASS, Plan(cases, repeats))
     for times, (no_go, go) in zip((0.5, 1, 2, 3, 4), table, strict=True):
         for decided, wanted in _stated(no_go, go):
@@ -77,7 +75,7 @@ def test_a_fall_beyond_chance_is_no_go_or_suspect_as_the_table_says(
     cases: int, repeats: int, table: tuple[float, float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At falls of 5, 10 and 20 points: what neither excludes is SUSPECT, so that power is that of the earlier rule."""
-    monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)
+    monkeypatch.setattr("evalq.evalcore.compare.outlook._TRIES", 0)
     (found,) = powers(DROP, PASS, Plan(cases, repeats))
     for drop, wanted in zip((0.05, 0.1, 0.2), table, strict=True):
         error = 0.02 + 4 * (max(0.02, wanted * (1 - wanted)) / 333) ** 0.5
@@ -94,7 +92,7 @@ def test_planning_decides_as_a_gate_does() -> None:
         base, now = (rng.binomial(8, each).astype(float) for each in (rates, cand))
         pairs = Pairs([f"{n:02}" for n in range(20)], Side(np.full(20, 8), base, base), Side(np.full(20, 8), now, now),
                       [], [], 0)  # fmt: skip
-        errors = Look(1 + number % 3, 1 + number % 2).errors
+        errors = GateLook(1 + number % 3, 1 + number % 2).errors
         both = measured(pairs, PASS, errors.go)
         (check,) = compared(DROP, PASS, both, both, errors)
         assert dropped(pairs, PASS, 0.05, errors) == check.decided
@@ -112,7 +110,7 @@ def test_the_repeats_it_names_give_80_percent_and_the_same_seed_the_same_answer(
     (named,) = [each.repeats for each in found.chances if each.drop == pytest.approx(0.2)]
     assert named is not None
     assert 3 <= named <= 8
-    monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)  # what it would name in turn is not looked at
+    monkeypatch.setattr("evalq.evalcore.compare.outlook._TRIES", 0)  # what it would name in turn is not looked at
     (again,) = powers(DROP, PASS, Plan(30, named))
     assert _shares(again, 0.2, "NO-GO") == pytest.approx(0.85, abs=0.12)
     assert found.suspect_from is not None
@@ -130,7 +128,7 @@ def test_a_baseline_s_own_noise_bounds_what_any_candidate_can_show() -> None:
 
 def test_a_flawless_firm_baseline_lets_an_unchanged_run_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 100 cases with 20 answers each, all passed: 5 more a case decide."""
-    monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)
+    monkeypatch.setattr("evalq.evalcore.compare.outlook._TRIES", 0)
     (found,) = powers(DROP, PASS, Plan(100, 5, _side([20] * 100, 20)))
     assert _shares(found, 0.0, "GO") > 0.95
     assert _shares(found, 0.15, "NO-GO") > 0.95
@@ -139,13 +137,13 @@ def test_a_flawless_firm_baseline_lets_an_unchanged_run_go(monkeypatch: pytest.M
 def test_each_look_at_a_baseline_sees_less_than_the_one_before() -> None:
     """From the look on at which a new baseline is due, falls have to be half as large again."""
     plan = Plan(30, 5, _side([16] * 30, 20))
-    sees = [next(iter(powers(DROP, PASS, plan, Look(look).errors))).suspect_from or 0.0 for look in (1, 2, DUE)]
+    sees = [next(iter(powers(DROP, PASS, plan, GateLook(look).errors))).suspect_from or 0.0 for look in (1, 2, DUE)]
     assert sees[0] < sees[1] < 1.4 * sees[0] < sees[2]
 
 
 def test_bounds_and_cases_have_power_too_and_less_is_better_is_turned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound 15 points below the mean; 8 of 10 by every case; a rate of failures that rises."""
-    monkeypatch.setattr("evalq.evalcore.compare.planning._TRIES", 0)
+    monkeypatch.setattr("evalq.evalcore.compare.outlook._TRIES", 0)
     gate = Gate(metric="vs.pass_rate", min=0.65, per_case=PerCase(min_passes=8, of=10))
     at_least, each = powers(gate, PASS, Plan(30, 20, _side([19] * 30, 20)))
     assert at_least.demand == "at least 0.65"

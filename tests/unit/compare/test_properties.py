@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.compare.comparison import compare
-from evalq.evalcore.compare.demands import held
-from evalq.evalcore.compare.intervals import _Spread, level_of
+from evalq.evalcore.compare.intervals import _MeanSpread, level_of
+from evalq.evalcore.compare.outlook import held
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.contract.measures import Measure
@@ -143,7 +143,7 @@ def test_a_bound_is_kept_broken_or_open() -> None:
 @pytest.mark.parametrize("alpha", [0.4, 0.025, 1e-4, 1e-6])
 def test_the_quantile_is_that_of_student(freedom: float, alpha: float) -> None:
     """Found by two ways; the other one loses digits where 1 - 2 alpha has few left."""
-    assert _Spread(1.0, freedom, 1.0).t(alpha) == pytest.approx(student_t(freedom, alpha), rel=1e-5)
+    assert _MeanSpread(1.0, freedom, 1.0).t(alpha) == pytest.approx(student_t(freedom, alpha), rel=1e-5)
 
 
 def test_scores_without_any_spread_are_judged_as_if_one_loss_and_one_win_had_been_seen() -> None:

@@ -10,16 +10,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from evalq.evalcore.compare.comparison import fisher
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import STEADY, flakiness, past_of
-from evalq.evalcore.compare.run import RunCases, Usage
-from evalq.evalcore.compare.worse_cases import fisher
+from evalq.evalcore.compare.summary import RunCases, Usage
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.statistics.share_sequence import mode_share_sequence
-from evalq.evalcore.statistics.share_spending import rate_limits
+from evalq.evalcore.statistics.sequences import mode_share_sequence, rate_limits
 from tests.unit.compare.made import passes, run_of
 
 IDS = ("firm", "flaky")

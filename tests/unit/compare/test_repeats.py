@@ -14,7 +14,7 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import CaseDemand, Gate, PerCase, Policy
 from evalq.evalcore.compare.repeats import CasePasses, by_case, case_interval, enough_for, estimate, provable
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError

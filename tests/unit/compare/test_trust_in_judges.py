@@ -11,10 +11,9 @@ import pytest
 from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Summing, pooled
+from evalq.evalcore.compare.summary import CaseSummary, RunCases, Summing, pooled
 from evalq.evalcore.contract.measures import Judged, Measure, Observation
-from evalq.evalcore.statistics.judge_trust import JudgedCase, labels_needed, sample_p_value, trust_of
+from evalq.evalcore.statistics.agreement import JudgedCase, labels_needed, sample_p_value, trust_of
 from tests.unit.compare.made import PASS, run_of
 
 PLAIN = Measure("plain.pass_rate", optional=True)

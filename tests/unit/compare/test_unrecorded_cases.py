@@ -11,7 +11,7 @@ import pytest
 import evalq
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.unrecorded_cases import with_unrecorded
+from evalq.evalcore.compare.summary import with_unrecorded
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from tests.unit.compare.made import passes, run_of

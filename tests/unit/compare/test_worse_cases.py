@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evalq.evalcore.compare.comparison import compare
-from evalq.evalcore.compare.worse_cases import fisher
-from evalq.evalcore.statistics.share_spending import rate_limits
+from evalq.evalcore.compare.comparison import compare, fisher
+from evalq.evalcore.statistics.sequences import rate_limits
 from tests.unit.compare.made import PASS, passes
 
 

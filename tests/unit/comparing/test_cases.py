@@ -12,10 +12,8 @@ import msgspec
 import pytest
 
 import evalq
-from evalq.evalcore.compare.counting import CaseCounter
-from evalq.evalcore.compare.run import Usage
-from evalq.evalcore.compare.summary import Summing
-from evalq.evalcore.compare.usage import usage_of
+from evalq.evalcore.compare.counting import CaseCounter, usage_of
+from evalq.evalcore.compare.summary import Summing, Usage
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError

@@ -7,7 +7,7 @@ from pathlib import Path
 from evalq.evalcore.compare.comparison import compare
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary
 from evalq.evalcore.contract.measures import Measure
 from evalq.producer.comparing.comparing import comparison_text
 from evalq.producer.comparing.decision_files import write_comparison
@@ -45,7 +45,7 @@ def test_where_less_is_better_every_form_says_so(tmp_path: Path) -> None:
     """A rise from .1 to .4 is told as a change of -.3."""
     ids = [f"c{n}" for n in range(20)]
     base, cand = (
-        CaseSummary([GINI], ids, [0] * 20, {GINI.name: Column([4] * 20, [4 * at] * 20, [4 * at * at] * 20)})
+        CaseSummary([GINI], ids, [0] * 20, {GINI.name: CaseColumn([4] * 20, [4 * at] * 20, [4 * at * at] * 20)})
         for at in (0.1, 0.4)
     )
     for text in forms(tmp_path, base, cand, GINI):

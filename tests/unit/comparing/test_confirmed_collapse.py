@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.producer.comparing.gating import MatchedRuns
 from evalq.producer.lifecycle import gate as gating
 from evalq.producer.lifecycle.gate import ConfirmOptions, confirm_runs

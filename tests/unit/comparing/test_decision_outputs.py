@@ -19,8 +19,7 @@ import yaml
 from evalq.evalcore.compare.decision import Check, Decision, Quarantined
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
@@ -54,7 +53,7 @@ HOSTILE = (
 def run_of(ids: Sequence[str], passed: Sequence[int], of: int = 4, missing: Sequence[int] | None = None) -> RunCases:
     measure = Measure("pass_rate")
     total = [float(number) for number in passed]
-    column = Column([of if not (missing and missing[n]) else 0 for n in range(len(ids))], total, total)
+    column = CaseColumn([of if not (missing and missing[n]) else 0 for n in range(len(ids))], total, total)
     cases = CaseSummary([measure], list(ids), list(missing or [0] * len(ids)), {"pass_rate": column})
     return RunCases(
         run="vs-1", evaluator="vs", version="1", specification="s", report="r", records={"total": len(ids)}, cases=cases

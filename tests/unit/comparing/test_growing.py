@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.compare.drift_record import counted
+from evalq.evalcore.compare.decision import GateLook, candidate_digest, growing, looks_at
+from evalq.evalcore.compare.drift import counted
+from evalq.evalcore.compare.eligibility import shared, shares
 from evalq.evalcore.compare.gate import decide
-from evalq.evalcore.compare.looks import Look, candidate_digest, growing, looks_at
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.run import RunCases, Usage
-from evalq.evalcore.compare.shared_answers import shared, shares
+from evalq.evalcore.compare.summary import RunCases, Usage
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Lineage
 from evalq.producer.comparing.comparing import compare_runs
@@ -69,8 +69,8 @@ def test_an_extended_run_is_its_first_one_for_a_gate() -> None:
     assert candidate_digest([first]) == candidate_digest([more]) == candidate_digest([most])
     assert candidate_digest([first]) != candidate_digest([_run("d")])
     assert [looks_at([run]) for run in (first, more, most)] == [1, 2, 3]
-    assert Look(1, 1).at_least(3) == Look(3, 3)
-    assert Look(7, 2, "why").at_least(3) == Look(7, 3, "why")
+    assert GateLook(1, 1).at_least(3) == GateLook(3, 3)
+    assert GateLook(7, 2, "why").at_least(3) == GateLook(7, 3, "why")
 
 
 def test_all_looks_at_a_growing_run_spend_one_error() -> None:

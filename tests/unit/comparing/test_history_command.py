@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import evalq
-from evalq.evalcore.compare.drift_record import DriftState, MeasureState
+from evalq.evalcore.compare.drift import DriftState, MeasureState
 from evalq.producer.comparing.drifting import drift_lines
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of

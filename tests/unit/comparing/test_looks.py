@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 import evalq
-from evalq.evalcore.compare.decision import Decision
-from evalq.evalcore.compare.looks import Errors, Look, baseline_digest
+from evalq.evalcore.compare.decision import Decision, Errors, GateLook, baseline_digest
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.comparing.baselines import Baselines
@@ -44,10 +43,10 @@ def looks(request: pytest.FixtureRequest, here: Path, server: Server) -> Iterato
 def test_all_looks_together_spend_one_error() -> None:
     """However many: .025 for NO-GO over all of them, .0375 for GO over all answers of one candidate."""
     many = range(1, 20_000)
-    assert sum(Look(k).errors.no_go for k in many) == pytest.approx(0.025, abs=1e-5)
-    assert sum(Look(1, r).errors.go for r in many) == pytest.approx(0.0375, abs=1e-5)
-    assert Look(1).errors == Errors(0.0125, 0.025)
-    assert Look(3, 2).errors[:2] == pytest.approx((0.025 / 12, 0.00625))
+    assert sum(GateLook(k).errors.no_go for k in many) == pytest.approx(0.025, abs=1e-5)
+    assert sum(GateLook(1, r).errors.go for r in many) == pytest.approx(0.0375, abs=1e-5)
+    assert GateLook(1).errors == Errors(0.0125, 0.025)
+    assert GateLook(3, 2).errors[:2] == pytest.approx((0.025 / 12, 0.00625))
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -68,7 +67,7 @@ def test_both_places_count_alike(
                 numbers[who, answers] = look
             for verb in ("peek", "peek", "take"):  # to be told a look is not to take it
                 found = [getattr(each, verb)(place, who, answers) for each in both]
-                assert found == [Look(*look, stopped.get(who, ""))] * 2
+                assert found == [GateLook(*look, stopped.get(who, ""))] * 2
             if stops:
                 stopped.setdefault(who, answers)
             assert [each.settle(place, who, answers if stops else "") for each in both] == [stopped.get(who, "")] * 2
@@ -85,8 +84,8 @@ def test_a_default_that_is_written_down_is_the_same_demand() -> None:
 def test_a_candidate_that_a_confirmation_stopped_is_stopped_at_its_first_look(looks: Looks) -> None:
     """Confirmations count elsewhere, and share what they stop."""
     assert looks.settle("confirmed", "one", "why") == "why"
-    assert looks.take("confirmed", "one", "other answers") == Look(1, 1, "why")
-    assert looks.take("confirmed", "two", "answers") == Look(1, 1, "")
+    assert looks.take("confirmed", "one", "other answers") == GateLook(1, 1, "why")
+    assert looks.take("confirmed", "two", "answers") == GateLook(1, 1, "")
 
 
 def test_looks_of_one_instant_have_numbers_of_their_own(looks: Looks) -> None:
@@ -153,7 +152,7 @@ def test_a_number_that_another_took_meanwhile_is_decided_again(here: Path) -> No
     policy = Policy.model_validate({"gates": [{"metric": "verification.pass_rate", "max_drop": 0.1}]})
     servers, seen = Servers(Settings()), list[int]()
 
-    def decide(look: Look) -> Decision:
+    def decide(look: GateLook) -> Decision:
         seen.append(look.number)
         if len(seen) == 1:
             GateRecord(policy, [], {}, servers, "another commit").look()

@@ -11,7 +11,7 @@ import pytest
 
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.run import Usage
+from evalq.evalcore.compare.summary import Usage
 from evalq.producer.comparing.comparing import comparison_text, cost_text, decision_text
 from evalq.producer.comparing.html import decision_html
 from evalq.producer.folder.run_folder import RunFolder

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.exposition import generate_latest
 
-from evalq.evalcore.compare.drift_record import DriftState, MeasureState
+from evalq.evalcore.compare.drift import DriftState, MeasureState
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.exporter.catalogue import FAMILIES, family
 from evalq.workers.exporter.collector import Live

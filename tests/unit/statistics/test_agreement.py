@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evalq.evalcore.statistics.agreement import Table, kappa
+from evalq.evalcore.statistics.agreement import AgreementTable, kappa
 from tests.unit.statistics.intervals import quantile_of_t
 
 _STEP = 1e-5
@@ -60,7 +60,7 @@ def test_the_interval_of_kappa_is_that_of_its_definition(tables: list[tuple[int,
     """Of one case by its labels, of several by the cases that have labels; one unit alone says nothing."""
     cases = len(tables) + more
     units = sum(map(sum, tables)) if cases == 1 else sum(any(table) for table in tables)
-    found = kappa([Table(*table) for table in tables], cases).interval
+    found = kappa([AgreementTable(*table) for table in tables], cases).interval
     if units < 2:
         assert found == ((-1.0, 1.0) if units else None)
     else:
@@ -77,6 +77,6 @@ def test_of_very_many_labels_the_standard_error_is_the_textbooks(shares: tuple[f
     same = sum(p[i, i] * ((1 - chance) - (person[i] + judge[i]) * (1 - agreed)) ** 2 for i in (0, 1))
     other = (1 - agreed) ** 2 * sum(p[i, j] * (person[i] + judge[j]) ** 2 for i, j in ((0, 1), (1, 0)))
     variance = (same + other - (agreed * chance - 2 * chance + agreed) ** 2) / (labels * (1 - chance) ** 4)
-    found = kappa([Table(*(round(share * labels) for share in shares))], 1).interval
+    found = kappa([AgreementTable(*(round(share * labels) for share in shares))], 1).interval
     assert found is not None
     assert (found.high - found.low) / 2 == pytest.approx(1.959964 * math.sqrt(variance), rel=2e-3)

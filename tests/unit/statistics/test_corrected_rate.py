@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.statistics.agreement import Table, kappa, share
+from evalq.evalcore.statistics.agreement import AgreementTable, kappa, share
 from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
 from evalq.evalcore.statistics.rates import exact_interval
 from tests.bench.checks_coverage import LEAST
@@ -194,21 +194,21 @@ def test_agreement_is_exact_where_labels_are_of_different_cases() -> None:
 
 def test_kappa_is_the_textbooks() -> None:
     """Of 20, 5, 10 and 15 in the four cells .4 (agreement .7, by chance .5); none where all is in one cell."""
-    found = kappa([Table(20, 5, 10, 15)], 1)
+    found = kappa([AgreementTable(20, 5, 10, 15)], 1)
     assert found.value == pytest.approx(0.4)
     assert found.interval is not None
     # Fleiss, Cohen and Everitt (1969) give a standard error of .127.
     assert (found.interval.low, found.interval.high) == pytest.approx(
         (0.4 - 2.01 * 0.127, 0.4 + 2.01 * 0.127), abs=0.03
     )
-    assert kappa([Table(5, 0, 0, 0)], 1).value is None
+    assert kappa([AgreementTable(5, 0, 0, 0)], 1).value is None
     assert kappa([], 3) == (None, None)
-    assert kappa([Table(3, 0, 0, 3)], 3).interval == (-1.0, 1.0)
+    assert kappa([AgreementTable(3, 0, 0, 3)], 3).interval == (-1.0, 1.0)
 
 
 def test_a_judge_that_was_right_so_far_is_not_known_to_be_perfect() -> None:
     """Twenty labels that agree: kappa 1, and an interval that has a width."""
-    found = kappa([Table(1, 0, 0, 0)] * 10 + [Table(0, 0, 0, 1)] * 10, 20)
+    found = kappa([AgreementTable(1, 0, 0, 0)] * 10 + [AgreementTable(0, 0, 0, 1)] * 10, 20)
     assert found.value == 1.0
     assert found.interval is not None
     assert 0.4 < found.interval.low < 0.9

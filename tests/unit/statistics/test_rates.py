@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.statistics.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
-from evalq.evalcore.statistics.share_sequence import rate_sequence
-from evalq.evalcore.statistics.share_spending import rate_limits
+from evalq.evalcore.statistics.sequences import rate_limits, rate_sequence
 from tests.unit.statistics.intervals import between_cases, clopper_pearson
 
 

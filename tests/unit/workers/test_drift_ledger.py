@@ -8,8 +8,7 @@ from threading import Barrier
 import pytest
 import redis
 
-from evalq.evalcore.compare.run import RunCases, Usage
-from evalq.evalcore.compare.summary import CaseSummary, Column
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, Usage
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import InfrastructureError, WireError
 from evalq.workers.ledger.history import CHAINS, Drift, Entry, History, HistoryKey, read_states
@@ -26,7 +25,7 @@ def a_run(name: str, passed: int = 9, *, answers: int = 10, suite: str = "night"
           specification: str = "s", report: str = "") -> RunCases:  # fmt: skip
     """Of 20 cases, ``passed`` of whose ``answers`` each passed."""
     ids = [f"{number:02}" for number in range(20)]
-    column = Column([answers] * 20, [float(passed)] * 20, [float(passed)] * 20)
+    column = CaseColumn([answers] * 20, [float(passed)] * 20, [float(passed)] * 20)
     cases = CaseSummary([PASS], ids, [0] * 20, {PASS.name: column})
     return RunCases(run=name, evaluator="vs", version="1", suite=suite, target=target, specification=specification,
                     report=report or name, records={}, cases=cases)  # fmt: skip

@@ -20,7 +20,7 @@ from evalq.evalcore.model.state import Merging
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.prompts import Asked, written
 from evalq.evalcore.statistics.rates import exact_interval
-from evalq.evalcore.statistics.share_sequence import rate_sequence
+from evalq.evalcore.statistics.sequences import rate_sequence
 
 __all__ = [
     "MOST_REPEATS",
