@@ -23,7 +23,7 @@ from evalq.evalcore.statistics.exact import ExactSum
 
 __all__ = ["BETRAYAL", "COOPERATIVE", "AgentState", "TurnSet", "kinds_of", "unknown_counts"]
 
-NEITHER, COOPERATIVE, BETRAYAL = 0, 1, 2
+_NEITHER, COOPERATIVE, BETRAYAL = 0, 1, 2
 """What a decision is by the rules."""
 
 Number = int | float
@@ -37,7 +37,7 @@ def kinds_of(decisions: Iterable[str | None], rules: Rules) -> list[int]:
     """What each decision is by the rules."""
     # Cooperative words last: they win where a word is in both lists, since they are tested first.
     kinds = dict.fromkeys(rules.betrayal_decisions, BETRAYAL) | dict.fromkeys(rules.cooperative_decisions, COOPERATIVE)
-    return [NEITHER if decision is None else kinds.get(decision.lower(), NEITHER) for decision in decisions]
+    return [_NEITHER if decision is None else kinds.get(decision.lower(), _NEITHER) for decision in decisions]
 
 
 def unknown_counts(words: Iterable[str], kinds: Iterable[int], said: Iterable[int]) -> Counter[str]:
@@ -48,7 +48,7 @@ def unknown_counts(words: Iterable[str], kinds: Iterable[int], said: Iterable[in
     found = Counter[str]()
     # The kinds have one more, of rows without a decision.
     for word, kind, times in zip(words, kinds, said, strict=False):
-        if kind == NEITHER and times:
+        if kind == _NEITHER and times:
             found[word.lower()[:_MOST_LETTERS].encode("utf-8", "replace").decode()] += times
     return found
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from evalq.evalcore.contract.evaluator import (
     Batch,
@@ -15,26 +19,184 @@ from evalq.evalcore.contract.evaluator import (
     Outcome,
     Records,
     Sample,
-    Views,
     WholeInput,
+    without_result,
 )
-from evalq.evalcore.evaluators.planagent.charts import CHARTS, opening
-from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
+from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
+from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.evaluators.planagent.compiled import evaluate_batch
 from evalq.evalcore.evaluators.planagent.judging import judge_prompt, judged, prompts
-from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES, markdown
-from evalq.evalcore.evaluators.planagent.measures import MEASURES
-from evalq.evalcore.evaluators.planagent.metrics import METRICS
-from evalq.evalcore.evaluators.planagent.panels import PANELS
+from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES
 from evalq.evalcore.evaluators.planagent.params import PlanParams
-from evalq.evalcore.evaluators.planagent.record import COLUMNS
-from evalq.evalcore.evaluators.planagent.repeats import dead_row, list_repeats, settle_repeats
-from evalq.evalcore.evaluators.planagent.rows import ROWS
+from evalq.evalcore.evaluators.planagent.queries import Queries, RepeatedRow, RoundPairs, kept_name
+from evalq.evalcore.evaluators.planagent.record import COLUMNS, READ, shortened
+from evalq.evalcore.evaluators.planagent.report import PlanState, file_section
 from evalq.evalcore.evaluators.planagent.sample import write_sample
-from evalq.evalcore.evaluators.planagent.section import file_section
-from evalq.evalcore.evaluators.planagent.state import PlanState
+from evalq.evalcore.evaluators.planagent.score import NO_ROUNDS, QUERY
+from evalq.evalcore.evaluators.planagent.views import VIEWS
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.manifest import MAX_RECORD_BYTES
+from evalq.evalcore.model.state import EXAMPLES, LISTED, Faults
 
-__all__ = ["PlanAgent", "evaluator"]
+__all__ = ["PlanAgent", "evaluator", "list_repeats", "settle_repeats"]
+
+# Rows that repeat a Query ID and round are known only from the whole input.
+
+_SHOWN_NAME = 80
+_QUERY, _ROUND = 0, 1
+_PlacedRow = tuple[int, str, str]
+"""(line, Query ID, round)"""
+
+
+def settle_repeats(state: PlanState, params: PlanParams, reopen: Callable[[], BinaryIO], scratch: Path) -> PlanState:
+    """Find the lines of the first repeated rows where the state has none. Raises InputChanged."""
+    queries = state.queries
+    if queries.pairs is not None and queries.pairs.repeated:
+        queries.found = _first_repeats(queries, queries.pairs, reopen)
+    return state
+
+
+def list_repeats(result: InputResult[PlanState], params: PlanParams) -> list[bytes]:
+    """List the rows that repeat a Query ID and round, and the Query IDs that consistency leaves out."""
+    queries = result.state.queries
+    total, first = queries.repeats()
+    listed = [
+        (
+            repeat.line,
+            f"Query ID {_quoted(repeat.query)} repeats round {_quoted(repeat.round)} of line {repeat.first_line}",
+        )
+        for repeat in first
+    ]
+    result.tally.listed.merge(Faults(total, listed))
+    queries.drop_lines(first)
+    review = queries.review(len(result.state.rounds), params.pass_mark)
+    apart = sorted({*review.short, *review.repeated})
+    result.tally.left_out.add_all(QUERY, NO_ROUNDS, len(apart), ((0, query) for query in apart[:EXAMPLES]))
+    return []
+
+
+def _dead_row(record: Batch, params: PlanParams, reason: str) -> Outcome[PlanState]:
+    """A row without a result, which repeats no other."""
+    return without_result(PlanState(queries=Queries(dead=[record.first_line])), record, reason)
+
+
+def _quoted(text: str) -> str:
+    return f'"{shortened(text, _SHOWN_NAME)}"'
+
+
+def _first_repeats(queries: Queries, pairs: RoundPairs, reopen: Callable[[], BinaryIO]) -> list[RepeatedRow]:
+    """The LISTED first: the input is read up to the last of them, once for them and once for the lines they repeat.
+
+    Twice, because one reading would have to remember the line of every row that could be repeated.
+    """
+    dead = set(queries.dead)
+    wanted = min(LISTED, pairs.repeated)
+    seen = RoundPairs()
+    found: list[_PlacedRow] = []
+    with reopen() as stream:
+        rows = _read_rows(stream, dead)
+        while len(found) < wanted and (row := next(rows, None)) is not None:
+            if pairs.has_repeats(row[1]) and seen.add(row[1], row[2]):
+                found.append(row)
+    sought = {row[1:] for row in found}
+    first: dict[tuple[str, str], int] = {}
+    with reopen() as stream:
+        rows = _read_rows(stream, dead)
+        while len(first) < len(sought) and (row := next(rows, None)) is not None:
+            if row[1:] in sought:
+                first.setdefault(row[1:], row[0])
+    if len(found) < wanted or len(first) < len(sought):
+        raise InputChanged("the input changed before its repeated rows could be found in it: start the run anew")
+    return [RepeatedRow(line, query, round_, first[query, round_]) for line, query, round_ in found]
+
+
+def _read_rows(stream: BinaryIO, dead: set[int]) -> Iterator[_PlacedRow]:
+    """All rows as they are scored, but the dead. The others were read before, so none of them is broken."""
+    # Python's limit of 128 KiB a field is below what an answer's JSON may hold.
+    csv.field_size_limit(MAX_RECORD_BYTES)
+    # Line feeds alone end lines, as where the input was cut; a dead row's bytes need not be UTF-8.
+    reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="\n"))
+    columns: list[str] = []
+    query = round_ = line = 0
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            continue  # a dead row may be anything
+        if not columns:
+            if any(map(str.strip, row)):
+                # Another file lies there now: too few repeats are then found, which says so.
+                if not {*READ} <= {*row}:
+                    return
+                columns = row
+                query, round_ = columns.index(READ[_QUERY]), columns.index(READ[_ROUND])
+        elif any(map(str.strip, row)) and line not in dead and len(row) == len(columns):
+            yield line, row[query].strip(), kept_name(row[round_].strip())
+
+
+# What two runs are compared by: a query's scores, over its rounds.
+
+
+def _observe(line: Mapping[str, Any]) -> Observation | None:
+    """A row whose expectation nobody can read is about no case: there is nothing that it could have failed."""
+    if line["status"] == "unscored":
+        return None
+    case = line.get("id") or ""
+    # What stands for accuracy in the report, which the rules may take from an LLM.
+    score = line.get("accuracy", line.get("score"))
+    return Observation(case) if score is None else Observation(case, (float(score),), took=(line.get("seconds"),))
+
+
+def _of_set(place: str) -> tuple[Number, ...]:
+    """What the results have of a set of rows, be it all of them or a round's."""
+    seconds = "seconds" if place == "set" else ""
+    return (
+        Number(f"{place}.records"),
+        Number(f"{place}.scored", "higher"),
+        Number(f"{place}.unscored", "lower", holds_missing=True),
+        Number(f"{place}.seconds_excluded"),
+        Number(f"{place}.score_counts.*"),
+        Number(f"{place}.speed_counts.*"),
+        Number(f"{place}.speed.mean_seconds", "lower", "mean" if seconds else "estimate", seconds),
+        Number(f"{place}.speed.*", "higher", "estimate"),
+        Number(f"{place}.stability.*", "higher", "estimate"),
+        Number(f"{place}.accuracy", "higher", "estimate"),
+        Number(f"{place}.accuracy_readings.*", "higher", "estimate"),
+        Number(f"{place}.intent", "higher", "estimate"),
+    )
+
+
+_NUMBERS = (
+    *_of_set("set"),
+    *_of_set("rounds.*"),
+    Number("consistency.score", "higher", "estimate"),
+    Number("consistency.both_pass", "higher"),
+    Number("consistency.both_fail", "lower"),
+    Number("consistency.mixed", "lower"),
+    Number("consistency.**"),
+    Number("failures.rows", "lower"),
+    Number("failures.no_check_passed", "lower"),
+    Number("failures.share", "lower", "estimate"),
+    Number("failures.**"),
+    Number("low_scores.rows", "lower"),
+    Number("low_scores.share", "lower", "estimate"),
+    Number("low_scores.**"),
+    Number("slow.rows", "lower"),
+    Number("slow.share", "lower", "estimate"),
+    Number("slow.**"),
+    Number("unread.conditions", "lower", holds_missing=True),
+    Number("unread.rows", "lower", holds_missing=True),
+    Number("llm.unreadable", "lower", holds_missing=True),
+    Number("llm.pairs"),
+    Number("llm.kappa_pairs"),
+    Number("llm.exact"),
+    Number("llm.within_one"),
+    Number("llm.*", kind="estimate"),
+)
+_MEASURES = Measures((Measure("set.accuracy", "score", 0.0, 5.0),), _observe, took=("seconds",), numbers=_NUMBERS)
 
 
 class PlanAgent(Evaluator[PlanParams, PlanState]):
@@ -77,11 +239,11 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
             ),
         ),
     )
-    measures = MEASURES
-    views = Views(METRICS, PANELS, markdown, summary=opening, charts=CHARTS, rows=ROWS)
+    measures = _MEASURES
+    views = VIEWS
     sample = Sample(write_sample, records=50_000)
     calls = Calls("judge", prompts, judged)
-    whole = WholeInput(settle_repeats, list_repeats, dead_row)
+    whole = WholeInput(settle_repeats, list_repeats, _dead_row)
 
     def evaluate(self, batch: Batch, params: PlanParams) -> Outcome[PlanState]:
         """Score the rows of one chunk."""

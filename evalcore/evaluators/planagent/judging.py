@@ -14,8 +14,8 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import InputError, UsageError
+from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES
 from evalq.evalcore.evaluators.planagent.record import COLUMNS
-from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.records.cut import Cutter, batches, opened
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes, spool
@@ -24,8 +24,8 @@ from evalq.evalcore.records.prompts import KEY, enclosed, marker_of, reply_of, w
 
 __all__ = ["JudgeReply", "judge_prompt", "judged", "prompts"]
 
-JUDGED = "judged"
-FAILED = "failed"
+_JUDGED = "judged"
+_FAILED = "failed"
 _UNREADABLE = "unreadable"
 _SHOWN = ("Query ID", "방/반복", "질의", "기대결과", "카테고리", "오류", "Raw JSON")
 _ENDING = "\r\n"
@@ -83,12 +83,12 @@ def judged(asked: Request, outputs: Path, folder: Path) -> Request:
         # Names of inputs are without the ending of a packing, and no two are the same.
         copy = folder / source.name
         with copy.open("w", encoding="utf-8", newline="") as out:
-            written = _Lines(out)
+            written = _CopiedRows(out)
             written.add(columns)
             for line, row in rows:
                 reply = replies.get(f"{source.name}:{line}")
-                told = (FAILED, "", "") if reply is None else reply.columns(_marker(_shown(columns, row)))
-                for place, value in zip(places, told, strict=True):
+                cells = (_FAILED, "", "") if reply is None else reply.columns(_marker(_shown(columns, row)))
+                for place, value in zip(places, cells, strict=True):
                     row[place] = value
                 written.pad(line)
                 written.add(row)
@@ -96,7 +96,7 @@ def judged(asked: Request, outputs: Path, folder: Path) -> Request:
     return Request(copies, asked.params, asked.options)
 
 
-class _Lines:
+class _CopiedRows:
     """Rows of a copy, at their lines: blank ones are put in where the original had some."""
 
     def __init__(self, out: TextIO) -> None:
@@ -132,14 +132,14 @@ class JudgeReply(msgspec.Struct):
         """(state, score, comment) as the columns hold them."""
         said = whole_reply(self.output, self.text, self.error)
         if said is None:
-            return FAILED, "", _one_line(self.error)[:200]
+            return _FAILED, "", _one_line(self.error)[:200]
         try:
             found = reply_of(said, marker)
         except NoJson as error:
             # No score: the row counts as unreadable, not as one that nobody was asked about.
-            return JUDGED, _UNREADABLE, str(error)
+            return _JUDGED, _UNREADABLE, str(error)
         # What is no score is written as it came, and counts as unreadable, too.
-        return JUDGED, _told(found.get("score")), _one_line(str(found.get("comment") or ""))
+        return _JUDGED, _score_text(found.get("score")), _one_line(str(found.get("comment") or ""))
 
 
 def _replies(outputs: Path) -> dict[str, JudgeReply]:
@@ -149,7 +149,7 @@ def _replies(outputs: Path) -> dict[str, JudgeReply]:
         return {reply.case: reply for reply in found}
 
 
-def _told(score: Any) -> str:
+def _score_text(score: Any) -> str:
     """A number with all its digits and no exponent, which nobody reads in that column; what is none as JSON."""
     if type(score) not in (int, float):
         return msgspec.json.encode(score).decode()

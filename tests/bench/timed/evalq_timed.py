@@ -12,7 +12,7 @@ from pathlib import Path
 from evalq.evalcore.contract.evaluator import Batch, Outcome
 from evalq.evalcore.evaluators.planagent.evaluator import PlanAgent
 from evalq.evalcore.evaluators.planagent.params import PlanParams
-from evalq.evalcore.evaluators.planagent.state import PlanState
+from evalq.evalcore.evaluators.planagent.report import PlanState
 
 
 class TimedPlanAgent(PlanAgent):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.planagent.answer import MAX_DEPTH, Answer, plain_text, read_answer, shortened
+from evalq.evalcore.evaluators.planagent.record import MAX_DEPTH, PlanAnswer, plain_text, read_answer, shortened
 from tests.unit.planagent.strategies import json_values
 
 
-def _read(**fields: Any) -> Answer:
+def _read(**fields: Any) -> PlanAnswer:
     found = read_answer(json.dumps(fields))
     assert found is not None
     return found
@@ -118,7 +118,7 @@ def test_only_objects_count_as_values() -> None:
     assert found.values == [{"formType": "A"}]
 
 
-@given(st.fixed_dictionaries({}, optional=dict.fromkeys(Answer.__struct_fields__, json_values)) | json_values)
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(PlanAnswer.__struct_fields__, json_values)) | json_values)
 def test_an_answer_is_an_object_whatever_it_holds(value: Any) -> None:
     """Exactly JSON objects are answers."""
     assert (read_answer(json.dumps(value)) is not None) is isinstance(value, dict)

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.planagent import Check, PlanParams
+from evalq.evalcore.evaluators.planagent import PlanCheck, PlanParams
 from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader, points_by_passes
 from evalq.evalcore.evaluators.planagent.params import Kind
 
 READ = checklist_reader(PlanParams())
 
 
-def _checks(text: str) -> tuple[Check, ...]:
+def _checks(text: str) -> tuple[PlanCheck, ...]:
     return READ(text).checks
 
 
@@ -37,7 +37,7 @@ def _checks(text: str) -> tuple[Check, ...]:
 @pytest.mark.parametrize("number", ["1) ", "1. ", "12)", "  3 ) ", "2.\t"])
 def test_every_form_is_read_after_either_numbering(number: str, line: str, kind: Kind, want: str) -> None:
     """The specification's forms, with 과 or 와, loose spacing, any case of a switch."""
-    assert _checks(f"평가 요소 4가지 ->:\n{number}{line}") == (Check(kind, want),)
+    assert _checks(f"평가 요소 4가지 ->:\n{number}{line}") == (PlanCheck(kind, want),)
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1e"])
@@ -45,7 +45,7 @@ def test_a_keyword_may_hold_what_only_python_takes_for_a_line_s_end(sign: str) -
     """Lines end as editors and spreadsheets end them; torn elsewhere, a check was none any more."""
     check = f'assistantMessage에 "A{sign}B"과 관련된 내용이 언급되어 있는가'
     for end in ("\n", "\r\n", "\r"):
-        assert _checks(f"1) {check}{end}2) {check}") == (Check("message", f"A{sign}B"),) * 2
+        assert _checks(f"1) {check}{end}2) {check}") == (PlanCheck("message", f"A{sign}B"),) * 2
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,11 @@ def test_the_count_in_the_heading_is_not_trusted() -> None:
         '2. dataUIList 내 formType 값이 "ACTION"인 항목이 존재하는가\n'
         '3. dataUIList 내 formType 값이 "ACTION"인 항목이 존재하는가'
     )
-    assert _checks(text) == (Check("actionType", "GO"), Check("formType", "ACTION"), Check("formType", "ACTION"))
+    assert _checks(text) == (
+        PlanCheck("actionType", "GO"),
+        PlanCheck("formType", "ACTION"),
+        PlanCheck("formType", "ACTION"),
+    )
 
 
 @given(st.text(max_size=200))
@@ -109,7 +113,7 @@ def test_bands_are_exact_at_their_borders(count: int, scores: tuple[int, ...]) -
 
 
 def _passes(kind: Kind, want: str, message: str = "", *values: dict[str, object]) -> bool:
-    return bool(Checklist((Check(kind, want),), (0, 5)).judge(message, list(values)))
+    return bool(Checklist((PlanCheck(kind, want),), (0, 5)).judge(message, list(values)))
 
 
 def test_a_keyword_is_found_across_white_space() -> None:
@@ -131,7 +135,7 @@ def test_item_checks_are_strict_about_type_and_place() -> None:
 
 def test_checks_are_encoded_with_what_became_of_each() -> None:
     """A record line's checks tell passed from failed, and those that were never judged."""
-    checks = Checklist((Check("message", '따옴표 " 와 \\'), Check("formType", "A")), (0, 3, 5))
+    checks = Checklist((PlanCheck("message", '따옴표 " 와 \\'), PlanCheck("formType", "A")), (0, 3, 5))
     assert msgspec.json.decode(checks.encoded(0b10)) == [
         {"kind": "message", "want": '따옴표 " 와 \\', "passed": False},
         {"kind": "formType", "want": "A", "passed": True},
@@ -141,7 +145,7 @@ def test_checks_are_encoded_with_what_became_of_each() -> None:
 
 def test_many_checks_are_judged_one_by_one() -> None:
     """A hundred checks are no limit, and remembering their outcomes is bounded."""
-    checks = Checklist(tuple(Check("formType", str(i)) for i in range(100)), tuple(range(101)))
+    checks = Checklist(tuple(PlanCheck("formType", str(i)) for i in range(100)), tuple(range(101)))
     for i in range(100):
         assert checks.judge("", [{"formType": str(i)}]) == 1 << i
         passed = [check["passed"] for check in msgspec.json.decode(checks.encoded(1 << i))]

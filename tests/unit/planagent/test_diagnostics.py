@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from evalq.evalcore.evaluators.planagent.checks import MAX_STEPS
 from evalq.evalcore.evaluators.planagent.params import Diagnostic
-from evalq.evalcore.evaluators.planagent.search import MAX_STEPS
 from tests.unit.planagent.helpers import Row, answer, evaluate, evaluation, row
 
 KEY_CHECK = '1) 해당 항목의 value 내 dataKey 값이 "K"인가'
@@ -21,7 +21,7 @@ WORD_CHECK = '1) assistantMessage에 "환불 기준"과 관련된 내용이 언�
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of scoring rows search alike."""
     if request.param == "python":
-        monkeypatch.setattr("evalq.evalcore.evaluators.planagent.fast.compiled", lambda: None)
+        monkeypatch.setattr("evalq.evalcore.evaluators.planagent.compiled.compiled", lambda: None)
 
 
 def _found(expected: str, *values: Any, message: str = "네", ascii_only: bool = False) -> dict[str, int]:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import encode
-from evalq.evalcore.evaluators.planagent import PlanParams, fast
+from evalq.evalcore.evaluators.planagent import PlanParams
+from evalq.evalcore.evaluators.planagent import compiled as compiled_rows
 from evalq.evalcore.evaluators.planagent.record import READ
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.evalcore.evaluators.planagent.score import Chunk, RowText, score_rows
+from evalq.evalcore.evaluators.planagent.score import ChunkScores, RowText, score_rows
 from evalq.evalcore.native import compiled
 from tests.portions import some
 from tests.unit.planagent.helpers import COLUMNS, TWO_CHECKS, Row, answer, row
@@ -29,7 +30,7 @@ PARAMS = PlanParams()
 def same(data: bytes, columns: Sequence[str] = COLUMNS, first_line: int = 2, params: PlanParams = PARAMS) -> None:
     """Both ways give one answer to ``data``."""
     batch = Batch("plan.csv", first_line, data, tuple(columns))
-    ours, reference = fast.evaluate_batch(batch, params), score_rows(batch, params)
+    ours, reference = compiled_rows.evaluate_batch(batch, params), score_rows(batch, params)
     assert ours.lines == reference.lines
     assert ours.state.to_wire() == reference.state.to_wire()
     assert encode(ours) == encode(reference)
@@ -40,10 +41,10 @@ def left_to_python(data: bytes, columns: Sequence[str] = COLUMNS) -> int | None:
     native, batch = compiled(), Batch("plan.csv", 2, data, tuple(columns))
     assert native is not None
     chunk = _Counting(batch, PARAMS)
-    return chunk.left if fast.add_rows(native, chunk, batch) else None
+    return chunk.left if compiled_rows.add_rows(native, chunk, batch) else None
 
 
-class _Counting(Chunk):
+class _Counting(ChunkScores):
     left = 0
 
     def add(self, line: int, row: RowText) -> None:
@@ -215,7 +216,7 @@ def test_many_columns(width: int) -> None:
     lines = [row(query=query, expected=TWO_CHECKS) | dict.fromkeys(columns[len(COLUMNS) :], "x") for query in "ab"]
     data = written(lines, columns=columns)
     batch = Batch("plan.csv", 2, data, columns)
-    ours, reference = fast.evaluate_batch(batch, PARAMS), score_rows(batch, PARAMS)
+    ours, reference = compiled_rows.evaluate_batch(batch, PARAMS), score_rows(batch, PARAMS)
     assert encode(ours) == encode(reference)
 
 

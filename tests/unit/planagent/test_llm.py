@@ -18,7 +18,7 @@ from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent import evaluator
 from evalq.evalcore.evaluators.planagent.judging import JudgeReply, judge_prompt, judged, prompts
-from evalq.evalcore.evaluators.planagent.llm import Agreement, read_llm_score, weighted_kappa
+from evalq.evalcore.evaluators.planagent.record import LlmAgreement, read_llm_score, weighted_kappa
 from evalq.evalcore.fold import evaluate_files
 from evalq.producer.cli import cli
 from tests.agents.server import marker_in
@@ -128,7 +128,7 @@ def test_a_gate_on_accuracy_reads_what_the_report_says(tmp_path: Path, way: str)
     column = counter.cases(run.report, run="r", digest_of_report="0").cases.columns["set.accuracy"]
     assert sum(column.total) / sum(column.count) == run.report["results"]["set"]["accuracy"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("evalq.evalcore.evaluators.planagent.fast.compiled", lambda: None)
+        patched.setattr("evalq.evalcore.evaluators.planagent.compiled.compiled", lambda: None)
         assert evaluation(tmp_path, rows, {"rules": {"accuracy": way}}).lines == run.lines
 
 
@@ -137,14 +137,14 @@ def test_kappa_meets_a_value_worked_by_hand() -> None:
     ours, theirs = [0, 0, 5, 5], [0, 1, 5, 4]
     observed = sum((a - b) ** 2 for a, b in zip(ours, theirs, strict=True)) / 4
     by_chance = sum((a - b) ** 2 for a in ours for b in theirs) / 16
-    square = Agreement.of([(a, float(b)) for a, b in zip(ours, theirs, strict=True)]).square
+    square = LlmAgreement.of([(a, float(b)) for a, b in zip(ours, theirs, strict=True)]).square
     assert weighted_kappa(square) == pytest.approx(1 - observed / by_chance)
 
 
 @pytest.mark.parametrize("pairs", [[], [(3, 3.0)] * 4])
 def test_kappa_is_null_where_chance_cannot_disagree(pairs: list[tuple[int, float | None]]) -> None:
     """Nothing to divide by: no pairs, or one score on both sides."""
-    assert weighted_kappa(Agreement.of(pairs).square) is None
+    assert weighted_kappa(LlmAgreement.of(pairs).square) is None
 
 
 pairs_of_scores = st.lists(st.tuples(st.integers(0, 5), st.none() | st.floats(0, 5)), max_size=12)
@@ -153,9 +153,9 @@ pairs_of_scores = st.lists(st.tuples(st.integers(0, 5), st.none() | st.floats(0,
 @given(pairs_of_scores, pairs_of_scores)
 def test_agreements_add_up(first: list[tuple[int, float | None]], second: list[tuple[int, float | None]]) -> None:
     """Two parts merged are the whole, to the last bit of the distances."""
-    merged = Agreement.of(first)
-    merged.merge(Agreement.of(second))
-    assert merged == Agreement.of(first + second)
+    merged = LlmAgreement.of(first)
+    merged.merge(LlmAgreement.of(second))
+    assert merged == LlmAgreement.of(first + second)
 
 
 def test_a_command_prints_the_prompt() -> None:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.evaluators.planagent.notes import distinct_percents, escaped
-from evalq.evalcore.evaluators.planagent.texts import LANGUAGES
+from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES, distinct_percents, escaped
 from evalq.evalcore.fold import evaluate_files
 from tests.unit.planagent.helpers import Row, answer, evaluation, row, to_csv
 

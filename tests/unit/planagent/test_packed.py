@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.planagent.packed_rows import (
+from evalq.evalcore.evaluators.planagent.queries import (
     UNSCORED,
     no_round_twice,
     pack_line,

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.evaluators.planagent.charts import CHARTS, opening
-from evalq.evalcore.evaluators.planagent.rows import ROWS
+from evalq.evalcore.evaluators.planagent.views import CHARTS, ROWS, page_summary
 from evalq.evalcore.fold import evaluate_files
 from tests.unit.planagent.helpers import answer, row, to_csv
 
@@ -22,7 +21,7 @@ def test_the_page_of_several_files_tells_them_apart(tmp_path: Path) -> None:
         rows = [row(f"q{at}", raw=raw, category="tea") for at, raw in enumerate(raws)]
         path.write_text(to_csv(rows), encoding="utf-8", newline="")
     report = evaluate_files(evaluator, paths).report
-    summary = opening(report)
+    summary = page_summary(report)
     assert summary.headline == "5 rows of 2 files scored"
     assert [tile.label for tile in summary.tiles] == ["a.csv", "b.csv"]
     accuracies = [report["results"]["files"][name]["set"]["accuracy"] for name in ("a.csv", "b.csv")]

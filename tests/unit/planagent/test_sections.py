@@ -10,7 +10,7 @@ import pytest
 
 from evalq.evalcore.errors import InputError, NothingEvaluated
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.evaluators.planagent.section import round_order
+from evalq.evalcore.evaluators.planagent.report import round_order
 from evalq.evalcore.fold import evaluate_files
 from tests.unit.planagent.helpers import COLUMNS, TWO_CHECKS, Row, answer, evaluate, evaluation, row, to_csv
 

@@ -14,9 +14,9 @@ from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import encode
-from evalq.evalcore.evaluators.planagent import Check, PlanParams, evaluator
+from evalq.evalcore.evaluators.planagent import PlanCheck, PlanParams, evaluator
 from evalq.evalcore.evaluators.planagent.checks import checklist_reader
-from evalq.evalcore.evaluators.planagent.fast import evaluate_batch
+from evalq.evalcore.evaluators.planagent.compiled import evaluate_batch
 from evalq.evalcore.evaluators.planagent.params import Kind
 from evalq.evalcore.evaluators.planagent.score import score_rows
 from evalq.producer.outputs.junit import run_suite
@@ -53,7 +53,7 @@ NUMBERS = [
     "@check ",
     "> - ",
 ]
-SELECT = Check("formType", "SELECT")
+SELECT = PlanCheck("formType", "SELECT")
 
 
 @pytest.mark.parametrize("quotes", QUOTES)
@@ -70,7 +70,7 @@ def test_a_value_is_read_with_any_particle_and_quotes(quotes: str, particle: str
         "을 언급했는가",
         "와 관련된 내용이 있는가",
     ):
-        assert READ(f"1) assistantMessage에 {left}휴가{right}{after}").checks == (Check("message", "휴가"),)
+        assert READ(f"1) assistantMessage에 {left}휴가{right}{after}").checks == (PlanCheck("message", "휴가"),)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -108,7 +108,7 @@ def test_a_condition_is_read_behind_any_number_or_bullet(number: str, text: str)
 )
 def test_other_ways_of_writing_a_condition(line: str, kind: Kind, want: str) -> None:
     """Keys with values as in YAML, JSON and Python, sentences in another order, and remarks behind them."""
-    assert READ(line).checks == (Check(kind, want),)
+    assert READ(line).checks == (PlanCheck(kind, want),)
     assert READ(line).unread == ()
 
 
@@ -151,7 +151,7 @@ def test_headings_and_prose_without_a_number_are_no_conditions(line: str) -> Non
 
 def test_several_conditions_of_one_line_are_all_read_or_named() -> None:
     """What a form leaves of a line is read on: no half of a line is dropped."""
-    both = (SELECT, Check("actionType", "GO"))
+    both = (SELECT, PlanCheck("actionType", "GO"))
     for line in (
         "@check formType=SELECT, actionType=GO",
         "@check formType=SELECT actionType=GO",

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.planagent import PlanParams, PlanState, evaluator
-from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_row, unpack_rows
-from evalq.evalcore.evaluators.planagent.queries import Queries, Repeat
+from evalq.evalcore.evaluators.planagent.queries import UNSCORED, Queries, RepeatedRow, pack_row, unpack_rows
 from evalq.evalcore.model import state as counting
 from evalq.evalcore.model.state import Table
 from tests.unit.planagent.helpers import batch_of, evaluate, row
@@ -48,7 +47,7 @@ def _gathered(packed: list[tuple[str, bytes]]) -> Queries:
 def test_repeats_name_the_first_line_of_each_round() -> None:
     """A third row of a round points at the first one too, other rounds are not touched."""
     queries = _gathered([("a", pack_row(name, 3, line)) for line, name in enumerate(["1", "2", "1", "1"], start=10)])
-    assert queries.repeats() == (2, [Repeat(12, "a", "1", 10), Repeat(13, "a", "1", 10)])
+    assert queries.repeats() == (2, [RepeatedRow(12, "a", "1", 10), RepeatedRow(13, "a", "1", 10)])
 
 
 @given(

@@ -12,18 +12,36 @@ from types import ModuleType
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch, Outcome
-from evalq.evalcore.evaluators.planagent.answer import Answer, plain_text, shortened
-from evalq.evalcore.evaluators.planagent.checks import Check, Checklist, without_space
-from evalq.evalcore.evaluators.planagent.counting import Group
-from evalq.evalcore.evaluators.planagent.gaps import NO_CHECK
-from evalq.evalcore.evaluators.planagent.llm import llm_accuracy, read_llm_score
-from evalq.evalcore.evaluators.planagent.packed_rows import UNSCORED, pack_rest
+from evalq.evalcore.evaluators.planagent.checks import (
+    EMPTY,
+    ERROR,
+    MAX_PATH,
+    PLAIN,
+    UNPARSABLE,
+    Checklist,
+    PlanCheck,
+    without_space,
+)
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
-from evalq.evalcore.evaluators.planagent.record import READ, RecordLine
-from evalq.evalcore.evaluators.planagent.rules import EMPTY, ERROR, UNPARSABLE
-from evalq.evalcore.evaluators.planagent.score import NO_CHECKS, Chunk, encode_line, score_rows
-from evalq.evalcore.evaluators.planagent.search import MAX_PATH, PLAIN
-from evalq.evalcore.evaluators.planagent.state import PlanState
+from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_rest
+from evalq.evalcore.evaluators.planagent.record import (
+    READ,
+    PlanAnswer,
+    RecordLine,
+    llm_accuracy,
+    plain_text,
+    read_llm_score,
+    shortened,
+)
+from evalq.evalcore.evaluators.planagent.report import PlanState
+from evalq.evalcore.evaluators.planagent.score import (
+    NO_CHECK,
+    NO_CHECKS,
+    ChunkScores,
+    RowGroup,
+    encode_line,
+    score_rows,
+)
 from evalq.evalcore.native import compiled
 
 __all__ = ["add_rows", "evaluate_batch"]
@@ -39,8 +57,8 @@ _FEW = 4
 """Characters, and found paths, of a kind that is kept between chunks."""
 
 _Wanted = tuple[tuple[int, bytes, bool], ...] | None
-_Told = tuple[str, str, int, int, str, tuple[tuple[int, str], ...]]
-"""What is told of a group: (round, category, state, passed checks, form types, ((kind, path), ...))."""
+_CompiledGroup = tuple[str, str, int, int, str, tuple[tuple[int, str], ...]]
+"""What compiled code says of a group: (round, category, state, passed checks, form types, ((kind, path), ...))."""
 
 
 def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
@@ -48,15 +66,15 @@ def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
     native = compiled()
     fits = 0 < len(batch.columns) <= _MAX_WIDTH and len(params.speed_bands) <= _MAX_BANDS
     if native is not None and fits:
-        chunk = Chunk(batch, params)
+        chunk = ChunkScores(batch, params)
         if add_rows(native, chunk, batch):
             return chunk.outcome()
     return score_rows(batch, params)
 
 
-def add_rows(native: ModuleType, chunk: Chunk, batch: Batch) -> bool:
+def add_rows(native: ModuleType, chunk: ChunkScores, batch: Batch) -> bool:
     """Add all rows of ``batch`` to ``chunk``; False, and ``chunk`` is of no use, where only Python should read them."""
-    rows = _Rows(chunk)
+    rows = _Callbacks(chunk)
     counts = native.plan_rows(
         batch.data,
         batch.first_line,
@@ -91,12 +109,12 @@ def _checks_of(checklist: Checklist) -> _Wanted:
     return tuple(map(_wanted, checklist.checks)) if len(checklist.checks) <= _MAX_CHECKS else ()
 
 
-def _wanted(check: Check) -> tuple[int, bytes, bool]:
+def _wanted(check: PlanCheck) -> tuple[int, bytes, bool]:
     want = without_space(check.want) if check.kind == "message" else check.want
     return KINDS.index(check.kind), want.encode(), PLAIN.fullmatch(check.want) is not None
 
 
-class _Kind:
+class _RowKind:
     """Rows that count alike but for their times: ``parts`` are what their lines and their packed rows have in common.
 
     ``parts`` is the line from the id's end to the time, the line from there to its last brace, and the packed row from
@@ -105,8 +123,8 @@ class _Kind:
 
     __slots__ = ("checklist", "error", "forced", "found", "group", "parts", "round", "score")
 
-    def __init__(self, checklist: Checklist, told: _Told, error: str | None) -> None:
-        round_, category, state, judged, forms, found = told
+    def __init__(self, checklist: Checklist, group: _CompiledGroup, error: str | None) -> None:
+        round_, category, state, judged, forms, found = group
         self.round = round_.strip()
         self.error = error
         self.forced = _FORCED.get(state) if error is None else ERROR
@@ -126,21 +144,21 @@ class _Kind:
         line = encode_line(out).partition(b'"id":""')[2]
         # "seconds" is the last key but a reason. Where that is a row's text, its quotes have backslashes before them.
         before, key, after = line.rpartition(b'"seconds":null')
-        self.group: Group | None = None
+        self.group: RowGroup | None = None
         if checklist.checks:
             self.group = self.round, category, checklist, passed, forms
         rest = pack_rest(self.round, UNSCORED if out.score is None else out.score)
         self.score = out.score
         self.parts = before + key[: -len(b"null")], after[:-1], rest
 
-    def add_to(self, chunk: Chunk, by_points: Sequence[tuple[int | None, int]]) -> None:
+    def add_to(self, chunk: ChunkScores, by_points: Sequence[tuple[int | None, int]]) -> None:
         """Count rows that have no more to say than this."""
         rows = sum([count for _, count in by_points])
         chunk.gaps.count(self.checklist, rows)
         if self.group is None:
             chunk.state.round(self.round).unscored += rows
             return
-        chunk.spread.add(self.group, by_points)
+        chunk.counts.add(self.group, by_points)
         if self.error is not None:
             chunk.state.errors.add(chunk.errors.pattern(self.error), [rows])
         if self.forced is not None:
@@ -150,18 +168,18 @@ class _Kind:
             chunk.state.found_paths(kind).add(path, [rows])
 
 
-_kind = lru_cache(maxsize=8192)(_Kind)
+_kept_kind = lru_cache(maxsize=8192)(_RowKind)
 """Chunks of one file mostly have the same kinds."""
 
 
-class _Rows:
+class _Callbacks:
     """What compiled code asks of Python while it reads a chunk's rows."""
 
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: ChunkScores) -> None:
         self._chunk = chunk
         self._checklists: list[Checklist] = []
         self._errors: list[str | None] = [None]
-        self.kinds: list[_Kind] = []
+        self.kinds: list[_RowKind] = []
 
     def checks(self, expected: str, line: int) -> _Wanted:
         """The checks of an expected result, as `_checks_of` has them; ``line`` is the first that has it."""
@@ -173,17 +191,17 @@ class _Rows:
     def error(self, column: str, error: str | None, is_json: bool) -> bool:
         """Whether a row has an error, with this text in its column and this in its answer; `kind` has its number."""
         value = msgspec.json.decode(error) if error is not None and is_json else error
-        text = self._chunk.errors.find(column, Answer("", [], [], None, value))
+        text = self._chunk.errors.find(column, PlanAnswer("", [], [], None, value))
         self._errors.append(text)
         return text is not None
 
-    def kind(self, expected: int, told: _Told, wrong: int) -> tuple[bytes, bytes, bytes, list[float]]:
+    def kind(self, expected: int, group: _CompiledGroup, wrong: int) -> tuple[bytes, bytes, bytes, list[float]]:
         """A group's `_Kind.parts`, and the list of its rows' times; those of rows without a score count nowhere."""
         error = self._errors[wrong]
         # What is kept beyond this chunk is little, whatever stands in a row.
-        length = sum(map(len, (told[0], told[1], told[4], error or "")))
-        known = _kind if length <= _SHORT and len(told[5]) <= _FEW else _Kind
-        kind = known(self._checklists[expected], told, error)
+        length = sum(map(len, (group[0], group[1], group[4], error or "")))
+        known = _kept_kind if length <= _SHORT and len(group[5]) <= _FEW else _RowKind
+        kind = known(self._checklists[expected], group, error)
         self.kinds.append(kind)
         if kind.group is None:
             return *kind.parts, []
@@ -194,9 +212,9 @@ class _Rows:
         found = read_llm_score(score, state, comment)
         if found is None:
             return b""
-        kind, told = self.kinds[number], b',"llm_score":' + encode_line(found)
+        kind, added = self.kinds[number], b',"llm_score":' + encode_line(found)
         if kind.score is None:
-            return told
+            return added
         self._chunk.llm.setdefault(kind.round, []).append((kind.score, found.score))
         accuracy = llm_accuracy(found, self._chunk.params.rules)
-        return told if accuracy is msgspec.UNSET else told + b',"accuracy":' + encode_line(accuracy)
+        return added if accuracy is msgspec.UNSET else added + b',"accuracy":' + encode_line(accuracy)
