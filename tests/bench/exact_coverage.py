@@ -4,9 +4,9 @@
 
 prints the table of docs/reference/vs-statistics.md. Nothing is drawn: of every distribution all outcomes are gone
 through, each with its probability. An interval holds a share exactly if the verdict on that share is inconclusive
-(tests/unit/vs/test_decide.py), so no interval of the mode's share is looked for. The families are those in which that
-can be done: two options; one option and answers that never come twice; one option and a few others that share the rest
-evenly.
+(tests/unit/statistics/test_decide.py), so no interval of the mode's share is looked for. The families are those in
+which that can be done: two options; one option and answers that never come twice; one option and a few others that
+share the rest evenly.
 """
 
 from __future__ import annotations

@@ -45,12 +45,12 @@ _STATISTICS = ("statistics", "model/vectors.py")
 _TESTS_OF_STATISTICS = (
     "tests/unit/statistics",
     *(f"tests/unit/checks/test_{name}.py" for name in ("embeddings", "labels", "section", "state")),
-    *(f"tests/unit/vs/test_{name}.py" for name in ("intervals", "sequence", "special", "spending", "stops")),
+    "tests/unit/vs/test_stops.py",
     *(f"tests/unit/compare/test_{name}.py" for name in ("drift", "permutation", "quarantine")),
     "tests/unit/targets/test_embeddings.py",
 )
 
 TARGETS = {name: _evaluator(name) for name in plugins.own()} | {
-    "modes": Target(("modes",), ("tests/unit/vs", "tests/unit/checks/test_diversity.py")),
+    "modes": Target(("modes",), ("tests/unit/statistics", "tests/unit/vs", "tests/unit/checks/test_diversity.py")),
     "statistics": Target(_STATISTICS, _TESTS_OF_STATISTICS),
 }

@@ -17,7 +17,7 @@ from evalq.evalcore.modes import (
     mode_share_p_value,
     student_t,
 )
-from tests.unit.vs.test_special import exact_at_least
+from tests.unit.statistics.test_special import exact_at_least
 
 ALPHA = Fraction(1, 40)
 NEAR = Fraction(1, 10**10)
