@@ -1,4 +1,4 @@
-"""How the program is laid out: an evaluator is its folder and one line, and nothing imports itself in a circle."""
+"""How the program is laid out: an evaluator is a folder of the same files and one line, and no imports form circles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
+import pytest
 
 from evalq.evalcore.contract import plugins
 
@@ -14,6 +15,8 @@ TOP = Path(__file__).parents[2]
 EVALUATORS = "evalq.evalcore.evaluators."
 NEEDED = {f"producer/importing/{name}.py": {"checks"} for name in ("accepting", "agreement", "imported")}
 """What writes cases for one evaluator asks it which checks there are, and what they say."""
+SKELETON = {"params", "score", "report", "views", "sample", "evaluator"}
+"""The files of each evaluator, which docs/how-to/add-an-evaluator.md describes."""
 PROGRAM = ("evalcore", "workers", "producer", "grafana")
 
 
@@ -41,6 +44,15 @@ def test_no_module_outside_its_folder_knows_an_evaluator() -> None:
     for name in plugins.own():
         for path in (own / name).rglob("*.py"):
             assert _known(path) <= {name}, path
+
+
+@pytest.mark.parametrize("name", plugins.own())
+def test_every_evaluator_has_the_same_files(name: str) -> None:
+    """Whoever knows one finds the score, the report and the views of each; only the evaluator joins them."""
+    own = TOP / "evalcore" / "evaluators" / name
+    assert {path.stem for path in own.glob("*.py")} >= SKELETON
+    joining = f"from {EVALUATORS}{name}.evaluator import"
+    assert {path.name for path in own.rglob("*.py") if joining in path.read_text(encoding="utf-8")} == {"__init__.py"}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

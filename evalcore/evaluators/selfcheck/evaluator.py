@@ -23,11 +23,11 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.contract.measures import Direction, Measure, Measures, Number, Observation
 from evalq.evalcore.evaluators.selfcheck.evidence import CompletionReport, read_record
 from evalq.evalcore.evaluators.selfcheck.goals import HOW_TO_RESOLVE, resolve_command
-from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams, protocol
+from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.questions import SIGNAL_LISTS
 from evalq.evalcore.evaluators.selfcheck.report import SelfCheckState, failure_reasons, section
 from evalq.evalcore.evaluators.selfcheck.sample import write_sample
-from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult
+from evalq.evalcore.evaluators.selfcheck.score import SelfCheckResult, protocol
 from evalq.evalcore.evaluators.selfcheck.suspicion import suspicions
 from evalq.evalcore.evaluators.selfcheck.views import VIEWS
 from evalq.evalcore.model.canonical import Json, canonical_json

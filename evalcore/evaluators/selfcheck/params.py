@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 from typing import Any
 
 from pydantic import Field, field_serializer, field_validator
@@ -18,11 +17,10 @@ from evalq.evalcore.evaluators.selfcheck.questions import (
     DangerSignal,
     Question,
 )
-from evalq.evalcore.evaluators.selfcheck.score import SelfCheckProtocol
 from evalq.evalcore.evaluators.selfcheck.suspicion import SuspicionRules
 from evalq.evalcore.scan.pattern_params import by_name, name_of
 
-__all__ = ["SelfCheckParams", "protocol"]
+__all__ = ["SelfCheckParams"]
 
 _QUESTION_LISTS = {"default": QUESTIONS}
 
@@ -80,11 +78,3 @@ def _refuse_twins(names: list[str], what: str) -> None:
     twins = sorted(name for name, times in Counter(names).items() if times > 1)
     if twins:
         raise ValueError(f"the same {what} twice: {', '.join(twins)} (results are reported by {what})")
-
-
-# Compiling a list of patterns takes 10 to 20 ms (decision 5): too long for every chunk.
-@lru_cache(maxsize=64)
-def protocol(params: SelfCheckParams) -> SelfCheckProtocol:
-    """The protocol that ``params`` describe."""
-    questions = [question.compiled() for question in params.questions]
-    return SelfCheckProtocol(questions, params.signals, context=params.context)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from evalq.evalcore.evaluators.selfcheck.evidence import Evidence, GoalBackwardResult, read_record, scanned_text
+from evalq.evalcore.evaluators.selfcheck.params import SelfCheckParams
 from evalq.evalcore.evaluators.selfcheck.questions import (
     CONTEXT,
     DANGER_SIGNALS,
@@ -25,6 +27,7 @@ __all__ = [
     "SignalResult",
     "create_default_self_check_protocol",
     "create_self_check_protocol",
+    "protocol",
 ]
 
 
@@ -206,3 +209,11 @@ def create_self_check_protocol(
 def create_default_self_check_protocol() -> SelfCheckProtocol:
     """The specification's four questions and seven signals."""
     return SelfCheckProtocol(SELF_CHECK_QUESTIONS, DANGER_SIGNALS)
+
+
+# Compiling a list of patterns takes 10 to 20 ms (decision 5): too long for every chunk.
+@lru_cache(maxsize=64)
+def protocol(params: SelfCheckParams) -> SelfCheckProtocol:
+    """The protocol that ``params`` describe."""
+    questions = [question.compiled() for question in params.questions]
+    return SelfCheckProtocol(questions, params.signals, context=params.context)
