@@ -36,12 +36,15 @@ from evalq.producer.run.backend import Backend, driving, halted, left, refuse_ov
 from evalq.producer.run.chunks import Collector
 from evalq.producer.run.publication import count_drift, publish_cases, publish_report, recent_text, record_in_history
 from evalq.producer.servers import Servers
+from evalq.workers import tracing
 
 if TYPE_CHECKING:
+    from evalq.producer.driving.driver import Driver
     from evalq.producer.local.forks import Forks
     from evalq.producer.run.chunks import Planner
-    from evalq.producer.run.driver import RunDriver
+    from evalq.workers.ledger.progress import RunStatus as LedgerStatus
     from evalq.workers.ledger.runs import RunLedger
+    from evalq.workers.ledger.scripts import Scripts
     from evalq.workers.settings import Settings
 
 __all__ = ["carry_out", "carry_out_here", "launch", "resume"]
@@ -55,7 +58,7 @@ def driver_at(
     reporter: Reporter,
     seen: Watcher | None = None,
     begun: Planner | None = None,
-) -> Iterator[RunDriver]:
+) -> Iterator[Driver[LedgerStatus]]:
     """A driver over the servers and local workers of ``backend``; what was started here ends with it.
 
     ``seen`` is shown who works there before anything else, however long that takes. ``begun`` has planned the job's
@@ -70,48 +73,34 @@ def driver_at(
         from evalq.workers.processes.identity import driver_token
 
         settings = shared.settings
-        patience = ServerRetry(settings, reporter, shared.check)
-        ledger = RunLedger(patience.client(), settings, driver_token())
+        retry = ServerRetry(settings, reporter, shared.check)
+        ledger = RunLedger(retry.client(), settings, driver_token())
         if seen is not None and not shared.served:
-            patience.once(partial(_look_round, ledger, job, seen))
+            retry.once(partial(_look_round, ledger, job, seen))
         # Imported while the local workers start: Celery takes its time in both.
-        from evalq.producer.run.driver import RunDriver
+        from evalq.producer.driving.driver import Driver
+        from evalq.producer.run.work import RunWork
         from evalq.workers.broker.publisher import Broker
 
         broker = Broker(settings)
         stack.callback(broker.close)
-        stack.enter_context(patience.telling())
-        try:
-            driver = RunDriver(job, collector, ledger, broker, settings, patience, begun)
-            driver.registration.server = backend.server
+        stack.enter_context(retry.telling())
+        work = RunWork(job, collector, ledger, broker, settings, retry, begun)
+        driver = Driver(work, retry, backend.server)
+        with driver.leaving(reporter):
             yield driver
-        except BaseException as error:
-            if not patience.once(partial(_let_go, ledger, job.run, error)) and _stops(error):
-                reporter.warn("the server does not answer, so workers may compute what was published")
-            raise
 
 
 def _look_round(ledger: RunLedger, job: Job, seen: Watcher) -> None:
     """Show who works at a server."""
-    from evalq.workers.ledger.heartbeats import Heartbeats
-
-    workers, others, lacking = Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)
+    workers, others, lacking = _serving(ledger, job)
     seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others, lacking=lacking))
 
 
-def _stops(error: BaseException) -> bool:
-    """Whether nobody shall publish or compute on: a resume reopens the run."""
-    return isinstance(error, InputError | KeyboardInterrupt)
+def _serving(ledger: Scripts, job: Job) -> tuple[int, dict[str, int], bool]:
+    from evalq.workers.ledger.heartbeats import Heartbeats
 
-
-def _let_go(ledger: RunLedger, run: str, error: BaseException) -> None:
-    """Leave a run that this process drove to whoever comes next; what another drives since is left as it is."""
-    with contextlib.suppress(AlreadyRunning):
-        if _stops(error):
-            state: RunState = "failed" if isinstance(error, InputError) else "paused"
-            # Closed before it is let go: workers go on with a run that is merely without a driver.
-            ledger.close(run, state, str(error).partition("\n")[0])
-        ledger.release(run)
+    return Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)
 
 
 # Carrying a job out, on an embedded server, a given one, or here, from its plan to its files.
@@ -244,11 +233,12 @@ def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
 
     collector = Collector(job)
     with _leaving(job, collector, backend), driver_at(job, collector, backend, reporter) as driver:
-        driver.hand_over.launch()
-        driver.hand_over.detach()
+        with tracing.run_span(job.run, begun=job.folder.info().epoch > 0):
+            driver.launch()
+        driver.detach()
         job.folder.note(state="detached")
         with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
-            Unserved(job.header, backend.settings, reporter).leaving(*driver.hand_over.fleet())
+            Unserved(job.header, backend.settings, reporter).leaving(*_serving(driver.work.ledger, job))
     collector.close()
 
 
@@ -314,7 +304,7 @@ def _drive(
     """Drive the job over a queue."""
     with driver_at(job, collector, backend, reporter, shown, begun) as driver:
         driver.drive(shown)
-        shown.note(driver.standing)
+        shown.note(driver.work.progress)
 
 
 def _told(standing: RunStatus, seconds: float) -> str:

@@ -236,4 +236,4 @@ def _size(chunk: Chunk) -> int:
 
 
 def _import_driver() -> None:
-    import evalq.producer.run.driver  # noqa: F401 - and with it all that a driver needs
+    import evalq.producer.run.work  # noqa: F401 - and with it all that a driver needs

@@ -7,6 +7,7 @@ import hashlib
 import time
 
 from evalq.evalcore.errors import AlreadyRunning, Finished, Incomplete
+from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.records.inputs import Source
 from evalq.producer.folder.files import HEAD
 from evalq.producer.folder.job import Job, open_source
@@ -14,21 +15,21 @@ from evalq.producer.folder.journal import has_its_own
 from evalq.producer.run.chunks import Collector, Planner, PublishedPlan
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.ownership import OtherKey
-from evalq.workers.ledger.progress import Progress, RunStatus
+from evalq.workers.ledger.progress import RunStatus
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.identity import is_gone
 from evalq.workers.settings import Settings
 
-__all__ = ["Registration"]
+__all__ = ["Ownership"]
 
 _AGAIN_SECONDS = 0.2
 
 
-class Registration:
-    """What this process has told the ledger of ``job`` as its driver, and tells it again where that was lost.
+class Ownership:
+    """This process's place in the ledger as the driver of ``job``.
 
     ``epoch`` is the one in which it drives the run (0: not yet), ``header`` as the ledger has it (whoever began the run
-    chose how urgent it is).
+    chose how urgent it is), ``plan`` what the ledger was told of it.
     """
 
     def __init__(
@@ -41,11 +42,9 @@ class Registration:
         self.plan = PublishedPlan(job, collector, ledger, begun)
         self.epoch = 0
         self.header = job.header
-        self.server = ""
-        """The options that name the server to other commands."""
 
-    def establish(self) -> bool:
-        """Write the run into the ledger as its driver: new, or again from the folder with a higher epoch.
+    def open(self) -> dict[str, Json]:
+        """Become the run's driver: new, or again with a higher epoch; returns what the folder notes of it.
 
         Raises ConfigError where it is another run there, AlreadyRunning while another process drives it, and
         Finished where one has, with its report in the ledger, and nothing of the run is in this folder.
@@ -61,22 +60,20 @@ class Registration:
             dead = {int(seq): count for seq, count in info.retry.items()}
             self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
         self.header = self._ledger.header(job.run) or job.header
-        job.folder.note(epoch=self.epoch, state="open", driver=self._ledger.token, server=self.server or None)
+        return {"epoch": self.epoch, "state": "open", "driver": self._ledger.token}
+
+    def restore(self) -> None:
+        """Tell the ledger the whole plan, and which answers the folder has."""
         self.plan.tell(anew=True)
-        held, chunks = self._collector.digests(), job.manifest.chunks
-        self._ledger.restore(job.run, ((seq, found, chunks[seq].records) for seq, found in held))
-        return True
+        held, chunks = self._collector.digests(), self._job.manifest.chunks
+        self._ledger.restore(self._job.run, ((seq, found, chunks[seq].records) for seq, found in held))
 
-    def establish_again(self, driven: AlreadyRunning) -> bool:
-        """Tell a server that came back older than it was, and so knows an earlier driver, who drives the run.
-
-        Raises ``driven`` where somebody else does since.
-        """
+    def overtaken(self) -> bool:
+        """Whether somebody else has driven the run since; a server that came back older knows an earlier driver."""
         with contextlib.suppress(Incomplete):
             # Each driver has an epoch of its own, so only a later driver can have raised it.
-            if self._ledger.poll(self._job.run).progress.epoch > self.epoch:
-                raise driven
-        return self.establish()
+            return self._ledger.poll(self._job.run).progress.epoch > self.epoch
+        return False
 
     def lost(self, look: RunStatus) -> bool:
         """Whether the server came back with an older state than it had, or has lost some of it."""
@@ -87,16 +84,6 @@ class Registration:
             or progress.committed < self._collector.held
             or self.plan.lost(progress)
         )
-
-    def conclude(self) -> Progress:
-        """Close the run; where the server has meanwhile lost some of it, tell it again first."""
-        if self._ledger.close(self._job.run, "done") != "done":
-            self.establish()
-            self._ledger.close(self._job.run, "done")
-        try:
-            return self._ledger.poll(self._job.run).progress
-        except Incomplete:
-            return self.conclude()
 
     def _take_over(self, epoch: int, before: str, *, fresh: bool) -> int:
         """Become the run's driver; whoever drove it from this very folder ``before`` is no more, or soon silent."""

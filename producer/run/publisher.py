@@ -7,32 +7,31 @@ from collections.abc import Callable
 
 import redis
 
-from evalq.evalcore.errors import Cancelled, Incomplete, UsageError
+from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import pack
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import Job
 from evalq.producer.run.chunks import Collector, read
-from evalq.producer.run.ownership import Registration
-from evalq.producer.run.publication import tags_of, target_of
-from evalq.workers import tracing
+from evalq.producer.run.ownership import Ownership
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.inputs import CHANGED
-from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.ledger.scripts import server_seconds
 from evalq.workers.recovery.reconciler import Reconciler
 
-__all__ = ["HandOver", "InputBytes", "Publisher", "UnlessFull"]
+__all__ = ["Backpressure", "InputBytes", "Publisher", "serving"]
 
 FULL_SECONDS = 0.5
+EVIDENCE_SECONDS = 10.0
+"""How long to wait for a worker to compute a chunk, or to say that it cannot read one."""
+_POLL_SECONDS = 0.02
 
 
-class UnlessFull:
+class Backpressure:
     """Takes steps that need room on the server; without it they pause, since collecting makes some."""
 
-    def __init__(self, patience: ServerRetry) -> None:
-        self._patience = patience
+    def __init__(self, retry: ServerRetry) -> None:
+        self._retry = retry
         self._again_at = 0.0
         self._lack: redis.OutOfMemoryError | None = None
 
@@ -46,7 +45,7 @@ class UnlessFull:
             else:
                 self._lack = None
                 return done
-        self._patience.held(self._lack)
+        self._retry.held(self._lack)
         return False
 
 
@@ -54,13 +53,13 @@ class InputBytes:
     """The bytes of chunks, by way of the ledger, for workers that cannot read the input: up to ``most`` at once."""
 
     def __init__(
-        self, job: Job, collector: Collector, ledger: RunLedger, broker: Broker, registration: Registration, most: int
+        self, job: Job, collector: Collector, ledger: RunLedger, broker: Broker, ownership: Ownership, most: int
     ) -> None:
         self._job = job
         self._collector = collector
         self._ledger = ledger
         self._broker = broker
-        self._registration = registration
+        self._ownership = ownership
         self._sent: dict[int, int] = {}
         self.most = most
 
@@ -91,27 +90,27 @@ class InputBytes:
         return pack(read(self._job, self._job.manifest.chunks[seq]))
 
     def _publish(self, seqs: list[int]) -> None:
-        self._broker.publish(self._registration.header.queue, self._job.run, self._registration.epoch, seqs)
+        self._broker.publish(self._ownership.header.queue, self._job.run, self._ownership.epoch, seqs)
 
 
 class Publisher:
     """Publishes a run's chunks as its window has room; after a worker could not read one, together with their bytes."""
 
     def __init__(
-        self, job: Job, ledger: RunLedger, registration: Registration, reconciler: Reconciler, inputs: InputBytes
+        self, job: Job, ledger: RunLedger, ownership: Ownership, reconciler: Reconciler, inputs: InputBytes
     ) -> None:
         self._job = job
         self._ledger = ledger
-        self._registration = registration
+        self._ownership = ownership
         self._reconciler = reconciler
         self._inputs = inputs
         self._by_bytes = False
 
     def publish(self) -> bool:
         """Publish what comes next; False when the window has no room for it."""
-        epoch = self._registration.epoch
+        epoch = self._ownership.epoch
         if not self._by_bytes:
-            return self._reconciler.pump(self._registration.header, epoch) > 0
+            return self._reconciler.pump(self._ownership.header, epoch) > 0
         # One at a time: whether there is room for the bytes of the next shows after these.
         seqs = self._ledger.take(self._job.run, most=1, epoch=epoch) if self._inputs.room else []
         for seq in seqs:
@@ -127,83 +126,13 @@ class Publisher:
         self._by_bytes = True
         return self._inputs.room
 
+    def leave_input(self) -> None:
+        """See whether workers can read the input; where they cannot, leave it with the ledger.
 
-# Leaving a job to the workers: planned to its end, its first window published, its input within their reach.
-
-EVIDENCE_SECONDS = 10.0
-"""How long to wait for a worker to compute a chunk, or to say that it cannot read one."""
-LOOK_SECONDS = 0.02
-_ALL = 1 << 62
-
-
-class HandOver:
-    """The steps by which a driver leaves its job: `launch`, then `detach`."""
-
-    def __init__(
-        self,
-        job: Job,
-        ledger: RunLedger,
-        registration: Registration,
-        publisher: Publisher,
-        inputs: InputBytes,
-        patience: ServerRetry,
-    ) -> None:
-        self._job = job
-        self._ledger = ledger
-        self._registration = registration
-        self._publisher = publisher
-        self._inputs = inputs
-        self._patiently = patience
-
-    def launch(self) -> None:
-        """Plan all of it and publish the first window, for workers to continue alone.
-
-        Raises UsageError when they cannot read the input, and it is too much to be left in the ledger.
+        Raises UsageError where it is too much for that.
         """
-        plan = self._registration.plan
-        with tracing.run_span(self._job.run, begun=self._job.folder.info().epoch > 0):
-            self._patiently(self._registration.establish)
-            # To its end: workers publish what is planned, and plan nothing.
-            while not plan.sealed:
-                self._patiently(self._plan)
-            while not self._patiently(self._hand_out):
-                self._patiently(self._registration.establish)
-
-    def _hand_out(self) -> bool:
-        """Publish and see to the input; False where the server has lost the run since it was told the last of it."""
-        try:
-            # Before the input is judged: only a worker that takes a chunk shows whether it can read it.
-            self._publisher.publish()
-            return self._leave_input()
-        except Cancelled:
-            raise
-        except Incomplete:
-            return False
-
-    def _plan(self) -> bool:
-        """A step of the plan; where the server has lost the run meanwhile, or some of its plan, tell it all again."""
-        return self._registration.plan.extend(ahead=_ALL) or self._registration.establish()
-
-    def detach(self) -> None:
-        """Leave the run to the workers, with what finalising it needs."""
-        self._patiently(self._detach)
-
-    def fleet(self) -> tuple[int, dict[str, int], bool]:
-        """Living workers of the run's code, how many live of each other one, and whether none has its evaluator."""
-        return Heartbeats(self._ledger.client).serving(self._job.header.code_version, self._job.header.evaluator)
-
-    def _detach(self) -> bool:
-        target, tags = target_of(self._job.folder), tags_of(self._job.folder)
-        facts = Detached(server_seconds(self._ledger.client), target, tags, self._job.folder.info().name)
-        # First what a report needs, then nobody drives: a worker that finds the run without a driver finds both.
-        Reports(self._ledger, self._ledger.settings).detach(self._job.run, facts)
-        self._ledger.release(self._job.run)
-        return True
-
-    def _leave_input(self) -> bool:
-        """See whether workers can read the input; where they cannot, leave it with the ledger, or refuse to leave."""
         if self._can_read():
-            return True
+            return
         blobs, size, most = {}, 0, self._inputs.most
         for chunk in self._job.manifest.chunks:
             blobs[chunk.seq] = self._inputs.packed(chunk.seq)
@@ -216,13 +145,17 @@ class HandOver:
                 raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
         # All of it is packed by now: a refusal has left nothing at the server.
         self._inputs.leave(blobs)
-        return True
 
     def _can_read(self) -> bool:
         """Whether no worker has said that it cannot, once one has computed a chunk, none is there, or time is up."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
         while not (look := self._ledger.poll(self._job.run, attending=True)).refused:
-            if look.progress.committed or not self.fleet()[0] or time.monotonic() > deadline:
+            if look.progress.committed or not serving(self._job, self._ledger)[0] or time.monotonic() > deadline:
                 return True
-            time.sleep(LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return False
+
+
+def serving(job: Job, ledger: RunLedger) -> tuple[int, dict[str, int], bool]:
+    """Living workers of the run's code, how many live of each other one, and whether none has its evaluator."""
+    return Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)

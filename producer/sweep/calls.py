@@ -19,22 +19,25 @@ from evalq.evalcore.errors import (
 )
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
+from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.run.backend import Backend, halted, left
 from evalq.producer.sweep.callers import Health
-from evalq.producer.sweep.driver import SweepDriver
 from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep
 from evalq.producer.sweep.judge_targets import settle_targets
 from evalq.producer.sweep.reuse import Cache
 from evalq.producer.sweep.sweep import Sweep
+from evalq.producer.sweep.work import SweepWork
 from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.sweep_model import SweepStatus
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.processes.identity import driver_token
 from evalq.workers.servers.connections import connect
 
-__all__ = ["Calling", "ask_further", "paused", "sweep_driver"]
+__all__ = ["Calling", "ask_further", "sweep_driver"]
 
 
 class Calling:
@@ -85,32 +88,30 @@ class Calling:
 
     def _drive(self) -> dict[str, Json]:
         """Drive the sweep until the calls are over; returns how they ended. Raises Interrupted where it was paused."""
-        sweep, settings, reporter = self._sweep, self._shared.settings, self._reporter
+        sweep, shared, reporter = self._sweep, self._shared, self._reporter
         # Not tried again: news can wait, and the loop that asks for them cannot.
-        health = Health(Heartbeats(connect(settings.ledger_address, settings, again=False)), sweep.header)
-        with reporter.watching() as watch, sweep_driver(sweep, self._shared, reporter) as (driver, patience):
+        client = connect(shared.settings.ledger_address, shared.settings, again=False)
+        health = Health(Heartbeats(client), sweep.header)
+        try:
+            with (
+                reporter.watching() as watch,
+                sweep_driver(sweep, shared, reporter, self._interrupts) as (driver, work),
+            ):
 
-            def seen(standing: RunStatus) -> None:
-                driver.notices.tell(reporter, sweep.header.target, here=self._backend.calls_here)
-                for line in health.news():
-                    reporter.warn(line)
-                watch(standing)
+                def seen(progress: RunStatus) -> None:
+                    work.warnings.tell(reporter, sweep.header.target, here=self._backend.calls_here)
+                    for line in health.news():
+                        reporter.warn(line)
+                    watch(progress)
 
-            try:
-                return driver.drive(seen)
-            except KeyboardInterrupt:
-                self._state, error = halted(sweep.folder, self._backend)
-                if not paused(driver, patience, self._interrupts):
-                    reporter.warn("the server does not answer, so processes that call may continue for a while")
-                raise error from None
-            except Paused:
-                self._state = "paused"
-                raise Interrupted(self._backend.resume(sweep.folder)) from None
-            finally:
-                if driver.in_flight:
-                    reporter.warn(
-                        f"{driver.in_flight:,} calls were still in flight then: they may have to be paid all the same"
-                    )
+                driver.drive(seen)
+                return work.facts()
+        except KeyboardInterrupt:
+            self._state, error = halted(sweep.folder, self._backend)
+            raise error from None
+        except Paused:
+            self._state = "paused"
+            raise Interrupted(self._backend.resume(sweep.folder)) from None
 
     def _tell_spent(self, reason: Json) -> None:
         sweep = self._sweep
@@ -130,8 +131,13 @@ class Calling:
 
 
 @contextlib.contextmanager
-def sweep_driver(sweep: Sweep, backend: Backend, reporter: Reporter) -> Iterator[tuple[SweepDriver, ServerRetry]]:
-    """A driver over the servers of ``backend``, which lets go of the sweep at its end; and its patience."""
+def sweep_driver(
+    sweep: Sweep, backend: Backend, reporter: Reporter, interrupts: Interrupts
+) -> Iterator[tuple[Driver[SweepStatus], SweepWork]]:
+    """A driver over the servers of ``backend``, which lets go of the sweep at its end; and its work.
+
+    At Ctrl-C it pauses the sweep, and waits a moment for calls in flight; at the next one no longer.
+    """
     settings = backend.settings
     with contextlib.ExitStack() as stack:
         # By now it is the sweep's, and not to be chosen again.
@@ -139,20 +145,20 @@ def sweep_driver(sweep: Sweep, backend: Backend, reporter: Reporter) -> Iterator
         cache = Cache(sweep.live.cache, then) if sweep.live.cache else None
         if cache is not None:
             stack.callback(cache.close)
-        patience = ServerRetry(settings, reporter, backend.check)
-        stack.enter_context(patience.telling())
-        driver = SweepDriver(sweep, SweepLedger(patience.client(), settings), settings, patience, cache)
-        driver.registration.server = backend.server
+        retry = ServerRetry(settings, reporter, backend.check)
+        stack.enter_context(retry.telling())
+        ledger = SweepLedger(retry.client(), settings, driver_token())
+        work = SweepWork(sweep, ledger, cache, server=backend.server, hurried=lambda: interrupts.again)
+        driver = Driver(work, retry, backend.server)
         try:
-            yield driver, patience
+            with driver.leaving(reporter):
+                yield driver, work
+            retry.once(driver.release)
         finally:
-            # Once: where the server is away, the next driver waits until this one has been silent for long enough.
-            patience.once(driver.hand_over.release)
-
-
-def paused(driver: SweepDriver, patience: ServerRetry, interrupts: Interrupts) -> bool:
-    """Pause a sweep at Ctrl-C; at the next one, only see to it that no more calls are handed out. Whether it is."""
-    return patience.once(lambda: driver.hand_over.pause(lambda: interrupts.again))
+            if work.in_flight:
+                reporter.warn(
+                    f"{work.in_flight:,} calls were still in flight then: they may have to be paid all the same"
+                )
 
 
 # Asking about outputs for a command: after the calls that gave them, and before they are evaluated.

@@ -196,7 +196,7 @@ def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request:
 
 def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter) -> None:
     """Leave a sweep (or the one begun in a folder) to the processes that call."""
-    from evalq.producer.sweep.calls import paused, sweep_driver
+    from evalq.producer.sweep.calls import sweep_driver
 
     with driving(given.folder if isinstance(given, Sweep) else given, backend) as interrupts:
         if isinstance(given, RunFolder):
@@ -204,14 +204,13 @@ def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter)
         sweep = given if isinstance(given, Sweep) else _loaded(given)
         refuse_detached(sweep.live, sweep.evaluator, sweep.request)
         try:
-            with resumable(sweep.folder, backend), sweep_driver(sweep, backend, reporter) as (driver, patience):
-                try:
-                    driver.hand_over.launch()
-                except KeyboardInterrupt:
-                    # Some prompts may be there already, and would be paid for.
-                    paused(driver, patience, interrupts)
-                    raise
-                driver.notices.tell(reporter, sweep.header.target, here=False)
+            with (
+                resumable(sweep.folder, backend),
+                sweep_driver(sweep, backend, reporter, interrupts) as (driver, work),
+            ):
+                driver.launch()
+                driver.detach()
+                work.warnings.tell(reporter, sweep.header.target, here=False)
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
             state, error = halted(sweep.folder, backend)

@@ -89,7 +89,7 @@ def test_help_imports_no_evaluator(tmp_path: Path) -> None:
 
 def test_driving_a_run_on_redis_imports_no_celery() -> None:
     """A producer writes hints itself; Celery is the workers', and of those who publish to RabbitMQ."""
-    program = "import json, sys, evalq.producer.run.driver; print(json.dumps([0, sorted(sys.modules)]))"
+    program = "import json, sys, evalq.producer.run.work; print(json.dumps([0, sorted(sys.modules)]))"
     done = subprocess.run(
         [sys.executable, "-c", program], env=clean_environment(), capture_output=True, text=True, check=True
     )

@@ -217,7 +217,7 @@ AS_NOBODY = """
 import difflib, json, os, sys, tempfile
 sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(":") if path]
 import pandas
-import evalq.producer.lifecycle.fetch, evalq.producer.run.driver, evalq.producer.run.execute, evalq.workers.settings
+import evalq.producer.lifecycle.fetch, evalq.producer.run.work, evalq.producer.run.execute, evalq.workers.settings
 import evalq.producer.commands._evaluation, evalq.producer.commands.resume, evalq.producer.commands.status
 from evalq.evalcore.contract import registry
 from evalq.producer.cli import main

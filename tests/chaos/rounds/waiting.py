@@ -17,7 +17,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.cli import main
 
 EVERYWHERE = ("evalq.producer.commands._evaluation", "evalq.producer.folder.job", "evalq.producer.run.execute")
-WITH_A_QUEUE = ("evalq.producer.local.processes", "evalq.producer.run.driver", "evalq.producer.driving.retries")
+WITH_A_QUEUE = ("evalq.producer.local.processes", "evalq.producer.run.work", "evalq.producer.driving.retries")
 
 if __name__ == "__main__":
     ready, go = os.open(sys.argv[1], os.O_WRONLY), os.open(sys.argv[2], os.O_RDONLY)

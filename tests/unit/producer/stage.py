@@ -15,11 +15,12 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.version import code_version
+from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.monitor.progress import RunStatus
 from evalq.producer.run.chunks import Collector, drive_inline
-from evalq.producer.run.driver import RunDriver
+from evalq.producer.run.work import RunWork
 from evalq.workers.broker.message import read_hint
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import Heartbeats
@@ -87,7 +88,7 @@ class Stage:
     def launch(self, run: Run) -> None:
         """Leave a run to workers that come later: one that lives is given ten seconds to compute its first chunk."""
         Heartbeats(self.server.client).leave("w")
-        run.driver.hand_over.launch()
+        run.driver.launch()
         self._beat()
 
     def _beat(self) -> None:
@@ -107,8 +108,9 @@ class Run:
         self.collector = Collector(job)
         self.ledger = RunLedger(stage.server.client, stage.settings, token)
         self._broker = Broker(stage.settings)
-        patience = ServerRetry(stage.settings)
-        self.driver = RunDriver(job, self.collector, self.ledger, self._broker, stage.settings, patience)
+        retry = ServerRetry(stage.settings)
+        self.work = RunWork(job, self.collector, self.ledger, self._broker, stage.settings, retry)
+        self.driver = Driver(self.work, retry)
         self.looks = 0
 
     def drive(self, meanwhile: Callable[[int], None] = lambda look: None) -> Report:

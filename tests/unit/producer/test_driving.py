@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import redis
 
 from evalq.evalcore.errors import AlreadyRunning
-from evalq.producer.driving.loop import drive
+from evalq.evalcore.model.canonical import Json
+from evalq.producer.driving.driver import Acquire, Closing, Driver
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import RunStatus
+from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
+from tests.folders import begun
 
 
 class Scripted:
-    """A driver of three steps, which ``refuse`` may refuse; ``told`` is what it was asked, in order."""
+    """Work of three steps, which ``refuse`` may refuse; ``told`` is what it was asked, in order."""
 
     idle_seconds = 0.0
+    unstopped = "it goes on"
+    run = "run"
+    published = True
 
-    def __init__(self, refuse: Callable[[list[str]], bool] = lambda _: False) -> None:
+    def __init__(self, folder: Path, refuse: Callable[[list[str]], bool] = lambda _: False) -> None:
+        # A poll is always due.
+        settings = Settings(broker="unix:///nowhere").model_copy(update={"poll_seconds": 0.0})
+        self.folder = begun(folder / "run")
+        self.ledger = RunLedger(redis.Redis(), settings, "this")
         self._refuse = refuse
         self.told: list[str] = []
         self.done = 0
 
     @property
-    def standing(self) -> RunStatus:
+    def progress(self) -> RunStatus:
         """Of three steps."""
         return RunStatus(self.done, self.done, 3)
 
@@ -33,14 +46,21 @@ class Scripted:
         """After three."""
         return self.done == 3
 
-    def establish(self) -> bool:
-        """At the beginning."""
-        return self._asked("establish")
+    def driving(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing else happens around it."""
+        return contextlib.nullcontext()
 
-    def establish_again(self, driven: AlreadyRunning) -> bool:
-        """Where a step was refused."""
-        self.told.append(f"again after {driven.by}")
-        return True
+    def open(self, how: Acquire) -> dict[str, Json]:
+        """At the beginning, and where a step was refused."""
+        self._asked(f"open {how}")
+        return {"driver": "this"}
+
+    def restore(self) -> None:
+        """Nothing is there."""
+
+    def overtaken(self) -> bool:
+        """By nobody that is known."""
+        return False
 
     def step(self) -> bool:
         """One of three."""
@@ -48,13 +68,35 @@ class Scripted:
         self.done += 1
         return True
 
-    def look(self) -> bool:
+    def poll(self) -> int | None:
         """After each step."""
-        return self._asked("look")
+        self._asked("poll")
+        return self.done
+
+    def lost(self, status: int) -> bool:
+        """Nothing is."""
+        return False
+
+    def attend(self, status: int) -> None:
+        """Nothing is to be done."""
 
     def conclude(self) -> bool:
         """At the end."""
         return self._asked("conclude")
+
+    def publish(self) -> bool:
+        """All is."""
+        return True
+
+    def detach(self) -> None:
+        """It is not left to others."""
+
+    def closing(self, error: BaseException) -> Closing | None:
+        """It stays as it is."""
+        return None
+
+    def closed(self, error: BaseException) -> None:
+        """It never is."""
 
     def _asked(self, what: str) -> bool:
         self.told.append(what)
@@ -63,41 +105,63 @@ class Scripted:
         return True
 
 
-def _driven(driver: Scripted) -> list[int]:
+def _driven(work: Scripted) -> list[int]:
     seen: list[int] = []
-    drive(driver, ServerRetry(Settings(broker="unix:///nowhere")), 0.0, lambda standing: seen.append(standing.records))
+    Driver(work, ServerRetry(work.ledger.settings)).drive(lambda progress: seen.append(progress.records))
     return seen
 
 
-def test_the_loop_looks_after_each_step_and_concludes_once() -> None:
-    """With every look told to whoever watches."""
-    driver = Scripted()
-    assert _driven(driver) == [1, 2, 3]
-    assert driver.told == ["establish", *["step", "look"] * 3, "conclude"]
+def test_the_loop_polls_after_each_step_and_concludes_once(tmp_path: Path) -> None:
+    """With every poll's progress shown to whoever watches."""
+    work = Scripted(tmp_path)
+    assert _driven(work) == [1, 2, 3]
+    assert work.told == ["open on", *["step", "poll"] * 3, "conclude"]
+    assert work.folder.facts()["driver"] == "this"
 
 
-@pytest.mark.parametrize("what", ["step", "look", "conclude"])
-def test_a_step_that_was_refused_once_is_taken_again(what: str) -> None:
+@pytest.mark.parametrize("what", ["step", "poll", "conclude"])
+def test_a_step_that_was_refused_once_is_taken_again(what: str, tmp_path: Path) -> None:
     """The ledger had forgotten the driver; the end of a run is told as well as its middle."""
-    driver = Scripted(lambda told: told[-1] == what and told.count(what) == 1)
-    assert _driven(driver) == [1, 2, 3]
-    at = driver.told.index(what)
-    assert driver.told[at : at + 3] == [what, "again after another", what]
-    assert driver.told[-1] == "conclude"
+    work = Scripted(tmp_path, lambda told: told[-1] == what and told.count(what) == 1)
+    assert _driven(work) == [1, 2, 3]
+    at = work.told.index(what)
+    assert work.told[at : at + 3] == [what, "open keep", what]
+    assert work.told[-1] == "conclude"
 
 
-@pytest.mark.parametrize("what", ["step", "look", "conclude"])
-def test_a_step_that_is_refused_for_good_ends_the_driving(what: str) -> None:
+@pytest.mark.parametrize("what", ["step", "poll", "conclude"])
+def test_a_step_that_is_refused_for_good_ends_the_driving(what: str, tmp_path: Path) -> None:
     """Somebody else drives: this one is told so, and stops."""
-    driver = Scripted(lambda told: told[-1] == what)
+    work = Scripted(tmp_path, lambda told: told[-1] == what)
     with pytest.raises(AlreadyRunning, match="another"):
-        _driven(driver)
-    assert driver.told.count(what) == 2
+        _driven(work)
+    assert work.told.count(what) == 2
 
 
-def test_who_may_not_begin_is_told_at_once() -> None:
-    """Where another process drives, nothing is established again."""
-    driver = Scripted(lambda told: told[-1] == "establish")
+def test_who_is_known_to_be_overtaken_does_not_take_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger knows a later driver: what was refused stays refused."""
+    work = Scripted(tmp_path, lambda told: told[-1] == "step")
+    monkeypatch.setattr(work, "overtaken", lambda: True)
+    with pytest.raises(AlreadyRunning, match="another"):
+        _driven(work)
+    assert work.told == ["open on", "step"]
+
+
+def test_what_the_ledger_lost_is_told_again_before_its_state_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older server may tell of a pause that is over."""
+    work, attended = Scripted(tmp_path), list[int]()
+    monkeypatch.setattr(work, "lost", lambda status: status == 1)
+    monkeypatch.setattr(work, "attend", attended.append)
+    _driven(work)
+    assert work.told[:4] == ["open on", "step", "poll", "open keep"]
+    assert attended == [2, 3]
+
+
+def test_who_may_not_begin_is_told_at_once(tmp_path: Path) -> None:
+    """Where another process drives, nothing is taken again."""
+    work = Scripted(tmp_path, lambda told: told[-1] == "open on")
     with pytest.raises(AlreadyRunning):
-        _driven(driver)
-    assert driver.told == ["establish"]
+        _driven(work)
+    assert work.told == ["open on"]

@@ -142,7 +142,7 @@ def test_an_answer_is_of_its_chunk_or_refused(stage: Stage, changed: str) -> Non
             value: Any = {"records": 9, "digest": "0" * 64, "start": chunk.start + 1}[changed]
             of = msgspec.structs.replace(chunk, **{changed: value})
             wrong = evaluate(job, of, read(job, chunk))
-            assert stage.ledger.commit(job.header, chunk, run.driver.registration.epoch, wrong) == "committed"
+            assert stage.ledger.commit(job.header, chunk, run.work.ownership.epoch, wrong) == "committed"
 
     with pytest.raises(Divergent, match="chunk 0 has another answer here"):
         run.drive(meanwhile)

@@ -196,7 +196,7 @@ def test_a_detached_run_whose_key_is_lost_says_so(stage: Stage) -> None:
     job = stage.job("one", chunk_size=10)
     first = stage.driver(job, "host-a 11 aa")
     stage.launch(first)
-    first.driver.hand_over.detach()
+    first.driver.detach()
     stage.server.client.delete(stage.key(job.run, "key"))
     assert stage.worker.evaluate(job.run, 0, 1) == "gone"
     broker = Broker(stage.settings)
@@ -255,7 +255,7 @@ def test_what_another_folder_does_not_have_stays_under_its_key(stage: Stage, own
         second.ledger.open(two.header, 1, key=two.key, stays=True)
     assert {key: stage.server.client.dump(key) for key in stage.server.client.keys("evalq:run:*")} == before
     first.ledger.release(one.run)
-    assert second.driver.establish()
+    assert second.driver.acquire()
     look = stage.ledger.poll(two.run)
     assert (look.progress.chunks, look.progress.committed, look.progress.sealed) == (2, 0, False)
     assert stage.server.client.hget(stage.key(two.run, "key"), "key").decode() == two.key == read_key(two.folder)
@@ -271,13 +271,13 @@ def test_outputs_that_workers_planned_are_planned_by_their_key(stage: Stage) -> 
     first.ledger.release(one.run)
     for job in (two, three):
         (job.folder.path / HEAD).write_bytes(b"")
-    stage.driver(two, "host-b 22 bb").driver.establish()
+    stage.driver(two, "host-b 22 bb").driver.acquire()
     assert two.key == one.key
     RunLedger(stage.server.client, stage.settings, "host-b 22 bb").release(two.run)
     rows = (stage.folder / "rows.csv").read_bytes()
     (stage.folder / "rows.csv").write_bytes(rows + rows.splitlines(keepends=True)[-1])
     own = three.key
-    stage.driver(three, "host-c 33 cc").driver.establish()
+    stage.driver(three, "host-c 33 cc").driver.acquire()
     assert three.key == own == read_key(three.folder)
     assert stage.ledger.poll(three.run).progress.chunks == 0
 

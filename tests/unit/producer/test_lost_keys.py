@@ -117,7 +117,7 @@ def test_a_clock_set_back_keeps_no_dead_lease_and_no_lost_message(stage: Stage) 
         if look == 2:
             held = [int(seq) for seq in client.zrange(stage.key(job.run, "flight"), 0, -1)]
             for seq in held:
-                epoch = run.driver.registration.epoch
+                epoch = run.work.ownership.epoch
                 assert stage.ledger.claim(job.run, seq, epoch, "dead", 1).status == "leased"
             client.delete(f"evalq.bulk.{code_version()}")
             _set_back(stage, job.run)
@@ -170,7 +170,7 @@ def test_a_server_that_forgets_a_run_that_is_being_left_is_told_again(
     """It is empty while --detach tells it the plan: what workers are left with is the whole plan, and this ends."""
     job = stage.job("one", chunk_size=10)
     run = stage.driver(job, "host-a 11 aa")
-    plan, emptied, asked = run.driver.registration.plan, list[int](), count()
+    plan, emptied, asked = run.work.ownership.plan, list[int](), count()
     extend = plan.extend
 
     def forgetting(ahead: int) -> bool:
@@ -184,7 +184,7 @@ def test_a_server_that_forgets_a_run_that_is_being_left_is_told_again(
     monkeypatch.setattr(plan, "extend", forgetting)
     monkeypatch.setattr("evalq.producer.run.publisher.EVIDENCE_SECONDS", 0.1)
     stage.launch(run)
-    run.driver.hand_over.detach()
+    run.driver.detach()
     assert emptied
     progress = stage.ledger.poll(job.run).progress
     assert (progress.sealed, progress.chunks) == (True, len(job.manifest.chunks))

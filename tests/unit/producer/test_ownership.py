@@ -224,7 +224,7 @@ def test_handing_over_makes_room_at_once(stage: Stage, how: str) -> None:
     first = stage.driver(one, "host-a 11 aa")
     if how == "detach":
         stage.launch(first)
-        first.driver.hand_over.detach()
+        first.driver.detach()
     else:
         first.ledger.open(one.header, 1, key=one.key)
     if how == "pause":
@@ -267,7 +267,7 @@ def test_a_server_that_came_back_older_has_its_driver_back(stage: Stage) -> None
     epochs: list[int] = []
 
     def meanwhile(look: int) -> None:
-        epochs.append(second.driver.registration.epoch)
+        epochs.append(second.work.ownership.epoch)
         if look == 2:
             client.delete(*client.keys(f"evalq:run:{{{one.run}}}:*"))
             for key, value in old.items():
@@ -340,7 +340,7 @@ def test_a_detached_run_whose_plan_is_lost_says_so(stage: Stage) -> None:
     (job,) = _jobs(stage, "one")
     first = stage.driver(job, "host-a 11 aa")
     stage.launch(first)
-    first.driver.hand_over.detach()
+    first.driver.detach()
     stage.server.client.delete(stage.key(job.run, "chunks"))
     assert not stage.ledger.poll(job.run).unreported
     broker = Broker(stage.settings)

@@ -70,7 +70,7 @@ def test_a_run_that_is_resumed_under_other_settings_says_so(stage: Stage) -> Non
             sweep.recorded.add([Output(*said, attempts=(Attempt(),))] if config else [])
             driver = stage.driver(sweep, name)
             driver.drive(lambda standing: None)
-            assert driver.notices.knows("changed") == (name == "other")
+            assert driver.work.warnings.knows("changed") == (name == "other")
 
 
 def _callers(stage: Stage) -> dict[str, object]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -21,19 +21,21 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import AlreadyRunning, Cancelled, EvalqError, Incomplete, UsageError
 from evalq.evalcore.fold import REPORT_SCHEMA
 from evalq.evalcore.model.calls import Output
+from evalq.evalcore.model.canonical import Json
+from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.lifecycle import join
 from evalq.producer.lifecycle.join import _note_done, begin_retry
-from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.progress import RunStatus, Watcher
 from evalq.producer.monitor.reporter import Reporter
 from evalq.producer.servers import Servers
 from evalq.producer.sweep import intake
-from evalq.producer.sweep.driver import SweepDriver
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.reuse import Cache
 from evalq.producer.sweep.sweep import Sweep
+from evalq.producer.sweep.work import SweepWork
 from evalq.workers.address import read_address
 from evalq.workers.callers import main as calling
 from evalq.workers.ledger import sweeps
@@ -41,6 +43,7 @@ from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.keys import SHARED, SweepKeys
 from evalq.workers.ledger.runs import RunLedger
+from evalq.workers.ledger.sweep_model import SweepStatus
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.servers.connections import connect
 from evalq.workers.settings import Settings, Timings
@@ -64,6 +67,18 @@ def service() -> Iterator[tuple[Agent, str]]:
     """A server that obeys."""
     with running_agent() as started:
         yield started
+
+
+class SweepDriver(NamedTuple):
+    """A sweep as work, and what drives it."""
+
+    work: SweepWork
+    driver: Driver[SweepStatus]
+
+    def drive(self, watch: Watcher) -> dict[str, Json]:
+        """Until the calls are over; returns how they ended."""
+        self.driver.drive(watch)
+        return self.work.facts()
 
 
 class Stage:
@@ -100,12 +115,11 @@ class Stage:
         """The sweep in its folder, as another process reads it."""
         return Sweep.load(RunFolder(sweep.folder.path))
 
-    def driver(self, sweep: Sweep, token: str) -> SweepDriver:
+    def driver(self, sweep: Sweep, token: str, cache: Cache | None = None) -> SweepDriver:
         """A driver with a connection of its own, as in a process of its own."""
         client = connect(read_address(self.server.url), self.settings)
-        return SweepDriver(
-            sweep, SweepLedger(client, self.settings), self.settings, ServerRetry(self.settings), token=token
-        )
+        work = SweepWork(sweep, SweepLedger(client, self.settings, token), cache)
+        return SweepDriver(work, Driver(work, ServerRetry(self.settings)))
 
     @contextlib.contextmanager
     def calling(self, count: int = 1) -> Iterator[None]:
@@ -162,12 +176,12 @@ class Drive(threading.Thread):
             self.facts = dict(self.driver.drive(lambda _: None))
         except EvalqError as error:
             self.error = error
-        self.driver.hand_over.release()
+        self.driver.driver.release()
 
     def end(self) -> None:
         """Wait for its end, as a test of what hangs does."""
         self.join(60)
-        assert not self.is_alive(), f"it hangs at {self.driver.registration.seen}"
+        assert not self.is_alive(), f"it hangs at {self.driver.work.seen}"
 
 
 @pytest.mark.usefixtures("patient")
@@ -242,10 +256,10 @@ def test_settings_that_change_on_the_way_are_told(
     sweep = stage.sweep("a", 4)
     for configs in filter(None, (before, now)):
         driver = stage.driver(stage.reloaded(sweep), "host 1 a")
-        monkeypatch.setattr(driver._intake, "_calls", _Outbox(sweep, *configs))
-        while driver.step():
+        monkeypatch.setattr(driver.work._intake, "_calls", _Outbox(sweep, *configs))
+        while driver.work.step():
             pass
-    assert driver.notices.due == told
+    assert driver.work.warnings.due == told
 
 
 def test_a_cache_that_takes_no_more_is_told_once_and_the_calls_go_on(
@@ -254,13 +268,13 @@ def test_a_cache_that_takes_no_more_is_told_once_and_the_calls_go_on(
     """It would save a later sweep a call; what is paid for in this one is in its folder."""
     sweep, cache = stage.sweep("a", 4), Cache(stage.folder / "cache")
     sweep.live = msgspec.structs.replace(sweep.live, cache=str(stage.folder / "cache"))
-    driver = SweepDriver(sweep, stage.calls, stage.settings, ServerRetry(stage.settings), cache, "host 1 a")
-    monkeypatch.setattr(driver._intake, "_calls", _Outbox(sweep, "one", "one"))
+    driver = stage.driver(sweep, "host 1 a", cache)
+    monkeypatch.setattr(driver.work._intake, "_calls", _Outbox(sweep, "one", "one"))
     cache.close()  # as good as a full disk
-    while driver.step():
+    while driver.work.step():
         pass
     assert sweep.recorded.count == 2
-    (told,) = driver.notices.news
+    (told,) = driver.work.warnings.news
     assert told.startswith(f"warning: {stage.folder / 'cache'}: this cache takes no more outputs: ")
 
 
@@ -290,16 +304,16 @@ def test_a_driver_that_fell_silent_is_followed_and_told(stage: Stage) -> None:
     """It stood still for longer than driver_seconds: another one drives, and it changes nothing any more."""
     sweep = stage.sweep("a", 2)
     asleep = stage.driver(sweep, "host 1 a")
-    asleep.establish()
+    asleep.driver.acquire()
     other = stage.driver(stage.copied(sweep, "b"), "host 2 b")
-    wait_until(lambda: _established(other), "driver_seconds have passed")
+    wait_until(lambda: _acquired(other), "driver_seconds have passed")
     with pytest.raises(AlreadyRunning, match="host 2 b"):
         asleep.drive(lambda _: None)
 
 
-def _established(driver: SweepDriver) -> bool:
+def _acquired(driver: SweepDriver) -> bool:
     with contextlib.suppress(AlreadyRunning):
-        return driver.establish()
+        return driver.driver.acquire()
     return False
 
 
@@ -307,10 +321,10 @@ def _established(driver: SweepDriver) -> bool:
 def test_a_killed_driver_is_followed_at_once_in_its_folder(stage: Stage) -> None:
     """Whoever holds the folder's lock knows that the last driver is dead; in a copy of the folder nobody does."""
     sweep = stage.sweep("a", 2)
-    stage.driver(sweep, "host 1 a").establish()
+    stage.driver(sweep, "host 1 a").driver.acquire()
     with pytest.raises(AlreadyRunning):
-        stage.driver(stage.copied(sweep, "b"), "host 2 b").establish()
-    assert stage.driver(stage.reloaded(sweep), "host 3 c").establish()
+        stage.driver(stage.copied(sweep, "b"), "host 2 b").driver.acquire()
+    assert stage.driver(stage.reloaded(sweep), "host 3 c").driver.acquire()
 
 
 @pytest.mark.parametrize(
@@ -346,7 +360,7 @@ def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> No
     with stage.calling(2):
         one = Drive(stage.driver(sweep, "host 1 a"))
         # One that the driver has not seen at work either has the pause alone to be heard of.
-        wait_until(lambda: len(one.driver.registration.seen.under_way) == 2, "both are known")
+        wait_until(lambda: len(one.driver.work.seen.under_way) == 2, "both are known")
         for least in (30, 90, 150):
             _until(sweep, least)
             moment = _moment(client, keys)
@@ -385,15 +399,15 @@ def test_who_came_after_the_servers_moment_has_its_calls_left(
         one = Drive(stage.driver(sweep, "host 1 a"))
         _until(sweep, 10)
         moment = _moment(client, keys)
-        first = set(one.driver.registration.seen.under_way)
+        first = set(one.driver.work.seen.under_way)
         with stage.calling():
-            wait_until(lambda: len(one.driver.registration.seen.under_way) == 2, "the driver sees both")
-            newer |= set(one.driver.registration.seen.under_way) - first
+            wait_until(lambda: len(one.driver.work.seen.under_way) == 2, "the driver sees both")
+            newer |= set(one.driver.work.seen.under_way) - first
             _until(sweep, 60)
             late.set()
             for _ in range(promotions):
                 _promote(client, keys, moment)
-                wait_until(lambda: one.driver.registration.seen.unsettled, "the driver has told the server")
+                wait_until(lambda: one.driver.work.seen.unsettled, "the driver has told the server")
             one.end()
     assert one.error is None
     assert sweep.recorded.count == stage.agent.calls.total() == 60 * CASES, "nothing is called again"
@@ -406,7 +420,7 @@ def test_a_server_that_knows_an_earlier_driver_is_told_who_drives(stage: Stage) 
     sweep, client = stage.sweep("a", 60), stage.server.client
     stage.agent.latency = 0.02
     keys = [key.encode() for key in SweepKeys.of(sweep.run)]
-    stage.driver(sweep, "host 1 a").establish()
+    stage.driver(sweep, "host 1 a").driver.acquire()
     moment = _moment(client, keys)
     with stage.calling():
         two = Drive(stage.driver(stage.reloaded(sweep), "host 2 b"))
@@ -429,7 +443,7 @@ def test_who_died_long_ago_is_not_waited_for_by_a_server_that_forgot_it(stage: S
         _until(sweep, 10)
         _, begun, _ = stage.calls.claim(sweep.run, "dead", 3, 0.2, {})
         stage.calls.begin(sweep.run, "dead", dict.fromkeys(begun, 1))
-        wait_until(lambda: one.driver.registration.seen.lost == 3, "it is taken for dead")
+        wait_until(lambda: one.driver.work.seen.lost == 3, "it is taken for dead")
         client.flushdb()
         wait_until(lambda: client.hget(keys.meta, "generation"), "the server is told")
         assert b"dead" not in client.smembers(keys.awaited)
@@ -464,9 +478,9 @@ def test_what_a_process_made_that_stayed_away_is_in_the_sums(stage: Stage) -> No
         one = Drive(stage.driver(sweep, "host 1 a"))
         one.end()
     assert one.error is None
-    seen = one.driver.registration.seen
-    one.driver.registration.seen = msgspec.structs.replace(seen, started=seen.started - 4, spent=seen.spent / 2)
-    one.facts = one.driver._facts()
+    seen = one.driver.work.seen
+    one.driver.work.seen = msgspec.structs.replace(seen, started=seen.started - 4, spent=seen.spent / 2)
+    one.facts = one.driver.work.facts()
     _told_truly(one, stage.agent)
 
 
@@ -509,7 +523,7 @@ def test_a_sweep_that_is_cancelled_ends_for_its_driver_with_what_was_in_flight(
         one.end()
     assert isinstance(one.error, Cancelled)
     assert sweep.recorded.count == stage.agent.calls.total()
-    assert one.driver.in_flight == 0
+    assert one.driver.work.in_flight == 0
 
 
 @pytest.mark.usefixtures("patient")
@@ -523,7 +537,7 @@ def test_calls_that_outlast_the_end_of_a_sweep_are_counted(stage: Stage, monkeyp
         wait_until(lambda: stage.agent.at_once == 4 and sweep.recorded.count == 8, "four hang")
         assert stage.calls.close(sweep.run, "cancelled", "by evalq cancel") == "cancelled"
         one.end()
-        assert (one.driver.in_flight, sweep.recorded.count, stage.agent.calls.total()) == (4, 8, 12)
+        assert (one.driver.work.in_flight, sweep.recorded.count, stage.agent.calls.total()) == (4, 8, 12)
         stage.agent.most = 0
 
 
@@ -600,7 +614,7 @@ def test_a_copy_tells_that_its_original_has_what_it_calls_again(stage: Stage) ->
             again.recorded.drop(again.recorded.failed())
             driver, paid = stage.driver(again, f"host 2 {again.folder.path.name}"), stage.agent.calls.total()
             seen = _told_before_paying(stage, driver)
-            assert (driver.notices.due, seen) == (warned, [paid] * len(warned))
+            assert (driver.work.warnings.due, seen) == (warned, [paid] * len(warned))
             # The process that calls may still have the answer it gave the original, and tells that instead of calling.
             assert stage.agent.calls.total() - paid in ({0, 1} if warned else {1})
 
@@ -610,11 +624,11 @@ def _told_before_paying(stage: Stage, driver: SweepDriver) -> list[int]:
     seen: list[int] = []
 
     def watch(_: RunStatus) -> None:
-        if "elsewhere" in driver.notices.due and not seen:
+        if "elsewhere" in driver.work.warnings.due and not seen:
             seen.append(stage.agent.calls.total())
 
     driver.drive(watch)
-    driver.hand_over.release()
+    driver.driver.release()
     return seen
 
 

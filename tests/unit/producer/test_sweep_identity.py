@@ -11,13 +11,15 @@ import pytest
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, WireError
+from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import RunExistsError, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweep.driver import SweepDriver
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep
+from evalq.producer.sweep.work import SweepWork
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.processes.identity import driver_token
 from evalq.workers.settings import Settings
 from tests.agents.server import write_golden
 from tests.integration.harness import running_server
@@ -106,9 +108,9 @@ def test_prompts_that_changed_in_the_folder_are_not_offered(folder: Path) -> Non
     prompts.write_bytes(prompts.read_bytes().replace(b"share", b"shard"))
     with running_server(folder) as server:
         settings = Settings(broker=server.url)
-        driver = SweepDriver(sweep, SweepLedger(server.client, settings), settings, ServerRetry(settings))
+        work = SweepWork(sweep, SweepLedger(server.client, settings, driver_token()))
         with pytest.raises(WireError, match="its prompts are not those it was begun with"):
-            driver.hand_over.launch()
+            Driver(work, ServerRetry(settings)).launch()
 
 
 CLOSE: list[tuple[dict[str, Any], dict[str, Any]]] = [

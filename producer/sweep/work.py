@@ -1,0 +1,346 @@
+"""A sweep as its driver's work: a piece is a call, and it is finished when every output is recorded or halted."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+
+from evalq.evalcore.errors import AlreadyRunning, Incomplete, StorageError, WireError
+from evalq.evalcore.model.canonical import Json
+from evalq.producer.driving.driver import Acquire, Closing, refuse_halted
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.sweep.callers import CallingProcesses, Warnings
+from evalq.producer.sweep.head import prompts_digest
+from evalq.producer.sweep.intake import IDLE_SECONDS, PAUSE_SECONDS, EarlyStopping, SweepIntake
+from evalq.producer.sweep.reuse import Cache
+from evalq.producer.sweep.sweep import Sweep
+from evalq.workers.ledger.detached import Detached
+from evalq.workers.ledger.heartbeats import Heartbeats
+from evalq.workers.ledger.scripts import server_seconds
+from evalq.workers.ledger.sweep_model import FolderCounts, SweepStatus
+from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.processes.identity import host
+from evalq.workers.recovery.unattended import UnattendedSweep, UnattendedSweeps
+
+__all__ = ["SweepWork"]
+
+OFFER_STEP = 200
+UNATTENDED_SECONDS = 5.0
+"""How long calls go on without a producer where it is to stop decided cases."""
+
+
+class SweepWork:
+    """One sweep over a ledger of calls, for a `Driver`.
+
+    ``seen`` is the last look at it, ``over`` says how its calls ended, once they have: "done", or "spent" its budget.
+    """
+
+    idle_seconds = 0.05
+    unstopped = "processes that call may continue for a while"
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        ledger: SweepLedger,
+        cache: Cache | None = None,
+        *,
+        server: str = "",
+        hurried: Callable[[], bool] = bool,
+    ) -> None:
+        """``server`` names one that outlasts this command; ``hurried``: whoever ends it does not want to wait."""
+        self._sweep = sweep
+        self.ledger = ledger
+        self._server = server
+        self._hurried = hurried
+        self._stopping = EarlyStopping(sweep, ledger)
+        self._intake = SweepIntake(sweep, ledger, self._stopping, cache)
+        self.warnings = Warnings()
+        self._served = CallingProcesses(
+            Heartbeats(ledger.client), sweep.header, self.warnings, priced=bool(sweep.live.max_cost)
+        )
+        self.seen = SweepStatus("open")
+        self.over = ""
+        self.published = False
+        self._opened = self._taken_over = False
+        self._living: set[str] = set()
+        self._before = ""
+
+    @property
+    def run(self) -> str:
+        """The sweep's id."""
+        return self._sweep.run
+
+    @property
+    def folder(self) -> RunFolder:
+        """The folder of its run."""
+        return self._sweep.folder
+
+    @property
+    def progress(self) -> RunStatus:
+        """How far the calls are."""
+        recorded, header, stopping = self._sweep.recorded, self._sweep.header, self._stopping
+        notes = [f"{self.seen.busy} in flight"]
+        notes += [f"{recorded.errors} errors"] if recorded.errors else []
+        notes += [f"{len(stopping.halted)} of {header.cases} cases decided"] if stopping.there else []
+        notes += [f"cost {self.seen.spent:.4g}"] if self.seen.spent else []
+        return RunStatus(recorded.count, recorded.count, header.total, note=", ".join(notes), unit="calls")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the calls are over."""
+        return bool(self.over)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
+        return self._intake.in_flight
+
+    def facts(self) -> dict[str, Json]:
+        """How the calls ended, for run.json."""
+        recorded, look = self._sweep.recorded, self.seen
+        # The ledger may have lost what a process made that cannot be reached any more; what came of it is here. Sums of
+        # cost differ in their last digits.
+        short = look.spent < recorded.cost * (1 - 1e-9)
+        facts: dict[str, Json] = {
+            "target": self._sweep.header.target,
+            "planned": self._sweep.header.total,
+            "recorded": recorded.count,
+            "errors": recorded.errors,
+            "attempts": max(look.started, recorded.ended),
+            "repaid": look.repaid,
+            "lost": look.lost + recorded.gone,
+            "cost": recorded.cost if short else look.spent,
+            "ended": self.over,
+            "reason": look.reason,
+        }
+        return facts
+
+    @contextlib.contextmanager
+    def driving(self) -> Iterator[None]:
+        """The room that noting its end needs is kept free, and cases are decided by what the folder has."""
+        # Before the sweep is opened, which tells the ledger of the decided cases.
+        self._stopping.recall()
+        self._sweep.recorded.reserve()
+        yield
+        self._sweep.recorded.release()
+
+    # -- ownership --------------------------------------------------------------------------------------
+
+    def open(self, how: Acquire) -> Mapping[str, Json]:
+        """Write the sweep into the ledger as its driver, new or again; ``how`` as in the ledger's own `open`.
+
+        Raises AlreadyRunning while another process drives it, UsageError for another sweep of this id.
+        """
+        sweep, live, recorded = self._sweep, self._sweep.live, self._sweep.recorded
+        # A rule that the producer applies must not run on without it.
+        alone = UNATTENDED_SECONDS if live.stop else 0.0
+        place = f"{host()}:{sweep.folder.path.absolute()}"
+        budgets = (live.max_calls, live.max_cost, alone)
+        if how == "on" and (before := self.ledger.poll(sweep.run)) is not None:
+            self._taken_over |= before.folder not in ("", place)
+        sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
+        answered = (recorded.spending.told, recorded.spending.untold)
+        known = FolderCounts(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
+        if (last := sweep.last_driver.token()) != self.ledger.token:
+            self._before = last  # also for a server that comes back as it was under that one
+        # Seen by this process itself: those that the folder knows of may be gone since.
+        living = self._living if how == "keep" else ()
+        self.ledger.open(sweep.header, *budgets, known, before=self._before, folder=place, how=how, living=living)
+        self._opened = True
+        sweep.last_driver.note(self.ledger.token)
+        # From here on workers leave its evaluation to this process.
+        UnattendedSweeps(self.ledger, self.ledger.settings).take_back(sweep.run)
+        return {"state": "calling"}
+
+    def restore(self) -> None:
+        """Tell the ledger which calls are recorded, and which cases are decided."""
+        self.ledger.restore(self.run, self._sweep.recorded.calls())
+        self._stopping.tell()
+        # A server that lost the sweep has lost its prompts, too.
+        self.published = False
+
+    def overtaken(self) -> bool:
+        """Not known before it is opened: that raises AlreadyRunning."""
+        return False
+
+    # -- one step after another -------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Take recorded outputs into the folder; False when there was none."""
+        intake = self._intake
+        taken = intake.take()
+        if intake.several and not self.warnings.knows("differ"):
+            self.warnings.add("changed")
+        if intake.uncached:
+            self.warnings.news.append(intake.uncached)
+            intake.uncached = ""
+        return taken
+
+    def poll(self) -> SweepStatus | None:
+        """How the sweep stands."""
+        recorded = self._sweep.recorded
+        return self.ledger.poll(self.run, attending=True, free=recorded.count - recorded.paid)
+
+    def lost(self, status: SweepStatus) -> bool:
+        """Whether the ledger has forgotten what the folder has, or that it was told so."""
+        # What waits in the ledger is counted there, and is not in the folder yet.
+        if status.known - status.waiting < self._sweep.recorded.count or status.halted < len(self._stopping.halted):
+            return True
+        return status.generation != self.ledger.generation(self.run)
+
+    def attend(self, status: SweepStatus) -> None:
+        """Give the ledger the prompts, or see whether the calls are over."""
+        recorded = self._sweep.recorded
+        self.seen = status
+        # Those who are still to tell an unsettled server what they have would be unknown to the next one, too.
+        self._living = self._living.union(status.living) if status.unsettled else set(status.living)
+        recorded.note_begun(status.started, status.tallies, status.under_way)
+        if self._sweep.live.max_cost and recorded.spending.untold:
+            self.warnings.add("untold")
+        # With a cache or earlier runs nothing is offered before they were asked: an offered call may be paid at once.
+        known = self._intake.known and not self.published
+        if status.state == "open" and status.left and (known or status.prompts < self._sweep.header.cases):
+            self._offer_unknown()
+            return
+        self._judge(status)
+        if status.state == "open" and not (status.holders or self.over):
+            # Only then, since it reads what every process of the fleet tells of itself.
+            self._served.config()  # nobody calls: it finds out why
+
+    def _offer_unknown(self) -> None:
+        """Offer the prompts, once somebody can call, after what is known of their answers was taken."""
+        config = self._served.config()
+        if config is None:
+            return
+        if config and self._sweep.recorded.config not in ("", config):
+            self.warnings.add("changed")
+        if others := self._intake.waits_for(config):
+            self.warnings.wait_for(f"{self._sweep.live.cache}: waiting, since {others}; nothing is paid twice")
+            return
+        if reused := self._intake.take_known(config):
+            self.warnings.news.append(reused)
+        self.publish()
+
+    def conclude(self) -> bool:
+        """Close the sweep in the ledger."""
+        self.ledger.close(self.run, "done")
+        return True
+
+    # -- whether the calls are over ---------------------------------------------------------------------
+
+    def _judge(self, look: SweepStatus) -> None:
+        """Note whether the calls are over, and have those made again that ledger or folder lost.
+
+        Raises Paused and Cancelled for what was done elsewhere, Incomplete for a spent quota or a wrong key,
+        AlreadyRunning where another producer has the outputs.
+        """
+        quiet = not (look.busy or look.waiting or look.unsettled)
+        if look.state == "cancelled":
+            # Now or never: nobody collects the outputs of a cancelled sweep later.
+            self._intake.drain()
+        refuse_halted(self.run, look.state, look.reason)
+        # Not before all is quiet: calls that are under way still bring outputs.
+        if quiet and look.state == "failed":
+            recorded, total = self._sweep.recorded.count, self._sweep.header.total
+            kept = f"{recorded:,} of {total:,} outputs are recorded and kept"
+            raise Incomplete(f"the calls stopped at {look.reason}; {kept}")
+        if quiet and look.state == "done":
+            self._closed_elsewhere(look)
+        elif quiet and look.state == "spent":
+            # Failures that the budget leaves no second try count as failures: without them the run would look well.
+            self._sweep.recorded.put_back()
+            self.over = "spent"
+        elif quiet and not look.left:
+            self._end(look)
+
+    def _end(self, look: SweepStatus) -> None:
+        """The calls are over, unless ledger or folder lost some: those are made again."""
+        missing = self._missing()
+        if not missing:
+            self.over = "done"
+        elif self._may_repay(look, missing):
+            self.ledger.forget(self.run, missing)
+
+    def _closed_elsewhere(self, look: SweepStatus) -> None:
+        """The calls are done: by the fleet, by this folder's last driver, or by one elsewhere, who has the outputs."""
+        missing = self._missing()
+        if not missing:
+            self.over = "done"
+        elif self._elsewhere(missing):
+            # That one evaluates them now, or has died before it could: whoever waits for its report finds out.
+            raise AlreadyRunning(self.run, "another producer, which made its calls")
+        elif self._may_repay(look, missing):  # its budget was larger than that of then, or failed calls are made again
+            self.open("anew")
+            self.restore()
+            self.ledger.forget(self.run, missing)
+
+    def _may_repay(self, look: SweepStatus, missing: list[int]) -> bool:
+        """Whether ``missing`` may be paid again now: where others have outputs of them, the user is told before."""
+        paid = sum(int(tally.split()[2]) for tally in look.tallies.values())
+        # More than is here was paid for elsewhere, as by a retry in the original.
+        others = self._taken_over and paid > self._sweep.recorded.paid + look.waiting
+        if self.warnings.knows("elsewhere") or not (others or self._elsewhere(missing)):
+            return True
+        self.warnings.add("elsewhere")  # shown after this poll; the next one goes on
+        return False
+
+    def _missing(self) -> list[int]:
+        """Wanted calls that the folder does not have."""
+        recorded, header = self._sweep.recorded, self._sweep.header
+        wanted = (call for call in range(header.total) if call % header.cases not in self._stopping.halted)
+        return [call for call in wanted if not recorded.has(call)]
+
+    def _elsewhere(self, missing: list[int]) -> bool:
+        """Whether others recorded and collected some of them: this folder never had those."""
+        never = [call for call in missing if not self._sweep.recorded.had(call)]
+        return bool(self.ledger.has(self.run, never))
+
+    # -- leaving it -------------------------------------------------------------------------------------
+
+    def publish(self) -> bool:
+        """Give all prompts to the ledger. Raises WireError for those of another sweep."""
+        if prompts_digest(self._sweep.prompts())[1] != self._sweep.header.asked["prompts"]:
+            raise WireError(f"{self._sweep.folder.path}: its prompts are not those it was begun with; start it anew")
+        prompts, number = self._sweep.prompts(), 0
+        while block := list(islice(prompts, OFFER_STEP)):
+            self.ledger.offer(self.run, block, number)
+            number += len(block)
+        self.published = True
+        return True
+
+    def detach(self) -> None:
+        """Give the ledger what evaluating the outputs needs; warn where nobody can call."""
+        sweep, began = self._sweep, server_seconds(self.ledger.client)
+        header = sweep.evaluation()
+        # What takes more than the outputs and the parameters has to be evaluated by whoever watches.
+        if header is not None:
+            facts = Detached(began, sweep.header.target, sweep.tags, sweep.folder.info().name)
+            UnattendedSweeps(self.ledger, self.ledger.settings).leave(sweep.run, UnattendedSweep(header, facts))
+        self._served.leaving()
+
+    def closing(self, error: BaseException) -> Closing | None:
+        """Ctrl-C, and a folder that takes no more outputs: no more calls are handed out."""
+        # An OSError is of its own files: what happens to a server's connection is waited for.
+        unwritten = self._opened and isinstance(error, OSError | StorageError)
+        return Closing("paused", "interrupted") if unwritten or isinstance(error, KeyboardInterrupt) else None
+
+    def closed(self, error: BaseException) -> None:
+        """Keep what ends in the next moment; where the folder takes no more, count what was paid."""
+        if isinstance(error, KeyboardInterrupt):
+            self._intake.drain(self._hurried)
+        else:
+            self._strand()
+
+    def _strand(self) -> None:
+        """What a server of this command's own still has goes with it, so that a resume pays for it again."""
+        deadline = time.monotonic() + PAUSE_SECONDS
+        while (look := self.ledger.poll(self.run)) is not None:
+            if not look.busy or time.monotonic() > deadline:
+                gone = 0 if self._server else look.waiting
+                with contextlib.suppress(OSError):  # the disk itself may be gone
+                    self._sweep.recorded.note_stopped(look.started, look.tallies, look.under_way, gone)
+                return
+            time.sleep(IDLE_SECONDS)
