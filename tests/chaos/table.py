@@ -59,8 +59,8 @@ def render(lines: Iterable[Line]) -> str:
         + f"\nCounted over {records:,} records of evalq's runs, at commit {', '.join(commits)}. A run has\n"
         "several faults and counts in the row of each. Recovery: seconds from the fault to the next commit of a\n"
         "living worker, with the start of a new process and the time a server stayed away (up to 3 s). Victims'\n"
-        "chunks: the median until those are committed that the victim was computing. Naive: rows lost / doubled,\n"
-        "over the runs it had.\n" + _calls([line for line in runs if line["only"] in marks and "calls" in line])
+        "chunks: the median time until another worker commits the victim's chunks. Naive: rows lost / doubled, over\n"
+        "its runs.\n" + _calls([line for line in runs if line["only"] in marks and "calls" in line])
     )
 
 
@@ -72,14 +72,14 @@ def _calls(runs: Sequence[Line]) -> str:
     calls = [line["calls"] for line in runs]
     served, recorded = (sum(one[name] for one in calls) for name in ("served", "recorded"))
     again = [one["served"] - one["recorded"] for one in calls]
-    told = [
+    exact = [
         one["repaid"] + one["lost"] == more and one["attempts"] == one["paid"] == one["served"]
         for one, more in zip(calls, again, strict=True)
     ]
     return (
         f"\nIn {len(runs)} sweeps with {failovers} failovers agents served {served:,} calls for {recorded:,} outputs,\n"
-        f"{sum(again):,} beyond those were paid ({max(again):,} at most in one run). {sum(told)} runs told of just\n"
-        "those in `repaid` and `lost`, and of the attempts and the cost that their agents had counted.\n"
+        f"and {sum(again):,} more were paid ({max(again):,} at most in one run). {sum(exact)} runs reported exactly\n"
+        "those in `repaid` and `lost`, and the attempts and the cost that their agents had counted.\n"
     )
 
 
