@@ -151,6 +151,20 @@ def uses(tree: ast.AST, wanted: set[str]) -> Iterator[tuple[ast.Name, set[str]]]
     yield from visit(tree, set(), set())
 
 
+def _uses_in_functions(tree: ast.AST, wanted: set[str]) -> Iterator[ast.Name]:
+    """Each use of a wanted name in a function that imports it itself: a name of its scope, which `uses` passes over."""
+    for scope in ast.walk(tree):
+        if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            own = {
+                alias.name
+                for node in _imports(scope)
+                if isinstance(node, ast.ImportFrom)
+                for alias in node.names
+                if alias.name in wanted and not alias.asname
+            }
+            yield from (node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id in own)
+
+
 def globals_of(tree: ast.Module) -> dict[str, ast.stmt]:
     """Names that a module defines or imports, each with its statement (the first)."""
     found: dict[str, ast.stmt] = {}
@@ -242,6 +256,7 @@ class Fold:
                 edits.append(self._without(source, node, kept))
         for use, _ in uses(source.tree, set(meaning)):
             edits.append(Edit(*source.span(use), meaning[use.id]))
+        edits += [Edit(*source.span(use), meaning[use.id]) for use in _uses_in_functions(source.tree, set(meaning))]
         edits += _definitions(source, own)
         edits += self._attributes(source, aliases)
         return Part(name, source, _edited(source.text, edits))
@@ -424,6 +439,7 @@ class Fold:
                     else:
                         lines.append(new)
                         edits += [Edit(*source.span(use), new) for use, _ in uses(source.tree, {each.name})]
+                        edits += [Edit(*source.span(use), new) for use in _uses_in_functions(source.tree, {each.name})]
                         edits += _definitions(source, {each.name: new})
                 edits.append(Edit(*source.span(node), f"from {node.module} import {', '.join(lines)}"))
         # module.old, where a module of the group was imported whole
