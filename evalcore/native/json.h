@@ -7,7 +7,7 @@
 
 #include "csv.h"
 
-#define MAX_NESTED 200 /* below MAX_DEPTH of answer.py, and little of any stack */
+#define MAX_NESTED 200 /* below MAX_DEPTH of record.py, and little of any stack */
 
 typedef struct {
     Text raw;    /* between its quotes, as it stands */

@@ -18,7 +18,7 @@ __all__ = ["LANGUAGES", "distinct_percents", "escaped", "markdown", "results_by_
 # The words of the Markdown report, in Korean and English; the Korean ones are the seed's template.
 
 
-class _Texts(NamedTuple):
+class _MarkdownTexts(NamedTuple):
     """Everything the report says in one language; braces are filled in by ``str.format``."""
 
     title: str
@@ -77,7 +77,7 @@ class _Texts(NamedTuple):
     where: str
 
 
-_KO = _Texts(
+_KO = _MarkdownTexts(
     title="실행 에이전트 스코어링 리포트",
     data="데이터",
     items="총 항목",
@@ -159,7 +159,7 @@ _KO = _Texts(
     where="예",
 )
 
-_EN = _Texts(
+_EN = _MarkdownTexts(
     title="Plan agent scoring report",
     data="Data",
     items="Items",
@@ -239,7 +239,7 @@ _EN = _Texts(
     where="for example",
 )
 
-_TEXTS: Mapping[str, _Texts] = {"ko": _KO, "en": _EN}
+_TEXTS: Mapping[str, _MarkdownTexts] = {"ko": _KO, "en": _EN}
 LANGUAGES = tuple(_TEXTS)
 """Languages of the report, the default first."""
 
@@ -258,7 +258,9 @@ def escaped(text: str, blank: str = "") -> str:
     return plain_dollars(line) or blank
 
 
-def _notes(results: Mapping[str, Json], rounds: Sequence[str], rules: Mapping[str, str], text: _Texts) -> Iterator[str]:
+def _notes(
+    results: Mapping[str, Json], rounds: Sequence[str], rules: Mapping[str, str], text: _MarkdownTexts
+) -> Iterator[str]:
     """The lines below the section's heading; ``rules`` say which rows are stability failures."""
     yield f"- {text.score_counts}"
     yield from _distribution(results, rounds, "score_counts", text)
@@ -281,14 +283,14 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["", *(f"| {' | '.join(row)} |" for row in cells), ""]
 
 
-def _distribution(results: Mapping[str, Json], rounds: Sequence[str], key: str, text: _Texts) -> list[str]:
+def _distribution(results: Mapping[str, Json], rounds: Sequence[str], key: str, text: _MarkdownTexts) -> list[str]:
     points = sorted(results["set"][key])
     parts = [(escaped(name, text.blank), results["rounds"][name][key]) for name in rounds]
     parts.append((text.whole, results["set"][key]))
     return _table([text.round, *points], ([name, *(str(counts[p]) for p in points)] for name, counts in parts))
 
 
-def _failures(failures: Mapping[str, Json], zeros: bool, text: _Texts) -> list[str]:
+def _failures(failures: Mapping[str, Json], zeros: bool, text: _MarkdownTexts) -> list[str]:
     """Stability failures by pattern; with ``zeros``, rows that are 0 because no check passed are some of them."""
     # Else the report says "none" above failures that its own checklist counts.
     unpassed = failures["no_check_passed"] if zeros else 0
@@ -304,7 +306,7 @@ def _failures(failures: Mapping[str, Json], zeros: bool, text: _Texts) -> list[s
     return _table([text.cause, text.amount], rows)
 
 
-def _insights(results: Mapping[str, Json], text: _Texts) -> Iterator[str]:
+def _insights(results: Mapping[str, Json], text: _MarkdownTexts) -> Iterator[str]:
     for row in results["diagnostics"]:
         what = text.suspect.format(check=row["check"], of=row["of"], passed=row["passed"])
         where = text.not_found
@@ -319,7 +321,7 @@ def _insights(results: Mapping[str, Json], text: _Texts) -> Iterator[str]:
     yield from _rankings(slow, text)
 
 
-def _rankings(patterns: Mapping[str, Json], text: _Texts) -> Iterator[str]:
+def _rankings(patterns: Mapping[str, Json], text: _MarkdownTexts) -> Iterator[str]:
     kinds = {"check_sets": text.by_set, "categories": text.by_category, "forms": text.by_form, "missed": text.by_miss}
     for key, label in kinds.items():
         ranking = patterns.get(key)
@@ -330,7 +332,7 @@ def _rankings(patterns: Mapping[str, Json], text: _Texts) -> Iterator[str]:
             yield f"    - {label}: {', '.join(parts)}"
 
 
-def _rates(results: Mapping[str, Json], text: _Texts) -> Iterator[str]:
+def _rates(results: Mapping[str, Json], text: _MarkdownTexts) -> Iterator[str]:
     header = [cell.format(up_to=results["low_scores"]["up_to"]) for cell in text.rate_header]
     yield f"- {text.check_rates}"
     yield from _table(
@@ -346,12 +348,12 @@ def _rates(results: Mapping[str, Json], text: _Texts) -> Iterator[str]:
         yield from _table(header, (_rate_row(row, text) for row in results[key]))
 
 
-def _rate_row(row: Mapping[str, Json], text: _Texts) -> list[str]:
+def _rate_row(row: Mapping[str, Json], text: _MarkdownTexts) -> list[str]:
     counts = [str(row[key]) for key in ("rows", "low", "failed", "of")]
     return [escaped(row["name"], text.blank), *counts, _percent(row["failure_rate"])]
 
 
-def _agreement(llm: Mapping[str, Json], text: _Texts) -> str:
+def _agreement(llm: Mapping[str, Json], text: _MarkdownTexts) -> str:
     kappa = llm["weighted_kappa"]
     return text.llm_line.format(
         pairs=llm["pairs"],
@@ -362,7 +364,7 @@ def _agreement(llm: Mapping[str, Json], text: _Texts) -> str:
     )
 
 
-def _checklist(items: Sequence[Mapping[str, Json]], text: _Texts) -> Iterator[str]:
+def _checklist(items: Sequence[Mapping[str, Json]], text: _MarkdownTexts) -> Iterator[str]:
     for item in items:
         facts = {key: value["count"] if isinstance(value, dict) else value for key, value in item.items()}
         if "limit" in facts:
@@ -407,7 +409,7 @@ def results_by_file(report: Mapping[str, Json]) -> dict[str, Json]:
     return dict(results["files"]) if "files" in results else {report["inputs"][0]["name"]: results}
 
 
-def _left_out_lines(report: Mapping[str, Json], text: _Texts) -> list[str]:
+def _left_out_lines(report: Mapping[str, Json], text: _MarkdownTexts) -> list[str]:
     """What the numbers of all inputs leave out, with the first places; nothing without any."""
     lines = []
     for each in omissions_in(report):
@@ -418,7 +420,9 @@ def _left_out_lines(report: Mapping[str, Json], text: _Texts) -> list[str]:
     return [f"## {text.left_out}", *lines, ""] if lines else []
 
 
-def _page(name: str, records: int, results: Mapping[str, Json], params: Mapping[str, Json], text: _Texts) -> str:
+def _page(
+    name: str, records: int, results: Mapping[str, Json], params: Mapping[str, Json], text: _MarkdownTexts
+) -> str:
     rules = params["rules"]
     rounds = sorted(results["rounds"], key=round_order)
     unscored = results["set"]["unscored"]
@@ -443,7 +447,7 @@ def _page(name: str, records: int, results: Mapping[str, Json], params: Mapping[
     return "\n".join(lines) + "\n"
 
 
-def _basis(params: Mapping[str, Json], text: _Texts) -> list[str]:
+def _basis(params: Mapping[str, Json], text: _MarkdownTexts) -> list[str]:
     rules = params["rules"]
     llm = [text.llm_basis] if rules["accuracy"] == "llm_when_present" else []
     return [
@@ -455,7 +459,9 @@ def _basis(params: Mapping[str, Json], text: _Texts) -> list[str]:
     ]
 
 
-def _metrics(results: Mapping[str, Json], rounds: list[str], rules: Mapping[str, str], text: _Texts) -> list[str]:
+def _metrics(
+    results: Mapping[str, Json], rounds: list[str], rules: Mapping[str, str], text: _MarkdownTexts
+) -> list[str]:
     parts = [(escaped(name, text.blank), results["rounds"][name]) for name in rounds] + [(text.whole, results["set"])]
 
     def row(key: str) -> str:
@@ -471,12 +477,12 @@ def _metrics(results: Mapping[str, Json], rounds: list[str], rules: Mapping[str,
     ]
 
 
-def _consistency_line(found: Mapping[str, Json], text: _Texts) -> str:
+def _consistency_line(found: Mapping[str, Json], text: _MarkdownTexts) -> str:
     left_out = found["excluded"]["fewer_than_two_rounds"]["count"]
     return f"- ({text.no_pairs.format(count=left_out)})" if found["score"] is None else _number(found["score"])
 
 
-def _speed(speed: Mapping[str, Json], rules: Mapping[str, str], text: _Texts) -> str:
+def _speed(speed: Mapping[str, Json], rules: Mapping[str, str], text: _MarkdownTexts) -> str:
     if speed["mean_seconds"] is None:
         return "-"
     points = _number(speed["mean_points"]) if rules["speed"] == "mean_of_points" else str(speed["points_of_mean"])
