@@ -15,7 +15,7 @@ from evalq.evalcore.model.calls import Attempt, Output
 from evalq.producer.cli import main
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.servers import Servers
-from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep, TargetSettings, sweeps_of_judges
+from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep, TargetSettings, judge_sweeps
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep
 from evalq.producer.viewing.catalogue import KnownRun
@@ -82,7 +82,7 @@ def test_there_is_a_sweep_for_each_judge_and_number_of_votes(sweep: Sweep) -> No
     for each in sweeps:
         answer(each)
     assert [len(line.get("judgements", ())) for line in judged(sweep, calls)] == [6, 6, 6, 0]
-    assert [each.run for each in sweeps_of_judges(sweep.folder)] == [each.run for each in sweeps]
+    assert [each.run for each in judge_sweeps(sweep.folder)] == [each.run for each in sweeps]
 
 
 def test_who_resumes_finds_what_was_recorded(sweep: Sweep) -> None:
@@ -161,7 +161,7 @@ def test_no_output_leaves_nothing_to_ask(sweep: Sweep) -> None:
     assert sweep.stage is not None
     calls = JudgeCalls(sweep, sweep.stage, None, lambda targets: pytest.fail(f"{targets} are waited for"))
     assert calls.prepare() == []
-    assert sweeps_of_judges(sweep.folder) == []
+    assert judge_sweeps(sweep.folder) == []
     calls.join(sweep.evaluated)
     assert sweep.evaluated.read_bytes() == sweep.outputs.read_bytes()
 
