@@ -20,7 +20,6 @@ from evalq.evalcore.contract.evaluator import (
     Outcome,
     Records,
     Sample,
-    Views,
     WholeInput,
     without_result,
 )
@@ -28,15 +27,13 @@ from evalq.evalcore.contract.measures import Judged, Measure, Measures, Number, 
 from evalq.evalcore.contract.repeats import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, any_judged
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
-from evalq.evalcore.evaluators.checks.labels import notices
-from evalq.evalcore.evaluators.checks.panels import METRICS, PANELS
 from evalq.evalcore.evaluators.checks.params import ChecksParams
-from evalq.evalcore.evaluators.checks.report import case_failed, checks_section
+from evalq.evalcore.evaluators.checks.report import checks_section
 from evalq.evalcore.evaluators.checks.sample import write_sample
 from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
 from evalq.evalcore.evaluators.checks.stages import asking, to_ask
 from evalq.evalcore.evaluators.checks.state import ChecksGatherer, ChecksState
-from evalq.evalcore.evaluators.checks.views import CHARTS, ROWS, markdown, opening
+from evalq.evalcore.evaluators.checks.views import VIEWS
 from evalq.evalcore.model.calls import count_cuts
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.model.state import LISTED, Faults, Tally
@@ -307,14 +304,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         ),
     )
     measures = MEASURES
-    views = Views(
-        *(METRICS, PANELS, markdown, notices),
-        summary=opening,
-        charts=CHARTS,
-        rows=ROWS,
-        at_times=("diversity", "judges", "labels", "plain", "stopping"),
-        failed=case_failed,
-    )
+    views = VIEWS
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)
     calls = Calls(

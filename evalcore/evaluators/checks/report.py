@@ -26,7 +26,7 @@ from evalq.evalcore.statistics.quantiles import RELATIVE_ERROR, Quantiles
 from evalq.evalcore.statistics.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
 from evalq.evalcore.statistics.sequences import MOST_LOOKS, log_e_above, log_e_below, rate_limits, rate_sequence
 
-__all__ = ["Demand", "case_failed", "checks_section"]
+__all__ = ["Demand", "checks_section"]
 
 Verdict = Literal["holds", "fails", "inconclusive", "no_data"]
 _NAMED = 100
@@ -191,15 +191,6 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         **diversity,
         **_stopping(cases, entries, kinds),
     }
-
-
-def case_failed(entry: Json) -> bool:
-    """Whether an entry of a list in the report is of a case that has an output which did not pass, or of a collapse."""
-    if not isinstance(entry, dict):
-        return False
-    outputs = entry.get("outputs")
-    lost = isinstance(outputs, dict) and outputs.get("failed", 0) + outputs.get("errors", 0) > 0
-    return lost or entry.get("verdict") == "collapsed"
 
 
 def _judges(state: ChecksState) -> dict[str, Json]:

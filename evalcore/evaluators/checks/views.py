@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.contract.evaluator import Views
 from evalq.evalcore.evaluators.checks.diversity.report import by_a_judge, chained, diversity_markdown
-from evalq.evalcore.evaluators.checks.labels import LABEL_CHARTS, labels_markdown, on_trust_line, plain_line
+from evalq.evalcore.evaluators.checks.labels import LABEL_CHARTS, labels_markdown, notices, on_trust_line, plain_line
+from evalq.evalcore.evaluators.checks.panels import METRICS, PANELS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.views.charts import (
@@ -28,7 +30,7 @@ from evalq.evalcore.views.charts import (
 )
 from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent_between, table
 
-__all__ = ["CHARTS", "ROWS", "markdown", "opening"]
+__all__ = ["VIEWS", "markdown", "page_summary"]
 
 _CASES = 50
 _FAILURES = 20
@@ -255,7 +257,7 @@ _NOWHERE: Mapping[str, tuple[str, State]] = {
 _KINDS: Mapping[str, State] = {"collapsed": "bad", "inconclusive": "doubtful", "diverse": "good"}
 
 
-def opening(report: Mapping[str, Json]) -> Summary:
+def page_summary(report: Mapping[str, Json]) -> Summary:
     """How many outputs passed, and whether cases reach their thresholds."""
     results = report["results"]
     outputs, decided, cases = results["outputs"], results["thresholds"], results["cases"]
@@ -379,7 +381,7 @@ def _pass_chart(key: str) -> Chart:
 
 _RATE = "with 95 % intervals, cases being clusters of their answers. The lowest come first."
 
-CHARTS = (
+_CHARTS = (
     Chart(
         "Pass rate by case",
         "Outputs that passed, with exact 95 % intervals. The lowest come first.",
@@ -479,4 +481,23 @@ def _check_evidence(checks: Sequence[_CheckRow], before: str) -> Iterator[Eviden
         yield from _check_evidence(check.checks, f"{name} › ")
 
 
-ROWS = Rows((Column("Case"), Column("Repeat", "number"), Column("Score", "number")), _OutputRow, _reader)
+def _case_failed(entry: Json) -> bool:
+    """Whether an entry of a list in the report is of a case that has an output which did not pass, or of a collapse."""
+    if not isinstance(entry, dict):
+        return False
+    outputs = entry.get("outputs")
+    lost = isinstance(outputs, dict) and outputs.get("failed", 0) + outputs.get("errors", 0) > 0
+    return lost or entry.get("verdict") == "collapsed"
+
+
+VIEWS = Views(
+    METRICS,
+    PANELS,
+    markdown,
+    notices,
+    summary=page_summary,
+    charts=_CHARTS,
+    rows=Rows((Column("Case"), Column("Repeat", "number"), Column("Score", "number")), _OutputRow, _reader),
+    at_times=("diversity", "judges", "labels", "plain", "stopping"),
+    failed=_case_failed,
+)

@@ -172,7 +172,7 @@ _MET: Mapping[str | None, State] = {"yes": "good", "no": "bad", "undecided": "do
 _CALLS = {"": "check", "any_signal": "any signal", "suspected": "suspected"}
 
 
-def _summary(report: Mapping[str, Json]) -> Summary:
+def _page_summary(report: Mapping[str, Json]) -> Summary:
     """How many reports pass, and how many are suspected."""
     results, records = report["results"], report["records"]
     scored, passed = records["scored"], results["passed"]
@@ -374,7 +374,7 @@ VIEWS = Views(
     _PANELS,
     _markdown,
     _notices,
-    summary=_summary,
+    summary=_page_summary,
     charts=_CHARTS,
     rows=Rows((Column("Suspected"), Column("Label")), _ReportLine, _row_reader),
     at_times=("unresolved", "judged", "labels"),

@@ -32,7 +32,7 @@ from evalq.evalcore.views.charts import (
 from evalq.evalcore.views.markdown import decimals, escape, failed_table, fault_table, left_out, percent, table
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
-__all__ = ["VIEWS", "summary"]
+__all__ = ["VIEWS", "page_summary"]
 
 _METRICS = (
     Metric(
@@ -157,7 +157,7 @@ _PANELS = (
 _BAND_STATES: Mapping[str, State] = {"perfect": "good", "good": "good", "moderate": "doubtful", "poor": "bad"}
 
 
-def summary(report: Mapping[str, Json]) -> Summary:
+def page_summary(report: Mapping[str, Json]) -> Summary:
     """How many transcripts comply, and how far."""
     results, records = report["results"], report["records"]
     scored, passed = records["scored"], results["passed"]
@@ -309,7 +309,7 @@ VIEWS = Views(
     _METRICS,
     _PANELS,
     _markdown,
-    summary=summary,
+    summary=page_summary,
     charts=_CHARTS,
     rows=Rows((Column("Score", "number"), Column("Band")), _TranscriptLine, _row_reader),
     at_times=("judged", "labels"),

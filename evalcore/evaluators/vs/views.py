@@ -32,7 +32,7 @@ from evalq.evalcore.views.charts import (
 )
 from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent, table
 
-__all__ = ["VIEWS", "results_document", "summary"]
+__all__ = ["VIEWS", "page_summary", "results_document"]
 
 _VERDICT_STATES: Mapping[str, State] = {"collapsed": "bad", "inconclusive": "doubtful", "diverse": "good"}
 _NOWHERE: Mapping[str, tuple[str, State]] = {
@@ -43,7 +43,7 @@ _NOWHERE: Mapping[str, tuple[str, State]] = {
 _DRAWN_ISSUES = 15
 
 
-def summary(report: Mapping[str, Json]) -> Summary:
+def page_summary(report: Mapping[str, Json]) -> Summary:
     """How many tests passed, and whether there is mode collapse."""
     results = report["results"]
     run, nowhere, rate = results["test_run"], results["collapse_nowhere"], results["pass_rate"]
@@ -503,7 +503,7 @@ VIEWS = Views(
     PANELS,
     _markdown,
     document=results_document,
-    summary=summary,
+    summary=page_summary,
     charts=_CHARTS,
     rows=Rows((Column("Agent"), Column("Case"), Column("Repeat", "number"), Column("Option")), _OutputRow, _row_reader),
     at_times=("stopping",),

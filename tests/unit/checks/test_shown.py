@@ -14,7 +14,7 @@ import pytest
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.evaluators.checks.labels import notices, on_trust_line
-from evalq.evalcore.evaluators.checks.views import CHARTS, ROWS, markdown, opening
+from evalq.evalcore.evaluators.checks.views import VIEWS, markdown, page_summary
 from evalq.evalcore.views.charts import Evidence, Mark
 from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
 from tests.unit.checks.labelled import CASES as JUDGED
@@ -116,7 +116,7 @@ def test_rates_are_those_of_the_report(whole: Whole, title: str, key: str, list_
 
 def chart(title: str, report: dict[str, Any]) -> list[Mark]:
     """The marks of the chart with that title."""
-    (drawn,) = (each for each in CHARTS if each.title == title)
+    (drawn,) = (each for each in VIEWS.charts if each.title == title)
     return list(drawn.marks(report))
 
 
@@ -248,7 +248,7 @@ def test_the_head_has_what_decides(whole: Whole) -> None:
 
 def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
     """Tiles and a sentence on what lacks."""
-    summary = opening(whole.report)
+    summary = page_summary(whole.report)
     tiles = {tile.label: tile for tile in summary.tiles}
     results = whole.results
     outputs = results["outputs"]
@@ -274,7 +274,7 @@ def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
 def test_one_answer_of_many_is_no_whole(more: list[bytes], tmp_path: Path) -> None:
     """Whether nothing was recorded, or there is no verdict: in the headline, a tile, a chart and a sentence."""
     report = evaluated(tmp_path, [line("a", 0), *more]).report
-    summary = opening(report)
+    summary = page_summary(report)
     tiles = {tile.label: tile for tile in summary.tiles}
     assert summary.headline == f"1 of {1 + len(more)} outputs passed"
     assert (tiles["Pass rate"].value, tiles["Pass rate"].state) == ("100.0 %", "doubtful")
@@ -303,7 +303,7 @@ def test_the_page_opens_with_the_verdicts(whole: Whole, verdict: str, state: str
     """In a word and a colour: whether thresholds are reached, which is the run's own state, and what collapsed."""
     other = copy.deepcopy(whole.report)
     other["results"]["thresholds"]["verdict"] = other["results"]["diversity"]["verdict"] = verdict
-    summary = opening(other)
+    summary = page_summary(other)
     tiles = {tile.label: (tile.value, tile.state) for tile in summary.tiles}
     assert tiles["Thresholds"] == (reached, state)
     assert tiles["Collapse"] == (collapse, state)
@@ -356,11 +356,11 @@ def test_long_lists_end_with_how_many_more_there_are(whole: Whole) -> None:
 
 def test_a_row_shows_what_fell_short_before_what_was_met(whole: Whole) -> None:
     """Each check with what it wanted, its parts under its name, and what people said."""
-    see = ROWS.reader(whole.report)
+    see = VIEWS.rows.reader(whole.report)
 
     def evidence(identity: str) -> tuple[str, list[Evidence]]:
         for record in whole.records:
-            row = see(msgspec.json.decode(record, type=ROWS.line))
+            row = see(msgspec.json.decode(record, type=VIEWS.rows.line))
             if row is not None and row.id == identity:
                 return row.state, list(row.evidence())
         raise AssertionError(identity)
@@ -388,8 +388,8 @@ def test_a_row_shows_what_fell_short_before_what_was_met(whole: Whole) -> None:
 
 def test_a_record_that_killed_its_worker_has_a_row_too(whole: Whole) -> None:
     """Its line says nothing of checks."""
-    row = ROWS.reader(whole.report)(
-        msgspec.json.decode(b'{"record":"f:1","status":"dead","reason":"lost"}', type=ROWS.line)
+    row = VIEWS.rows.reader(whole.report)(
+        msgspec.json.decode(b'{"record":"f:1","status":"dead","reason":"lost"}', type=VIEWS.rows.line)
     )
     assert row is not None
     assert (row.state, row.cells) == ("bad", (None, None, None))

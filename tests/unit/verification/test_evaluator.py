@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.verification import VerificationParams, evaluator
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT
 from evalq.evalcore.evaluators.verification.sample import write_records
 from evalq.evalcore.evaluators.verification.score import scorer
-from evalq.evalcore.evaluators.verification.views import summary
+from evalq.evalcore.evaluators.verification.views import page_summary
 from evalq.evalcore.fold import evaluate_files
 from tests.portions import some
 from tests.unit.verification.hard import hard_files
@@ -287,7 +287,7 @@ def test_a_rate_over_some_records_says_over_how_many(tmp_path: Path) -> None:
     path.write_text(json.dumps(good) + "\n" + "broken\n" * 3)
     report = evaluate_files(evaluator, [path], {}).report
     assert report["results"]["pass_rate"] == 1.0
-    found = summary(report)
+    found = page_summary(report)
     assert found.headline == "1 of 4 transcripts comply"
     assert found.tiles[0].note == "of the 1 of 4 records that have a result"
     assert found.tiles[0].state == "doubtful"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.evaluators.vs import evaluator
-from evalq.evalcore.evaluators.vs.views import summary
+from evalq.evalcore.evaluators.vs.views import page_summary
 from evalq.evalcore.fold import Evaluation
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Evidence, Tile
@@ -17,7 +17,7 @@ from tests.unit.vs.helpers import evaluated, good_output, line, runs_of, with_va
 
 def tiles_of(found: Evaluation) -> dict[str, Tile]:
     """The numbers above the charts, by what stands over them."""
-    return {tile.label: tile for tile in summary(found.report).tiles}
+    return {tile.label: tile for tile in page_summary(found.report).tiles}
 
 
 def failed(found: Evaluation) -> dict[str, Evidence]:
@@ -49,7 +49,7 @@ def test_the_page_begins_with_how_many_cases_collapsed(tmp_path: Path) -> None:
 def test_one_answer_of_many_is_no_whole(more: list[bytes], tests: int, cases: int, tmp_path: Path) -> None:
     """Whether nothing was recorded, or nobody could read it: not in the headline, nor in a tile, a bar or a chart."""
     found = evaluated(tmp_path, [line("F", 0, good_output()), *more])
-    top, tiles = summary(found.report), tiles_of(found)
+    top, tiles = page_summary(found.report), tiles_of(found)
     assert top.headline == f"1 of {tests} tests passed"
     assert (tiles["Pass rate"].value, tiles["Pass rate"].state) == ("100.0 %", "doubtful")
     assert f"of the 1 of {tests} tests with a readable output" in tiles["Pass rate"].note
