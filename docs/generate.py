@@ -29,7 +29,7 @@ from evalq.workers.names import CELERY_VARIABLES, FOLDERS, FOREIGN_VARIABLES, OW
 from evalq.workers.ratelimit import Policy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
-from evalq.workers.targets.kinds import MODELS
+from evalq.workers.targets.config import MODELS
 from evalq.workers.targets.target import DEFAULT_RETRIES, Price, RetryRule, Target
 
 DOCS = Path(__file__).parent

@@ -65,7 +65,7 @@ def _kept(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
     """Keep what the calls took; returns where, "" where they told no tokens or nothing can be written here."""
     from evalq.evalcore.model.calls import Attempt
     from evalq.producer.sweep.estimate import keep_trial
-    from evalq.workers.targets.digests import config_digest
+    from evalq.workers.targets.target import config_digest
 
     calls = [
         [Attempt(prompt_tokens=one.prompt_tokens, completion_tokens=one.completion_tokens) for one in attempts]

@@ -26,7 +26,7 @@ from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.targets.config import choose
-from evalq.workers.targets.digests import config_digest, setting_digests
+from evalq.workers.targets.target import config_digest, setting_digests
 from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["refuse_uncalled", "settle_targets"]

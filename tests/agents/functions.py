@@ -67,8 +67,7 @@ def sync_agent(call: dict[str, Any]) -> Any:
         raise ValueError("it broke")
     if call["prompt"] == "limit":
         # As late as here: a process for calls starts in a third of the time without them.
-        from evalq.workers.targets import Failure
-        from evalq.workers.targets.programs import CallFailed
+        from evalq.workers.targets import CallFailed, Failure
 
         raise CallFailed(Failure(kind="rate_limit", reason="enough", retry_after_seconds=3))
     return {"got": call["prompt"]}

@@ -11,7 +11,7 @@ import pytest
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.workers.targets.answers import Call
-from evalq.workers.targets.template import fill
+from evalq.workers.targets.http import fill
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{q}}"}]
 TEXT = "Say {{q}}"

@@ -12,7 +12,7 @@ import msgspec
 from evalq.evalcore.errors import UsageError
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
-from evalq.workers.targets.digests import chosen_digest, value_digest
+from evalq.workers.targets.target import chosen_digest, value_digest
 from evalq.workers.targets.variable import Choices, chosen_values, split_name
 
 __all__ = ["FAULT_SECONDS", "UnreachableTargets", "facts_of", "known_facts", "refuse_unknown", "unable"]

@@ -16,7 +16,7 @@ from evalq.workers.ledger.heartbeats import TargetFacts
 from evalq.workers.ratelimit import RateLimiter
 from evalq.workers.targets import Answer, Caller, Failure, NamedTarget, limits_of
 from evalq.workers.targets.config import choose
-from evalq.workers.targets.digests import config_digest, core_digest, files_seen, given_digests, listed_digests
+from evalq.workers.targets.target import config_digest, core_digest, files_seen, given_digests, listed_digests
 
 __all__ = ["Breaker", "TargetSession", "TargetSessions", "target_facts"]
 

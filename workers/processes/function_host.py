@@ -136,8 +136,8 @@ def _failure(error: BaseException, most: int) -> dict[str, Any]:
     """As plain data, with a text of ``most`` bytes; a user's CallFailed chooses the kind."""
     if isinstance(error, _Told):
         return error.told
-    programs = sys.modules.get("evalq.workers.targets.programs")
-    if programs is not None and isinstance(error, programs.CallFailed):
+    answers = sys.modules.get("evalq.workers.targets.answers")
+    if answers is not None and isinstance(error, answers.CallFailed):
         with contextlib.suppress(Exception):
             given = msgspec.json.decode(msgspec.json.encode(error.failure))
             # As long as an answer at most: whoever reads takes a longer line for that of a process gone wrong.

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalq.workers.targets.answers import KINDS, Answer, Call, Failure, FailureKind
+    from evalq.workers.targets.answers import KINDS, Answer, Call, CallFailed, Failure, FailureKind
     from evalq.workers.targets.caller import Caller, Tries, attempt, call_paced, limits_of
     from evalq.workers.targets.config import key_names, load_targets
     from evalq.workers.targets.target import NamedTarget, Target
@@ -21,6 +21,7 @@ __all__ = [
     "KINDS",
     "Answer",
     "Call",
+    "CallFailed",
     "Caller",
     "Failure",
     "FailureKind",
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    **dict.fromkeys(("KINDS", "Answer", "Call", "Failure", "FailureKind"), "answers"),
+    **dict.fromkeys(("KINDS", "Answer", "Call", "CallFailed", "Failure", "FailureKind"), "answers"),
     **dict.fromkeys(("Caller", "Tries", "attempt", "call_paced", "limits_of"), "caller"),
     **dict.fromkeys(("key_names", "load_targets"), "config"),
     **dict.fromkeys(("NamedTarget", "Target"), "target"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, get_args
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-__all__ = ["KINDS", "Answer", "Call", "Failure", "FailureKind", "Quota", "RateLimits"]
+__all__ = ["KINDS", "Answer", "Call", "CallFailed", "Failure", "FailureKind", "Quota", "RateLimits", "off_loop"]
 
 FailureKind = Literal["rate_limit", "quota", "timeout", "server", "crashed", "auth", "refused", "bad_output"]
 """Why a call has no answer: asked too often; the account is spent; no answer in time; the server or the way to it
@@ -119,3 +120,21 @@ class Failure(_Reply, frozen=True, kw_only=True):
     retry_after_seconds: float | None = None
     down: bool = False
     latency_seconds: float = 0.0
+
+
+class CallFailed(Exception):
+    """What a Python target raises to give the kind of a failure itself."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+T = TypeVar("T")
+
+_LONG = 1 << 18
+
+
+async def off_loop(size: int, work: Callable[..., T], *args: Any) -> T:
+    """What ``work`` returns: from a thread where ``size`` bytes are so many that other calls would wait for it."""
+    return work(*args) if size <= _LONG else await asyncio.to_thread(work, *args)

@@ -18,8 +18,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.workers.processes.environment import inherited, is_secret
 from evalq.workers.ratelimit import Limits, RateLimiter
-from evalq.workers.targets.answers import Answer, Call, Failure
-from evalq.workers.targets.off_loop import off_loop
+from evalq.workers.targets.answers import Answer, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
 __all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
@@ -46,15 +45,15 @@ class Caller:
         key = _key(named, environment)
         self._secrets = _secrets(named, key, environment)
         try:
-            self._way = named.target.client(named.folder, key, environment)
+            self._client = named.target.client(named.folder, key, environment)
         except ConfigError as error:
             raise ConfigError(f"target {named.name}: {error}") from None
 
     async def __aenter__(self) -> Caller:
         try:
-            await self._way.open()
+            await self._client.open()
         except BaseException as error:
-            await self._way.close()
+            await self._client.close()
             if isinstance(error, ConfigError):
                 raise ConfigError(f"target {self.named.name}: {error}") from None
             raise
@@ -63,14 +62,14 @@ class Caller:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await self._way.close()
+        await self._client.close()
 
     async def call(self, call: Call) -> Answer | Failure:
         """One call, once: an answer that keeps the target's contract, or why there is none. Never raises for a call."""
         target, began = self.named.target, time.monotonic()
         try:
             async with asyncio.timeout(self._seconds):
-                result = await self._way.call(call)
+                result = await self._client.call(call)
         # Before OSError, of which it is one.
         except TimeoutError:
             reason = f"no answer within {target.timeout_seconds:g} s (timeout_seconds)"

@@ -13,11 +13,24 @@ from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.workers.targets.kinds import MODELS
+from evalq.workers.targets.command import CommandTarget
+from evalq.workers.targets.embeddings import EmbeddingsTarget
+from evalq.workers.targets.http import HttpTarget
+from evalq.workers.targets.openai import OpenAiTarget
+from evalq.workers.targets.python import PythonTarget
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name
 
-__all__ = ["choose", "key_names", "load_targets", "with_choices"]
+__all__ = ["MODELS", "choose", "key_names", "load_targets", "with_choices"]
+
+MODELS: dict[str, type[Target]] = {
+    "command": CommandTarget,
+    "embeddings": EmbeddingsTarget,
+    "http": HttpTarget,
+    "openai": OpenAiTarget,
+    "python": PythonTarget,
+}
+"""By the name that ``kind`` gives."""
 
 
 def load_targets(path: str | Path) -> dict[str, NamedTarget]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 import time
+import zlib
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
@@ -18,12 +22,161 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import MAX_ANSWER_DEPTH, deeper_than
-from evalq.workers.targets.answers import Failure, FailureKind
-from evalq.workers.targets.body import has_surplus, read_body
-from evalq.workers.targets.headers import rate_limits, retry_after
-from evalq.workers.targets.off_loop import off_loop
+from evalq.workers.targets.answers import Failure, FailureKind, Quota, RateLimits, off_loop
 
-__all__ = ["Reply", "Web"]
+__all__ = ["Reply", "Web", "rate_limits", "retry_after"]
+
+# -- the body of a reply, read raw and within bounds: what it unpacks to is counted before it is there ---
+
+_GZIP = 16 + zlib.MAX_WBITS
+_PIECES_A_STEP = 256
+"""Pieces after which other calls have their turn: a server may send a byte at a time."""
+# Smaller pieces than this on average are a way to keep this process busy, not a reply.
+_BYTES_A_PIECE = 64
+_FREE_PIECES = 10_000
+
+
+_LAYERS = ("_stream", "_httpcore_stream", "_connection")
+"""Attributes by which the streams of httpx and httpcore lead to the connection."""
+
+
+class Body(msgspec.Struct, frozen=True):
+    """``data`` as far as it was read, and the ``fault`` for which the rest was not; "" where all is there."""
+
+    data: bytes
+    fault: str = ""
+
+
+async def read_body(response: httpx.Response, most: int) -> Body:
+    """At most ``most`` bytes, as sent and as unpacked. One layer of gzip is unpacked, though none was asked for.
+
+    Raises httpx.HTTPError when the connection fails.
+    """
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "gzip", "x-gzip"):
+        return Body(
+            b"", f"the reply's Content-Encoding is {coding[:40]!r}: evalq asks for identity and reads gzip only"
+        )
+    unpack = zlib.decompressobj(_GZIP) if "gzip" in coding else None
+    data, sent, pieces = bytearray(), 0, 0
+    async for piece in response.aiter_raw():
+        sent, pieces = sent + len(piece), pieces + 1
+        if pieces > _FREE_PIECES + most // _BYTES_A_PIECE:
+            return Body(bytes(data), f"the reply comes in over {pieces - 1} pieces")
+        if pieces % _PIECES_A_STEP == 0:
+            await asyncio.sleep(0)
+        if unpack is None:
+            data += piece
+        else:
+            try:
+                # One byte above the bound is enough to refuse it: the rest of a decompression bomb stays packed.
+                data += unpack.decompress(piece, most + 1 - len(data))
+            except zlib.error:
+                return Body(bytes(data), "the reply is not the gzip that its Content-Encoding says")
+            if unpack.unused_data:
+                return Body(bytes(data), "the reply goes on behind the end of its gzip")
+        if max(sent, len(data)) > most:
+            return Body(bytes(data), f"the reply is longer than max_bytes, {most}")
+    # An empty body is no gzip, and no fault either.
+    if unpack is not None and sent and not unpack.eof:
+        return Body(bytes(data), "the reply's gzip is cut off")
+    return Body(bytes(data))
+
+
+def has_surplus(response: httpx.Response) -> bool:
+    """Whether something came behind a reply that was read to its end, or nobody can say so.
+
+    It would be read as the answer to the next request on that connection: no client may use it again.
+    """
+    if "transfer-encoding" in response.headers and "content-length" in response.headers:
+        return True  # two ends of one body: the server and whoever stands before it may see different ones
+    stream = response.extensions.get("network_stream")
+    if stream is None or stream.get_extra_info("is_readable"):
+        return True
+    # httpcore starts the next cycle with what h11 has read and not used, and has no public way to ask for it.
+    found: object = response.stream
+    while found is not None:
+        state = getattr(found, "_h11_state", None)
+        if state is not None:
+            return bool(state.trailing_data[0])
+        found = next((getattr(found, name) for name in _LAYERS if hasattr(found, name)), None)
+    return True
+
+
+# -- what headers say of limits: Retry-After in both forms, and the x-ratelimit family ----------------
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_EPOCH = 1e9
+"""A reset beyond this many seconds is a point in time, not a wait."""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from ``retry-after-ms`` or ``retry-after`` (seconds, or a date held against the server's own
+    Date); None where nothing usable is told. ``headers`` has lower-case names or ignores case.
+    """
+    # The finer form first, where a server sends both.
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    told = headers.get("retry-after")
+    seconds = _number(told)
+    if seconds is not None or told is None:
+        return seconds
+    until = _date(told)
+    return None if until is None else max(0.0, (until - _now(headers)).total_seconds())
+
+
+def rate_limits(headers: Mapping[str, str]) -> RateLimits:
+    """``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, and without a last part for requests."""
+    return RateLimits(_quota(headers, "requests"), _quota(headers, "tokens"))
+
+
+def _quota(headers: Mapping[str, str], what: str) -> Quota:
+    def told(part: str) -> str | None:
+        value = headers.get(f"x-ratelimit-{part}-{what}")
+        return headers.get(f"x-ratelimit-{part}") if value is None and what == "requests" else value
+
+    limit, remaining = _number(told("limit")), _number(told("remaining"))
+    return Quota(
+        None if limit is None else int(limit),
+        None if remaining is None else int(remaining),
+        _seconds(told("reset"), headers),
+    )
+
+
+def _seconds(text: str | None, headers: Mapping[str, str]) -> float | None:
+    """A reset as "1m30.5s", as seconds, or as a point in time (seconds since 1970)."""
+    if text is None:
+        return None
+    number = _number(text)
+    if number is not None:
+        return number if number < _EPOCH else max(0.0, number - _now(headers).timestamp())
+    parts = _DURATION.findall(text)
+    # All of the text or nothing: "1m30x" may mean anything.
+    if not parts or "".join(amount + unit for amount, unit in parts) != text.strip():
+        return None
+    return float(sum(float(amount) * _UNITS[unit] for amount, unit in parts))
+
+
+def _number(text: str | None) -> float | None:
+    """A finite number that is not negative."""
+    # float() alone would take signs, "nan", "inf" and digits of any script.
+    return float(text) if text is not None and re.fullmatch(r"\s*\d{1,15}(\.\d{1,9})?\s*", text, re.ASCII) else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text or "")
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _now(headers: Mapping[str, str]) -> datetime:
+    """The server's own time where it gives one: a wrong clock here must not lengthen a wait."""
+    return _date(headers.get("date")) or datetime.now(UTC)
+
 
 _SHOWN = 200
 _ERROR_TEXT = 1 << 16
@@ -53,14 +206,14 @@ _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A reply of status 2xx that is JSON: ``value``, its text, and what its headers say.
+    """A reply of status 2xx that is JSON: ``value``, its text, and what its headers say of ``limits``.
 
     ``asked_bytes`` were sent for it, ``told_bytes`` came.
     """
 
     value: Any
     text: str
-    headers: Mapping[str, str]
+    limits: RateLimits
     seconds: float
     asked_bytes: int
     told_bytes: int
@@ -157,7 +310,7 @@ class Web:
             return Failure(kind="server" if fault == _NO_JSON else "bad_output",
                            reason=_received(response, text) if fault == _NO_JSON else fault,
                            text=text, status=status, latency_seconds=seconds, limits=limits)  # fmt: skip
-        return Reply(value, text, response.headers, seconds, len(content), len(body.data))
+        return Reply(value, text, limits, seconds, len(content), len(body.data))
 
 
 @cache

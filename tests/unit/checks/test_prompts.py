@@ -13,7 +13,7 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.inputs import output_line, prompts, stopping
 from evalq.evalcore.model.calls import Prompt
 from evalq.workers.targets.answers import Call
-from evalq.workers.targets.template import fill
+from evalq.workers.targets.http import fill
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
 

@@ -14,7 +14,7 @@ import pytest
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.workers.targets import load_targets
-from evalq.workers.targets.digests import config_digest
+from evalq.workers.targets.target import config_digest
 from tests.agents.server import Agent, running_agent
 from tests.integration.harness import Server, running_server, wait_until
 from tests.unit.producer.test_sweep_driver import CASES, Stage

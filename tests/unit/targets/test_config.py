@@ -11,9 +11,8 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets import Caller, load_targets
-from evalq.workers.targets.digests import config_digest
-from evalq.workers.targets.kinds.openai import OpenAiTarget
-from evalq.workers.targets.target import RetryRule
+from evalq.workers.targets.openai import OpenAiTarget
+from evalq.workers.targets.target import RetryRule, config_digest
 
 SECRET = "sk-0123456789"  # noqa: S105 - nobody's
 

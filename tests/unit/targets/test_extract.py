@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.records.json_values import NoJson, NothingThere, extract, find_at, parse_path
 from evalq.workers.targets.answers import Quota
-from evalq.workers.targets.headers import rate_limits, retry_after
-from evalq.workers.targets.template import fill
+from evalq.workers.targets.http import fill
+from evalq.workers.targets.web import rate_limits, retry_after
 
 PLAIN: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),

@@ -15,8 +15,7 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, load_targets
-from evalq.workers.targets.functions import Function
-from evalq.workers.targets.kinds.python import PythonTarget
+from evalq.workers.targets.python import PythonClient, PythonTarget
 from tests.agents import functions
 from tests.integration.harness import PATIENCE, clean_environment, wait_until
 from tests.processes import runs
@@ -83,7 +82,7 @@ def test_a_process_that_ended_while_nobody_was_in_it_gets_no_call(tmp_path: Path
     target = PythonTarget(kind="python", function="agent:agent", timeout_seconds=20)
 
     async def made() -> list[Answer | Failure]:
-        way = Function(target, tmp_path, {})
+        way = PythonClient(target, tmp_path, {})
         await way.open()
         results = [await way.call(Call(prompt)) for prompt in ("a", "a", "b")]
         (kept,) = way._idle
@@ -103,7 +102,7 @@ def test_a_thread_that_hangs_keeps_none_from_the_next_call(tmp_path: Path) -> No
     (tmp_path / "agent.py").write_text(_WAITS)
 
     async def made() -> tuple[bool, Answer | Failure]:
-        way = Function(target, tmp_path, {})
+        way = PythonClient(target, tmp_path, {})
         await way.open()
         first, hung = way._shared, asyncio.create_task(way.call(Call("x")))
         await asyncio.to_thread(wait_until, (tmp_path / "began").is_file, "the first is called")
@@ -124,7 +123,7 @@ def test_a_thread_that_hangs_keeps_none_from_the_next_call(tmp_path: Path) -> No
 
 _TELLS_MUCH = """
 from evalq.workers.targets import Failure
-from evalq.workers.targets.programs import CallFailed
+from evalq.workers.targets import CallFailed
 
 def agent(call):
     raise CallFailed(Failure(kind="bad_output", reason="\u00fc" * 99_999, text="\u00fc" * 99_999))
@@ -137,7 +136,7 @@ def test_a_failure_of_any_length_costs_no_process(tmp_path: Path) -> None:
     target = PythonTarget(kind="python", function="agent:agent", max_bytes=1025)
 
     async def made() -> Answer | Failure:
-        way = Function(target, tmp_path, {})
+        way = PythonClient(target, tmp_path, {})
         await way.open()
         result = await way.call(Call("x"))
         await way.close()
@@ -166,7 +165,7 @@ def test_the_time_of_a_call_does_not_run_while_it_waits_for_a_thread(tmp_path: P
     target = PythonTarget(kind="python", function="agent:agent", max_concurrency=1)
 
     async def made() -> tuple[int, list[str]]:
-        way = Function(target, tmp_path, {})
+        way = PythonClient(target, tmp_path, {})
         await way.open()
         calls = [asyncio.create_task(way.call(Call("x", repeat=repeat))) for repeat in range(3)]
         await asyncio.to_thread(wait_until, (tmp_path / "began").is_file, "the first is called")

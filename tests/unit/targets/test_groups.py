@@ -179,11 +179,11 @@ def test_a_function_that_is_started_while_its_target_is_closed_leaves_no_process
     before = children()
 
     async def called() -> tuple[str, str]:
-        way = named.target.client(named.folder, None, dict(os.environ))
-        call = asyncio.create_task(way.call(Call("x")))
+        client = named.target.client(named.folder, None, dict(os.environ))
+        call = asyncio.create_task(client.call(Call("x")))
         for _ in range(turns):
             await asyncio.sleep(0)
-        await way.close()
+        await client.close()
         result = await call
         assert isinstance(result, Failure)
         assert children() <= before

@@ -15,8 +15,7 @@ from evalq.workers.callers import target_sessions
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.ledger.heartbeats import TargetFacts
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
-from evalq.workers.targets.digests import config_digest
-from evalq.workers.targets.target import NamedTarget
+from evalq.workers.targets.target import NamedTarget, config_digest
 from tests.agents.server import running_agent
 
 

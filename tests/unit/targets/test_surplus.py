@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalq.workers.targets import Answer, Call, Caller, Failure
-from evalq.workers.targets.kinds.openai import OpenAiTarget
+from evalq.workers.targets.openai import OpenAiTarget
 from evalq.workers.targets.target import NamedTarget
 from tests.agents.server import completion
 

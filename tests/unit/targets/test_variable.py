@@ -13,10 +13,9 @@ from evalq.workers.callers.choices import facts_of, known_facts
 from evalq.workers.callers.target_sessions import target_facts
 from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.answers import Call
-from evalq.workers.targets.config import choose
-from evalq.workers.targets.digests import config_digest
-from evalq.workers.targets.kinds import MODELS
-from evalq.workers.targets.template import fill
+from evalq.workers.targets.config import MODELS, choose
+from evalq.workers.targets.http import fill
+from evalq.workers.targets.target import config_digest
 from evalq.workers.targets.variable import canonical_name, choices_of, split_name
 
 OPENAI = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m", "options": {"seed": 3}}

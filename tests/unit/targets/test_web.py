@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
-from evalq.workers.targets.address import secrets_of, shown
+from evalq.workers.targets.http import secrets_of, shown
 from tests.agents.server import Agent, running_agent
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evalq.workers.targets import Answer, Call, Caller
-from evalq.workers.targets.address import is_secret, secrets_of
 from evalq.workers.targets.config import load_targets
+from evalq.workers.targets.http import is_secret, secrets_of
 from tests.agents.server import running_agent
 
 HARMLESS = {

@@ -8,18 +8,43 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal
 
 import msgspec
+from pydantic import Field
 
 from evalq.workers.processes.system import signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.group import MARK, Group
+from evalq.workers.targets.target import Client, Name, ParameterTarget
 
-if TYPE_CHECKING:  # each of them names the class here that makes its calls
-    from evalq.workers.targets.kinds.command import CommandTarget
+__all__ = ["CommandTarget"]
 
-__all__ = ["CallFailed", "Command"]
+_Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+
+
+class CommandTarget(ParameterTarget):
+    """A program: {prompt, agent, case, repeat}, and messages of a chat, as JSON on its stdin; the answer on stdout."""
+
+    kind: Literal["command"]
+    argv: tuple[_Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
+    env: tuple[Name, ...] = Field(
+        default=(), description="Variables it gets besides PATH, HOME, LANG, TMPDIR and the key's; no other"
+    )
+    max_megabytes: int = Field(default=2048, ge=16, description="Most address space it may take")
+
+    def granted(self) -> tuple[str, ...]:
+        """Those in ``env``."""
+        return self.env
+
+    def address(self) -> str:
+        """The program."""
+        return self.argv[0]
+
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
+        """How it is called."""
+        return CommandClient(self, folder, environment)
+
 
 # What programs commonly need. Any other variable may hold a secret, and has to be named in the targets file.
 _ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
@@ -34,7 +59,7 @@ _LIMITED = (
 wherever that is, and the group, itself with it."""
 
 
-class Command:
+class CommandClient:
     """A target of kind command: a process, in a group of its own, for each call."""
 
     def __init__(self, target: CommandTarget, folder: Path, environment: Mapping[str, str]) -> None:
@@ -124,11 +149,3 @@ def _tail(text: str) -> str:
 
 def _ended(code: int) -> str:
     return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-
-
-class CallFailed(Exception):
-    """What a Python target raises to give the kind of a failure itself."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure

@@ -1,0 +1,286 @@
+"""Targets of kind http, a template in and a path out, and what all kinds share that are reached over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from evalq.evalcore.records.json_values import NothingThere, find_at, parse_path
+from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
+from evalq.workers.targets.target import Client, ParameterTarget
+
+if TYPE_CHECKING:
+    from evalq.workers.targets.web import Reply  # with httpx, which takes a while to import
+
+__all__ = [
+    "Headers",
+    "PostingClient",
+    "Url",
+    "bad_reply",
+    "fill",
+    "is_secret",
+    "secrets_of",
+    "shown",
+    "text_or_none",
+    "token_counts",
+    "value_at",
+]
+
+# -- templates of requests --------------------------------------------------------------------------
+
+_PLACEHOLDERS = ("prompt", "agent", "case", "repeat", "messages")
+"""What a call fills in; other names are those of a target's parameters."""
+_PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+
+
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
+    """``template`` with its placeholders replaced in one pass, so a value's own braces stay what they are.
+
+    Text that is nothing but a placeholder becomes the value itself: {repeat} a number. Within other text a chat is its
+    JSON, and so is all else that is neither text nor a number.
+    """
+    if isinstance(template, str):
+        whole = _PLACEHOLDER.fullmatch(template)
+        if whole and whole[1] in values:
+            return values[whole[1]]
+        return _PLACEHOLDER.sub(lambda match: _as_text(values.get(match[1], match[0])), template)
+    if isinstance(template, dict):
+        return {key: fill(value, values) for key, value in template.items()}
+    if isinstance(template, list | tuple):
+        return [fill(value, values) for value in template]
+    return template
+
+
+def _as_text(value: Any) -> str:
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return str(value) if plain else msgspec.json.encode(value).decode()
+
+
+def _mentions(template: Any, name: str) -> bool:
+    """Whether ``{name}`` stands anywhere in it."""
+    if isinstance(template, str):
+        return f"{{{name}}}" in template
+    if isinstance(template, dict):
+        return any(_mentions(value, name) for value in template.values())
+    return isinstance(template, list | tuple) and any(_mentions(value, name) for value in template)
+
+
+# -- addresses and headers, and what of them may be shown ---------------------------------------------
+
+
+def _with_host(url: str) -> str:
+    parts = urlsplit(url)  # raises ValueError for brackets that hold no address
+    if not parts.hostname or parts.port == 0:  # reading the port raises ValueError for one that is none
+        raise ValueError("not an address: it needs a host, and a port from 1 to 65535 or none")
+    return url
+
+
+Url = Annotated[str, Field(pattern=r"^https?://[^\s]+$"), AfterValidator(_with_host)]
+_HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+Headers = dict[_HeaderName, Annotated[str, Field(pattern=r"^[ -~]*$")]]
+
+
+def shown(url: str) -> str:
+    """Scheme, host, port and path."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}{port}{parts.path}"
+
+
+_SECRET_NAME = re.compile(
+    r"authori[sz]ation|authenticat|cookie|secret|passw|credential|session|signature|api[-_]?key|token$|"
+    r"(^|[-_.])(auth|token|key|sig|code|pwd|pass|private|bearer|jwt)($|[-_.])",
+    re.IGNORECASE,
+)
+"""Names of headers and of a URL's parameters that hold a secret; values of others are as harmless as a version."""
+_SECRET_VALUE = re.compile(
+    r"secret|^(sk|pk|rk|ghp|gho|github_pat|xox[abp]|hf|glpat)[-_][A-Za-z0-9]|^(AKIA|AIza|eyJ)[A-Za-z0-9]", re.ASCII
+)
+"""Values that say themselves that they are one, whatever the header's name."""
+_SCHEME = re.compile(r"^(bearer|basic|token|apikey|key|digest|negotiate)\s+", re.IGNORECASE)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a header, or a parameter of a URL, of this name holds a secret."""
+    return bool(_SECRET_NAME.search(name))
+
+
+def secrets_of(url: str, headers: Mapping[str, str]) -> Iterator[str]:
+    """Values of headers and of a URL's parameters that are named as secrets are, and its password: as they stand
+    there, and as they are sent and read.
+    """
+    parts = urlsplit(url)
+    for name, value in headers.items():
+        if is_secret(name) or _SECRET_VALUE.search(value):
+            yield from (value, _SCHEME.sub("", value))
+            # A cookie is several: a server may repeat one of them.
+            yield from (each.partition("=")[2].strip() for each in value.split(";") if "cookie" in name.lower())
+    yield from (value for name, value in parse_qsl(parts.query) if is_secret(name))
+    pairs = (pair.partition("=") for pair in parts.query.split("&"))
+    yield from (value for name, _, value in pairs if is_secret(name))
+    user, password = parts.username or "", parts.password or ""
+    if user or password:
+        # A name without a password is a key: that is how some services are given theirs.
+        secret = password or user
+        yield from (secret, unquote(secret))
+        yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+
+
+# -- the kind http ----------------------------------------------------------------------------------
+
+
+class HttpTarget(ParameterTarget):
+    """Any HTTP endpoint: a JSON template in, a JSON path out."""
+
+    kind: Literal["http"]
+    url: Url = Field(description="Where calls are posted")
+    headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
+    api_key_header: _HeaderName = Field(
+        default="Authorization", description="Header of the key; in Authorization, a bearer"
+    )
+    body: Any = Field(
+        description="The JSON to send; {prompt}, {agent}, {case}, {repeat} stand for the call's, {messages} for a "
+        "chat, the name of a parameter for its value"
+    )
+    answer: str = Field(default="", description="Path of the answer in the reply; empty: the whole reply")
+    finish_reason: str | None = Field(default=None, description="Path of the reason why the answer ended")
+    prompt_tokens: str | None = Field(default=None, description="Path of the number of prompt tokens")
+    completion_tokens: str | None = Field(default=None, description="Path of the number of completion tokens")
+
+    @field_validator("answer", "finish_reason", "prompt_tokens", "completion_tokens")
+    @classmethod
+    def _is_path(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_path(value)
+        return value
+
+    @model_validator(mode="after")
+    def _places(self) -> HttpTarget:
+        for name in {*self.parameters, *self.variable}:
+            if name in _PLACEHOLDERS or not _mentions(self.body, name):
+                raise PydanticCustomError("place", "body: has no place {name} for a parameter", {"name": f"{{{name}}}"})
+            if name not in self.parameters:
+                raise PydanticCustomError(
+                    "value", "parameters: {name} needs a value for when it is not chosen", {"name": name}
+                )
+        return self
+
+    def address(self) -> str:
+        """Its URL without what may be secret in it."""
+        return shown(self.url)
+
+    def secrets(self) -> Iterator[str]:
+        """The secrets in its headers and URL."""
+        return secrets_of(self.url, self.headers)
+
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
+        """How it is called."""
+        return HttpClient(self, key)
+
+
+# -- posting, and reading replies -------------------------------------------------------------------
+
+_HIDDEN_TOKENS = 1 << 20
+"""Tokens that nobody sees: of the server's own prompt, or of thinking that is not shown."""
+
+
+class PostingClient:
+    """What clients share that post JSON to one URL: the ``key`` goes into a header, in Authorization as a bearer."""
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        key: str | None,
+        max_bytes: int,
+        *,
+        key_header: str = "Authorization",
+    ) -> None:
+        from evalq.workers.targets.web import Web  # httpx takes a while to import
+
+        bearer = f"Bearer {key}" if key_header.lower() == "authorization" else key
+        self._web = Web(url, headers if bearer is None or key is None else {**headers, key_header: bearer}, max_bytes)
+
+    async def open(self) -> None:
+        """Nothing to do before the first call."""
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._web.close()
+
+
+class HttpClient(PostingClient):
+    """Calls of a target of kind http."""
+
+    def __init__(self, target: HttpTarget, key: str | None) -> None:
+        super().__init__(target.url, target.headers, key, target.max_bytes, key_header=target.api_key_header)
+        self._target = target
+        self._answer = parse_path(target.answer)
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """Post the filled template; the answer is what stands at the path."""
+        reply = await self._web.post(fill(self._target.body, {**self._target.parameters, **call.fillings()}))
+        if isinstance(reply, Failure):
+            return reply
+        try:
+            found = find_at(reply.value, self._answer)
+        except NothingThere as error:
+            return bad_reply(reply, str(error), reply.text)
+        prompt, completion = self._target.prompt_tokens, self._target.completion_tokens
+        return Answer(
+            text=found if isinstance(found, str) else msgspec.json.encode(found).decode(),
+            latency_seconds=reply.seconds,
+            finish_reason=text_or_none(_optional(reply, self._target.finish_reason)),
+            limits=reply.limits,
+            **token_counts(reply, _optional(reply, prompt), _optional(reply, completion)),
+        )
+
+
+def bad_reply(reply: Reply, reason: str, text: str, kind: FailureKind = "bad_output") -> Failure:
+    return Failure(kind=kind, reason=reason, text=text, latency_seconds=reply.seconds,
+                   limits=reply.limits)  # fmt: skip
+
+
+def _optional(reply: Reply, path: str | None) -> Any:
+    return None if path is None else value_at(reply.value, parse_path(path))
+
+
+def value_at(value: Any, steps: tuple[str | int, ...]) -> Any:
+    try:
+        return find_at(value, steps)
+    except NothingThere:
+        return None
+
+
+def token_counts(reply: Reply, prompt: Any, completion: Any) -> dict[str, Any]:
+    """Counts as told; one that a call of this size cannot have is left out, and the note says so.
+
+    A token is a byte at least. Costs and the fleet's pace go by these numbers: a server's word alone is not enough.
+    """
+    told = {"prompt_tokens": (prompt, reply.asked_bytes), "completion_tokens": (completion, reply.told_bytes)}
+    # By its very type: True is an int to isinstance.
+    usable = {name: type(value) is int and 0 <= value <= size + _HIDDEN_TOKENS for name, (value, size) in told.items()}
+    notes = [
+        f"{name} of the reply ignored: {_shown(value)} is no number that a call of {size} bytes can have"
+        for name, (value, size) in told.items()
+        if value is not None and not usable[name]
+    ]
+    counts = {name: value if usable[name] else None for name, (value, _) in told.items()}
+    return {**counts, "note": "; ".join(notes)}
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:40] if isinstance(value, int | float) else f"a {type(value).__name__}"
+
+
+def text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,166 @@
+"""Targets of kind openai: chat completions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import msgspec
+from pydantic import Field
+
+from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.json_values import NothingThere, find_at
+from evalq.evalcore.trust import Thing, Writer, allows
+from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.http import (
+    Headers,
+    PostingClient,
+    Url,
+    bad_reply,
+    fill,
+    secrets_of,
+    shown,
+    text_or_none,
+    token_counts,
+    value_at,
+)
+from evalq.workers.targets.target import Client, RequestTarget, files_of, resolved, usable_name
+
+if TYPE_CHECKING:
+    from evalq.workers.targets.web import Reply  # with httpx, which takes a while to import
+
+__all__ = ["OpenAiTarget"]
+
+
+class OpenAiTarget(RequestTarget):
+    """Any endpoint that speaks chat completions."""
+
+    keys: ClassVar = ("model", "system_prompt", "json_mode", "json_schema")
+    fixed: ClassVar = ("messages", "stream", "n")
+
+    kind: Literal["openai"]
+    base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")] = Field(
+        description="The address before /chat/completions, such as http://127.0.0.1:8000/v1"
+    )
+    model: str = Field(min_length=1, description="The model's name")
+    headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
+    system_prompt: str | None = Field(
+        default=None, description="A file next to or below the targets file; {agent} stands for the call's agent"
+    )
+    json_mode: bool = Field(default=False, description="Ask for a JSON object by response_format")
+    json_schema: str | None = Field(
+        default=None, description="A JSON schema file to ask for, next to or below this one"
+    )
+
+    def address(self) -> str:
+        """Its URL without what may be secret in it, and the model."""
+        return f"{shown(self.base_url)} {self.model}"
+
+    def secrets(self) -> Iterator[str]:
+        """The secrets in its headers and URL."""
+        return secrets_of(self.base_url, self.headers)
+
+    def files(self) -> Mapping[str, str | None]:
+        """The prompt and the schema."""
+        return {"system_prompt": self.system_prompt, "json_schema": self.json_schema}
+
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
+        """How it is called."""
+        return OpenAiClient(self, folder, key)
+
+
+class OpenAiClient(PostingClient):
+    """Calls of a target of kind openai."""
+
+    def __init__(self, target: OpenAiTarget, folder: Path, key: str | None) -> None:
+        super().__init__(target.base_url.rstrip("/") + "/chat/completions", target.headers, key, target.max_bytes)
+        self._target = target
+        self._folder = folder
+        # Read once per process: a prompt file that is edited while a sweep runs must not change half of its calls.
+        self._system = cache(self._read_system)
+        self._texts: dict[Path, str] = {}
+        self._fixed = {"model": target.model, **target.options, **self._response_format()}
+
+    async def open(self) -> None:
+        """Read the prompts of all agents: what is recorded has the digest of those that are there now."""
+        for path in files_of(self._folder, self._target.system_prompt) if self._target.system_prompt else ():
+            with contextlib.suppress(ConfigError):  # whoever calls that agent is told
+                self._texts[resolved(path)] = _file(self._folder, str(path))
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """One completion, its first choice."""
+        try:
+            system = self._system(call.agent if "{agent}" in (self._target.system_prompt or "") else "")
+        except ConfigError as error:
+            return Failure(kind="refused", reason=str(error))
+        messages = [{"role": "system", "content": fill(system, call.fillings())}] if system else []
+        reply = await self._web.post({**self._fixed, "messages": [*messages, *call.chat]})
+        return reply if isinstance(reply, Failure) else self._read(reply)
+
+    def _read(self, reply: Reply) -> Answer | Failure:
+        try:
+            choice = find_at(reply.value, ("choices", 0))
+            message = find_at(choice, ("message",))
+        except NothingThere as error:
+            # Some other service's JSON: nothing that the model wrote.
+            return bad_reply(reply, f"not a chat completion: {error}", reply.text, kind="server")
+        prompt, completion = (value_at(reply.value, ("usage", f"{part}_tokens")) for part in ("prompt", "completion"))
+        reason, refusal = (
+            text_or_none(value_at(choice, ("finish_reason",))),
+            text_or_none(value_at(message, ("refusal",))),
+        )
+        content = value_at(message, ("content",))
+        fault: dict[str, Any] = {}
+        # Before the content is asked for, which a refusal may lack.
+        if refusal or reason == "content_filter":
+            fault = {"kind": "refused", "reason": f"the model refuses: {(refusal or 'content filter')[:200]}"}
+        elif not isinstance(content, str):
+            fault = {"kind": "bad_output", "reason": "the completion has no text in message.content"}
+        told: dict[str, Any] = {
+            "latency_seconds": reply.seconds,
+            "finish_reason": reason,
+            "limits": reply.limits,
+            **token_counts(reply, prompt, completion),
+        }
+        if fault:
+            return Failure(text=content if isinstance(content, str) else reply.text, **fault, **told)
+        return Answer(text=str(content), **told)
+
+    def _response_format(self) -> dict[str, Any]:
+        if self._target.json_schema:
+            try:
+                schema = msgspec.json.decode(_file(self._folder, self._target.json_schema).encode())
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise ConfigError(f"{self._target.json_schema}: json_schema is not JSON: {error}") from None
+            return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
+        return {"response_format": {"type": "json_object"}} if self._target.json_mode else {}
+
+    def _read_system(self, agent: str) -> str:
+        """The system prompt for an agent; read once. Raises ConfigError."""
+        name = self._target.system_prompt
+        if name is None:
+            return ""
+        # An agent's name comes from a golden set: "../.." in it must not lead to another file.
+        if "{agent}" in name and not usable_name(agent):
+            raise ConfigError(f"system_prompt: {agent[:64]!r} cannot be an agent's name in a file name")
+        file = name.replace("{agent}", agent)
+        known = self._texts.get(resolved(self._folder / file))
+        return _file(self._folder, file) if known is None else known
+
+
+def _file(folder: Path, name: str) -> str:
+    """A file of the targets file's folder; a link out of it does not lead there. Raises ConfigError."""
+    path = resolved(folder / name)
+    if not allows(Writer.CASES_FILE, Thing.PATH, path, (folder,)):
+        raise ConfigError(f"{name}: not in the targets file's folder")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    if len(text) > MAX_FILE_CHARACTERS:
+        raise ConfigError(f"{name}: longer than {MAX_FILE_CHARACTERS >> 20} MiB")
+    return text

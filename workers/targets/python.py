@@ -1,0 +1,354 @@
+"""Targets of kind python: calls of a user's function, in processes that may die of it.
+
+One process has many calls in flight. When it dies, each of them has failed, and is made next in a process of its own,
+so that the one that kills is found and no other is hit twice. Where a call goes on after it was given up, as in a
+function that hangs, the process is replaced as soon as the other calls there have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from pydantic import Field
+
+from evalq.evalcore.errors import ConfigError
+from evalq.workers.processes.function_host import CallReply, CallRequest
+from evalq.workers.processes.system import child, signal_name
+from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.group import Group
+from evalq.workers.targets.target import Client, ParameterTarget
+
+__all__ = ["PythonClient", "PythonTarget"]
+
+
+class PythonTarget(ParameterTarget):
+    """A function, sync or async, of {prompt, agent, case, repeat}, and messages of a chat; it returns text or data."""
+
+    times_itself: ClassVar[bool] = True
+    """Its process may have to be started first."""
+
+    kind: Literal["python"]
+    function: str = Field(
+        pattern=r"^[\w.]+:[\w.]+$",
+        description="module:function; the module is in the targets file's folder, or installed",
+    )
+    max_megabytes: int = Field(default=4096, ge=64, description="Most memory its process may take")
+
+    def address(self) -> str:
+        """The function."""
+        return self.function
+
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
+        """How it is called."""
+        return PythonClient(self, folder, environment)
+
+
+# -- a process with a user's function in it -----------------------------------------------------------
+
+_START_SECONDS = 120.0  # for Python, and the imports of the function's module
+# Time for an async function to notice that it was cancelled, before its process counts as hanging.
+_GIVE_UP_SECONDS = 2.0
+
+
+class ProcessDied(Exception):
+    """The process of a call has ended, with so many ``others`` in flight there."""
+
+    def __init__(self, how: str, others: int) -> None:
+        super().__init__(how)
+        self.others = others
+
+
+class FunctionProcess:
+    """One process, and what is asked of it; made by `started`."""
+
+    def __init__(self, group: Group, asks: asyncio.StreamWriter, tells: asyncio.StreamReader, threads: int) -> None:
+        self._group = group
+        self._asks = asks
+        self._tells = tells
+        self._threads = threads
+        # What waits here for a thread has not begun, and its time does not run.
+        self.room: contextlib.AbstractAsyncContextManager[object] = asyncio.Semaphore(threads)
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[CallReply]] = {}
+        self._given_up: set[int] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._end: asyncio.Task[int] | None = None
+        self.retired = False
+
+    @classmethod
+    async def started(
+        cls, *command: str, environment: Mapping[str, str], longest: int, threads: int
+    ) -> FunctionProcess:
+        """One that tells lines of ``longest`` bytes at most. Raises OSError; cancelled, it leaves no process."""
+        # It says on standard error what its function prints.
+        group = Group(*command, stderr=None, limit=longest, env=environment)
+        try:
+            asks, (tells,) = await group.pipes()
+        except BaseException:
+            await asyncio.shield(group.end())
+            raise
+        return cls(group, asks, tells, threads)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, and is reaped."""
+        return self._end is not None and self._end.done()
+
+    async def ready(self) -> None:
+        """Until the function is there; else the process is ended. Raises ConfigError, with the reason."""
+        self._watch = asyncio.create_task(self._group.ended(), name="evalq-function-ended")
+        self._watch.add_done_callback(self._left_behind)
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                line = await self._tells.readline()
+                if not line:
+                    await asyncio.shield(self._watch)
+            if not line:
+                raise ConfigError(f"importing its module {_ended(await asyncio.shield(self.kill()))}")
+            told = msgspec.json.decode(line, type=CallReply)
+            if told.failure is not None:
+                raise ConfigError(str(told.failure["reason"]))
+        except TimeoutError:
+            self.kill()
+            raise ConfigError(f"its module was not imported within {_START_SECONDS:g} s") from None
+        except BaseException:
+            self.kill()
+            raise
+        if told.text != "threads":
+            self._threads, self.room = 0, contextlib.nullcontext()
+        self._reader = asyncio.create_task(self._read(), name="evalq-function")
+
+    def takes(self) -> bool:
+        """Whether a call may begin here: not where calls that nobody waits for any more hold the threads."""
+        if self._threads and len(self._waiting) + len(self._given_up) >= self._threads:
+            self.retired = True
+            self._bury()
+        return not self.retired
+
+    async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> CallReply:
+        """What becomes of one call. Raises TimeoutError, and ProcessDied."""
+        number, told = next(self._numbers), asyncio.get_running_loop().create_future()
+        line = msgspec.json.encode(CallRequest(number, call.values(parameters))) + b"\n"
+        # Before it is sent: the answer may be there before `drain` returns.
+        self._waiting[number] = told
+        try:
+            async with asyncio.timeout(seconds):
+                with contextlib.suppress(ConnectionError):  # the reader knows what became of it
+                    self._asks.write(line)
+                    await self._asks.drain()
+                result: CallReply = await told
+                return result
+        except (TimeoutError, asyncio.CancelledError):
+            self._give_up(number)
+            raise
+        finally:
+            self._waiting.pop(number, None)
+            self._bury()
+
+    def _give_up(self, number: int) -> None:
+        """Nobody waits for the call any more; where it goes on all the same, the process gets no others."""
+        self._given_up.add(number)
+        with contextlib.suppress(ConnectionError):
+            self._asks.write(msgspec.json.encode(CallRequest(number)) + b"\n")
+        asyncio.get_running_loop().call_later(_GIVE_UP_SECONDS, self._check, number)
+
+    def _check(self, number: int) -> None:
+        self.retired = self.retired or number in self._given_up
+        self._bury()
+
+    def _bury(self) -> None:
+        if self.retired and not self._waiting:
+            self.kill()
+
+    async def _read(self) -> None:
+        """Answers, until the process ends: what was in flight then has no answer."""
+        try:
+            while line := await self._tells.readline():
+                told = msgspec.json.decode(line, type=CallReply)
+                self._given_up.discard(told.id)
+                waiting = self._waiting.get(told.id)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(told)
+        except (ValueError, msgspec.DecodeError):  # the function wrote there itself, or more than an answer can have
+            self.kill()
+        finally:
+            self.retired = True
+        assert self._watch is not None
+        await asyncio.shield(self._watch)
+        # Only when the process is reaped: its exit code is part of what is told.
+        how = _ended(await asyncio.shield(self.kill()))
+        lost = [waiting for waiting in self._waiting.values() if not waiting.done()]
+        for waiting in lost:
+            waiting.set_exception(ProcessDied(how, len(lost) - 1))
+
+    def _left_behind(self, watch: asyncio.Task[None]) -> None:
+        """The process has ended: what it started has its pipe, too, by which its answers would come to no end."""
+        if not watch.cancelled() and self._end is None:
+            self.retired = True
+            self._group.kill()
+            # For what left its group, and for lines that were on their way.
+            asyncio.get_running_loop().call_later(_GIVE_UP_SECONDS, self.kill)
+
+    def kill(self) -> asyncio.Task[int]:
+        """End the process, and what it started, at once; it is reaped by the task, which has its exit code."""
+        self.retired = True
+        if self._end is None:
+            self._end = asyncio.get_running_loop().create_task(self._group.end(), name="evalq-function-end")
+        return self._end
+
+    async def close(self) -> None:
+        """End it, and wait for that."""
+        await asyncio.shield(self.kill())
+        begun = [task for task in (self._watch, self._reader) if task is not None]
+        await asyncio.gather(*begun, return_exceptions=True)
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"ended its process with exit code {code}"
+    memory = " (by the system when memory runs out, or by a user)" if code == -signal.SIGKILL else ""
+    return f"killed its process by {signal_name(-code)}{memory}"
+
+
+# -- its calls, in processes that replace each other --------------------------------------------------
+
+_THREADS = 64  # calls at once of a function that is not async, where its target has no bound of its own
+_ALONE = 4
+"""Processes at once, at most, for calls that have lost one before."""
+_SUSPECTS = 10_000  # remembered calls that lost a process; bounded, since every call of a sweep may
+_LEAST_LINE = 1 << 16  # a line holds more than the answer: its number, or a failure's kind and reason
+
+
+class PythonClient:
+    """A target of kind python, found from the targets file's ``folder``; `open` raises ConfigError where it is not."""
+
+    def __init__(self, target: PythonTarget, folder: Path, environment: Mapping[str, str]) -> None:
+        self._threads = target.max_concurrency or _THREADS
+        facts = (target.function, str(folder), str(target.max_bytes), str(self._threads), str(target.max_megabytes))
+        self._target = target
+        self._command = child("evalq.workers.processes.function_host", *facts)
+        # evalq's own variables hold server URLs with passwords, which no user's function needs.
+        self._environment = {name: value for name, value in environment.items() if not name.startswith("EVALQ_")}
+        self._shared: FunctionProcess | None = None
+        self._starting = asyncio.Lock()
+        self._alone = asyncio.Semaphore(_ALONE)
+        self._idle: list[FunctionProcess] = []
+        self._all: set[FunctionProcess] = set()
+        self._suspects: dict[Call, None] = {}
+        self._closed = False
+
+    async def open(self) -> None:
+        """Have the function ready. Raises ConfigError."""
+        await self._common()
+
+    async def close(self) -> None:
+        """Wait for no call."""
+        self._closed = True
+        for process in self._all:  # at once: a loop that closes cancels tasks that have not begun
+            process.kill()
+        await asyncio.gather(*(process.close() for process in self._all))
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """What the function returns: text as it is, anything else as JSON. Raises TimeoutError."""
+        try:
+            if call not in self._suspects:
+                return await self._among_others(call)
+            async with self._alone:
+                process = self._kept() or await self._started()
+                try:
+                    result = await self._asked(process, call)
+                except BaseException:
+                    # Too late, or not wanted any more: it may go on, so no other joins it, and it ends after its grace.
+                    process.retired = True
+                    raise
+                # Kept for the next suspect: another process would have to import the user's module again.
+                if not process.retired:
+                    self._idle.append(process)
+        except ConfigError as error:
+            return Failure(kind="server", reason=str(error), down=True)
+        if not (isinstance(result, Failure) and result.kind == "crashed"):
+            self._suspects.pop(call, None)
+        return result
+
+    async def _among_others(self, call: Call) -> Answer | Failure:
+        while True:
+            process = await self._common()
+            async with process.room:
+                # It may have ended, or be about to, while the call waited: another one takes it.
+                if process.takes():
+                    return await self._asked(process, call)
+
+    async def _asked(self, process: FunctionProcess, call: Call) -> Answer | Failure:
+        began = time.monotonic()
+        try:
+            told = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
+        except ProcessDied as error:
+            self._suspects[call] = None
+            # The oldest goes: forgotten, it is made among the others once more.
+            if len(self._suspects) > _SUSPECTS:
+                del self._suspects[next(iter(self._suspects))]
+            reason = f"the function {error}" + (
+                f", with {error.others} other call(s) in flight there" if error.others else ""
+            )
+            return Failure(kind="crashed", reason=reason, latency_seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        if told.text is not None:
+            return Answer(text=told.text, latency_seconds=seconds)
+        try:
+            failure = msgspec.convert({**(told.failure or {}), "latency_seconds": seconds}, Failure)
+        except msgspec.ValidationError as error:
+            return Failure(kind="server", reason=f"CallFailed holds no Failure: {error}", latency_seconds=seconds)
+        wait = failure.retry_after_seconds
+        return msgspec.structs.replace(
+            failure,
+            # A user's function cannot declare its target down: that would hold all calls of it.
+            down=False,
+            prompt_tokens=self._tokens(failure.prompt_tokens),
+            completion_tokens=self._tokens(failure.completion_tokens),
+            retry_after_seconds=None if wait is None else max(0.0, wait),
+        )
+
+    def _tokens(self, told: int | None) -> int | None:
+        return told if told is not None and 0 <= told <= self._target.max_bytes else None
+
+    def _kept(self) -> FunctionProcess | None:
+        """One of those that wait for the next suspect, which may have ended meanwhile: it would answer nobody."""
+        while self._idle:
+            process = self._idle.pop()
+            if not process.retired:
+                return process
+        return None
+
+    async def _common(self) -> FunctionProcess:
+        """The process that calls share. Raises ConfigError."""
+        # One at a time: calls that come together wait for one process instead of starting one each.
+        async with self._starting:
+            if self._shared is None or self._shared.retired:
+                self._shared = await self._started()
+            return self._shared
+
+    async def _started(self) -> FunctionProcess:
+        """Another process, ready. Raises ConfigError."""
+        process = await FunctionProcess.started(
+            *self._command,
+            environment=self._environment,
+            longest=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take
+            threads=self._threads,
+        )
+        self._all = {process, *(other for other in self._all if not other.over)}
+        if self._closed:
+            process.kill()  # nobody would end it any more
+        try:
+            await process.ready()
+        except ConfigError as error:
+            raise ConfigError(f"function: {error}") from None
+        return process
