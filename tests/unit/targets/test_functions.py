@@ -190,7 +190,7 @@ def test_a_call_that_waited_and_came_too_late_took_its_time_alone(
         raise TimeoutError
 
     monkeypatch.setattr("evalq.workers.targets.caller.time", SimpleNamespace(monotonic=lambda: next(now)))
-    monkeypatch.setattr(caller._way, "call", late)
+    monkeypatch.setattr(caller._client, "call", late)
     assert asyncio.run(caller.call(Call("x"))).latency_seconds == 2.0
 
 
@@ -213,7 +213,7 @@ def test_a_function_that_hangs_gets_no_more_calls(tmp_path: Path, function: str,
     async def hung() -> tuple[Answer | Failure, float]:
         named = load_targets(_named(tmp_path, function, timeout_seconds=0.5))["t"]
         async with Caller(named) as caller, standstill() as longest:
-            way: Any = caller._way
+            way: Any = caller._client
             first = way._shared
             result, stood = await caller.call(Call(prompt)), longest()
             async with asyncio.timeout(30):
@@ -234,7 +234,7 @@ def test_suspects_that_come_too_late_leave_no_process(tmp_path: Path, function: 
     async def late() -> None:
         named = load_targets(_named(tmp_path, function, timeout_seconds=0.2))["t"]
         async with Caller(named) as caller:
-            way: Any = caller._way
+            way: Any = caller._client
             calls = [Call("hang", repeat=number) for number in range(3)]
             way._suspects.update(dict.fromkeys(calls))
             for call in calls:
