@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from evalq import errors
-    from evalq._compare import compare, gate
-    from evalq._compared import Comparison, Comparisons, Decision
-    from evalq._evaluate import evaluate, resume, sweep
-    from evalq._extend import extend
+    from evalq._compare import Comparison, Comparisons, Decision, compare, gate
+    from evalq._evaluate import evaluate, extend, resume, sweep
     from evalq._run import Run, open_run
     from evalq._run import open_run as open  # noqa: A004 - called as evalq.open, as gzip.open is
     from evalq.evalcore.compare.comparison import Estimate
@@ -123,10 +121,10 @@ _PLACES = {
     "Chart": "evalq.evalcore.views.charts",
     "Check": "evalq.evalcore.compare.decision",
     "Column": "evalq.evalcore.views.charts",
-    "Comparison": "evalq._compared",
-    "Comparisons": "evalq._compared",
+    "Comparison": "evalq._compare",
+    "Comparisons": "evalq._compare",
     "ConformanceError": "evalq.evalcore.conformance",
-    "Decision": "evalq._compared",
+    "Decision": "evalq._compare",
     "Estimate": "evalq.evalcore.compare.comparison",
     "Evidence": "evalq.evalcore.views.charts",
     "ExactSum": "evalq.evalcore.statistics.exact",
@@ -148,7 +146,7 @@ _PLACES = {
     "check_evaluator": "evalq.evalcore.conformance",
     "compare": "evalq._compare",
     "evaluate": "evalq._evaluate",
-    "extend": "evalq._extend",
+    "extend": "evalq._evaluate",
     "gate": "evalq._compare",
     "open": "evalq._run",
     "open_run": "evalq._run",

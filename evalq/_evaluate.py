@@ -3,24 +3,104 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalq._arguments import amount, at_least_one, checked_tags, paths, texts, whole
 from evalq._run import Run, RunRequest, computed, open_run, run_folder
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.naming import is_text
 
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job, RunOptions
-    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.monitor.progress import Reporter
     from evalq.producer.sweep.options import SweepOptions
     from evalq.producer.sweep.sweep import Sweep
     from evalq.workers.settings import Settings
 
-__all__ = ["evaluate", "resume", "sweep"]
+__all__ = ["amount", "evaluate", "extend", "resume", "sweep", "whole"]
+
+# What a notebook passes, where no checker has seen it.
+
+
+def whole(**given: Any) -> list[Any]:
+    """Each as Python has whole numbers, or None. Raises UsageError for anything else."""
+    found: list[int | None] = []
+    for name, value in given.items():
+        try:
+            # numpy's are whole numbers, too, but no folder keeps those
+            found.append(None if value is None else int(index(value)))
+        except TypeError:
+            raise UsageError(f"{name}={value!r}: a whole number") from None
+    return found
+
+
+def at_least_one(**given: Any) -> list[Any]:
+    """Each as Python has whole numbers of 1 or more, or None. Raises UsageError for anything else."""
+    found = whole(**given)
+    for name, value in zip(given, found, strict=True):
+        if value is not None and value < 1:
+            raise UsageError(f"{name}={value}: at least 1 {'process' if name == 'workers' else 'record'}")
+    return found
+
+
+def amount(**given: Any) -> Any:
+    """A number as Python has it, or None. Raises UsageError for anything else."""
+    ((name, value),) = given.items()
+    if value is not None and not isinstance(value, Real):
+        raise UsageError(f"{name}={value!r}: a number")
+    return None if value is None else float(value)
+
+
+def texts(suite: Any, once: Any) -> tuple[str, str]:
+    """Names of a run. Raises UsageError for those that are no texts: no folder and no ledger could keep them."""
+    given = {"suite": suite, "once": "" if once is None else once}
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{name}={value!r}: a text")
+        if not is_text(value):
+            raise UsageError(f"{name}={value!a}: not text in UTF-8")
+    return _plain(given["suite"]), _plain(given["once"])
+
+
+def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    """The notes that a run is given. Raises UsageError for what is no text: no folder and no ledger could keep it."""
+    given: Any = tags or {}  # no checker has seen what a notebook passes
+    if not isinstance(given, Mapping):
+        raise UsageError(f"tags={given!r}: a mapping of texts")
+    for key, value in given.items():
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise UsageError(f"tags={{{key!r}: {value!r}}}: both are texts")
+        if not is_text(key + value):
+            raise UsageError(f"tags={{{key!a}: {value!a}}}: not text in UTF-8")
+    return {_plain(key): _plain(value) for key, value in given.items()}
+
+
+def paths(inputs: Any, folder: Any, **mappings: Any) -> list[str]:
+    """The inputs, of which one alone needs no list.
+
+    Raises UsageError for what is no path, of them or of a folder, and for what is neither a mapping nor None.
+    """
+    for name, value in mappings.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise UsageError(f"{name}={value!r}: a mapping")
+    if not isinstance(folder, str | Path | None):
+        raise UsageError(f"folder={folder!r}: a path")
+    given = [inputs] if isinstance(inputs, str | Path) or not isinstance(inputs, Iterable) else list(inputs)
+    for path in given:
+        if not isinstance(path, str | Path):
+            raise UsageError(f"inputs={path!r}: a path, or a list of them")
+    return [str(path) for path in given]
+
+
+def _plain(text: str) -> str:
+    """As Python has texts: numpy's are such, too, but no folder keeps those."""
+    return str.__str__(text)
+
 
 Inputs = str | Path | Sequence[str | Path]
 
@@ -293,6 +373,63 @@ def _request(
 
 
 def _reporter(evaluator: Evaluator[Any, Any], progress: bool) -> Reporter:
-    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.monitor.progress import Reporter
 
     return Reporter(evaluator.records.unit, quiet=not progress, bar=progress, json_lines=False)
+
+
+# Extending a finished sweep from Python, as `evalq extend` does it.
+
+
+def extend(
+    run: str | Path,
+    *,
+    repeat: int | None = None,
+    target: str = "",
+    cases: str | Path | Sequence[str | Path] = (),
+    targets: str | Path | None = None,
+    max_calls: int | None = None,
+    max_cost: float | None = None,
+    cache: str | Path | None = None,
+    broker: str | None = None,
+    ledger: str | None = None,
+    workers: int | None = None,
+    calls: int | None = None,
+    folder: str | Path | None = None,
+    once: str = "",
+    tags: Mapping[str, str] | None = None,
+    settings: str | Path | None = None,
+    progress: bool = False,
+) -> Run:
+    """Ask the cases of a finished sweep more often, or of another target, in a new `Run`: what `evalq extend` does.
+
+        more = evalq.extend("evalq-runs/vs-0a1b2c3d4e", repeat=100)
+        other = evalq.extend("evalq-runs/vs-0a1b2c3d4e", target="candidate")
+
+    ``run`` is its folder, or the id of a run in ./evalq-runs; it stays as it is. ``repeat`` is how often each case is
+    asked in all, ``cases`` names files in place of its own. What it recorded is taken over where the target is the
+    same, whose settings have to be what they were; `compare` and `gate` do not take that for fresh evidence. Without
+    ``once`` the same call is one run: again it returns that, or resumes it. The targets file is that of ``run`` unless
+    ``targets`` or ``broker`` is given. The other arguments are those of `sweep`.
+
+    Raises UsageError for a run that cannot be extended so, and what `sweep` raises.
+    """
+    from evalq.producer.folder.job import RunOptions
+    from evalq.producer.lifecycle.start import begin_or_join
+    from evalq.producer.run.backend import Backend
+    from evalq.producer.sweep.execute import with_targets
+    from evalq.producer.sweep.extension import Extension
+
+    at_least_one(workers=workers)
+    (repeat, max_calls), max_cost = whole(repeat=repeat, max_calls=max_calls), amount(max_cost=max_cost)
+    _, once = texts("", once)
+    origin = run_folder(run)
+    given = [cases] if isinstance(cases, str | Path) else list(cases)
+    chosen = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
+    backend = with_targets(Backend(chosen, workers=workers), origin)
+    wanted = Extension(repeat, target, [str(path) for path in given], max_calls, max_cost, str(cache or ""))
+    asked = RunOptions(None if folder is None else Path(folder), tags=checked_tags(tags), once=once)
+    reporter = _reporter(plugins.get(origin.info().evaluator), progress)
+    begun = begin_or_join(lambda: wanted.begin(origin, asked), backend, reporter, detach=False, command=False)
+    assert begun is not None, "nothing is left to the fleet"
+    return open_run(begun.path)

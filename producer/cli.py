@@ -21,8 +21,7 @@ from evalq.evalcore.naming import is_text
 from evalq.evalcore.views.markdown import visible
 from evalq.producer import commands
 from evalq.producer.driving.interrupts import keep_interrupts
-from evalq.producer.monitor.began import beginning
-from evalq.producer.monitor.standard_error import unfailing
+from evalq.producer.monitor.command import command_running, ignore_write_errors
 from evalq.workers.names import PREFIX
 from evalq.workers.processes.environment import receive_secrets, set_aside_celery
 
@@ -140,7 +139,7 @@ def main(argv: list[str] | None = None) -> int:
     set_aside_celery()
     _have_streams()
     try:
-        with unfailing(), keep_interrupts():
+        with ignore_write_errors(), keep_interrupts():
             return _run(argv)
     finally:
         _flush_errors()
@@ -150,7 +149,7 @@ def _run(argv: list[str] | None) -> int:
     try:
         _refuse_bytes(arguments := sys.argv[1:] if argv is None else argv)
         _refuse_misspelt(arguments)
-        with beginning():
+        with command_running():
             # In standalone mode click would end with 1 at Ctrl-C, which is a policy's answer.
             result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
     except EvalqError as error:
@@ -213,7 +212,7 @@ def _refuse_misspelt(arguments: Sequence[str]) -> None:
     Commands that decide find it with their settings, as `_refuse_bytes` says.
     """
     if any(name.upper().startswith(PREFIX) for name in os.environ):
-        from evalq.producer.invocation.declare import DECIDING
+        from evalq.producer.invocation.invocation import DECIDING
 
         if arguments and arguments[0] not in DECIDING:
             from evalq.workers.settings import check_variables
@@ -228,7 +227,7 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
     """
     odd = next((argument for argument in arguments if not is_text(argument)), None)
     if odd is not None:
-        from evalq.producer.invocation.declare import DECIDING
+        from evalq.producer.invocation.invocation import DECIDING
 
         if arguments[0] not in DECIDING:
             raise UsageError(f"{odd!a} is not text in UTF-8: rename the file, or set a locale that is UTF-8")

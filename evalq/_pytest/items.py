@@ -4,24 +4,126 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from evalq._pytest.outcome import Outcome, Problem, Verdict
 from evalq._pytest.runs import NotMade, SuiteRuns
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import Decided, Decision
+from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.repeats import by_case, rows_of
+from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.lifecycle.gate import GateOptions, check_gate
+from evalq.producer.outputs.cases import cases_of
 from evalq.producer.suites.calls import listed_cases
 from evalq.producer.suites.suite_file import PlannedRun, SuitePlan, load_suite
 from evalq.workers.settings import load_settings
 
-__all__ = ["CaseTest", "SuiteFile", "SuiteTest"]
+__all__ = ["SuiteFile", "SuiteTest"]
+
+# What a finished run says of each of its cases, in the words of a test.
+
+CaseVerdict = tuple[Decided, str]
+"""What was decided, and why."""
+_WORST_FIRST: tuple[Decided, ...] = ("NO-GO", "SUSPECT", "INCONCLUSIVE", "GO")
+_NAMED = 10
+
+
+class CaseProblem(Exception):
+    """Something was not evaluated, so that there is nothing to decide."""
+
+
+class CaseOutcome:
+    """One run, in `folder`, held to a policy's demands on single cases."""
+
+    def __init__(self, folder: Path, policy: Policy | None) -> None:
+        """Raises UsageError for a run whose cases nobody can tell, WireError."""
+        self.run = _run(RunFolder.existing(folder))
+        self.folder = folder
+        self._measure = pass_measure(self.run.cases.measures)
+        self._places = {case: place for place, case in enumerate(self.run.cases.ids)}
+        self._demanded = _demanded(policy, self.run) if policy else {}
+
+    def case(self, case: str) -> CaseVerdict:
+        """What its answers come to. Raises Problem where one is missing."""
+        if case not in self._places or self._measure is None:
+            raise CaseProblem("no record of this run is about this case")
+        cases, place = self.run.cases, self._places[case]
+        column = cases.columns[self._measure.name]
+        count, total = column.count[place], column.total[place]
+        passed = round(total if self._measure.better == "higher" else count - total)
+        told = f"{passed} of {count} answers pass"
+        if cases.missing[place]:
+            raise CaseProblem(
+                f"{cases.missing[place]} answer(s) of this case are missing (errors, dead or unanswered); {told}"
+            )
+        plain: CaseVerdict = ("GO" if passed == count else "NO-GO", "every answer has to")
+        decided, why = self._demanded.get(case, plain)
+        return decided, f"{told}; {why}"
+
+    def every_case(self) -> CaseVerdict:
+        """The worst of all. Raises Problem where an answer is missing."""
+        found = [(case, *self.case(case)) for case in self._places]
+        order: list[Decided] = sorted((decided for _, decided, _ in found), key=_WORST_FIRST.index)
+        worst = order[0] if order else "GO"
+        told = [f"{case}: {why}" for case, decided, why in found if decided == worst]
+        more = [f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else []
+        return worst, "\n".join([*told[:_NAMED], *more])
+
+    def records(self, listed: Iterable[str] | None) -> CaseVerdict:
+        """Raises Problem where a record has no result, or is about none of the cases that were ``listed``."""
+        run = self.run
+        told = [f"{run.records[kind]} {kind}" for kind in ("errors", "dead") if run.records.get(kind)]
+        if run.cases.unattributed:
+            told.append(f"{run.cases.unattributed} record(s) name no case")
+        unlisted = sorted(self._places.keys() - listed) if listed is not None and self._measure else []
+        if unlisted:
+            told.append(f"{len(unlisted)} case(s) were not there when tests were collected ({unlisted[0]})")
+        if told:
+            raise CaseProblem(f"{', '.join(told)}: {self.folder}/report.md says why")
+        return "GO", ""
+
+
+def _run(folder: RunFolder) -> RunCases:
+    """The run in ``folder``; where its evaluator declares no measures it has no cases, and its records count alone."""
+    report = folder.report()
+    evaluator = plugins.get(report["evaluator"])
+    if evaluator.measures is not None:
+        return cases_of(folder)
+    return RunCases(
+        run=folder.info().run,
+        evaluator=evaluator.name,
+        version=report["evaluator_version"],
+        specification="",
+        report="",
+        records=report["records"],
+        cases=CaseSummary([]),
+    )
+
+
+def _demanded(policy: Policy, run: RunCases) -> dict[str, CaseVerdict]:
+    """{case: what the policy's demands on single cases come to}; the worst counts where there are several."""
+    found: dict[str, CaseVerdict] = {}
+    for gate in policy.gates:
+        measure = gate.measure_in(run.cases.measures)
+        if gate.per_case is None or gate.tier != "critical" or measure is None or measure.kind != "pass":
+            continue
+        if gate.run not in (run.called, run.evaluator):
+            continue
+        rows = rows_of(run.cases, measure)
+        for demand in gate.per_case.demands:
+            for case, decided in by_case(demand, rows, minimum=policy.minimum_repeats)[0].items():
+                if case not in found or _WORST_FIRST.index(decided) < _WORST_FIRST.index(found[case][0]):
+                    found[case] = decided, f"the policy: {demand.demand}"
+    return found
 
 
 class SuiteFile(pytest.File):
@@ -65,7 +167,7 @@ class SuiteFile(pytest.File):
                         policy, found, runs.baseline, servers, candidate=runs.candidate, first=named
                     )
             except (EvalqError, OSError) as error:
-                raise Problem(f"evalq: {error}") from error
+                raise CaseProblem(f"evalq: {error}") from error
         return self._decision
 
     def set_aside(self, run: str) -> dict[str, str]:
@@ -74,20 +176,20 @@ class SuiteFile(pytest.File):
             return {}
         try:
             named = self.decision().quarantined
-        except Problem:
+        except CaseProblem:
             return {}
         return {each.case: each.reason for each in named if each.run == run and each.aside and not each.fell}
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[CaseOutcome]:
         """What came of the runs, which are waited for, or made where nobody makes them. Raises Problem."""
         if self._outcomes is None:
             try:
-                self._outcomes = [Outcome(folder, self.suite.policy) for folder in self.runs.folders()]
+                self._outcomes = [CaseOutcome(folder, self.suite.policy) for folder in self.runs.folders()]
             except (EvalqError, NotMade, OSError) as error:
-                raise Problem(str(error)) from error
+                raise CaseProblem(str(error)) from error
         return self._outcomes
 
-    _outcomes: list[Outcome] | None = None
+    _outcomes: list[CaseOutcome] | None = None
     _decision: Decision | None = None
 
 
@@ -110,7 +212,7 @@ class RunGroup(pytest.Collector):
         for case in self.cases or ():
             yield CaseTest.from_parent(self, name=names.of(case), group=self, case=case)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CaseOutcome:
         """What came of the run. Raises Problem."""
         return self._file.outcomes()[self._number]
 
@@ -122,9 +224,9 @@ class RunGroup(pytest.Collector):
 class SuiteTest(pytest.Item):
     """A test of a suite: it is decided when the suite's runs are done, which the first of them waits for."""
 
-    _verdict: Verdict
+    _verdict: CaseVerdict
 
-    def decide(self) -> Verdict:
+    def decide(self) -> CaseVerdict:
         """What came of it. Raises Problem."""
         raise NotImplementedError
 
@@ -133,7 +235,7 @@ class SuiteTest(pytest.Item):
         problem = ""
         try:
             self._verdict = self.decide()
-        except Problem as error:
+        except CaseProblem as error:
             problem = str(error)
         if problem:
             _fail(problem)
@@ -168,7 +270,7 @@ class CaseTest(SuiteTest):
         super().__init__(**more)
         self._group, self._case = group, case
 
-    def decide(self) -> Verdict:
+    def decide(self) -> CaseVerdict:
         """Whether its answers keep what is demanded."""
         decided, why = self._group.outcome().case(self._case)
         self._aside = self._group.why_aside(self._case) if decided != "GO" else ""
@@ -188,7 +290,7 @@ class CasesTest(SuiteTest):
         super().__init__(**more)
         self._group = group
 
-    def decide(self) -> Verdict:
+    def decide(self) -> CaseVerdict:
         """The worst of them."""
         return self._group.outcome().every_case()
 
@@ -200,7 +302,7 @@ class RecordsTest(SuiteTest):
         super().__init__(**more)
         self._group = group
 
-    def decide(self) -> Verdict:
+    def decide(self) -> CaseVerdict:
         """Never a failure."""
         return self._group.outcome().records(self._group.cases)
 
@@ -212,7 +314,7 @@ class PolicyTest(SuiteTest):
         super().__init__(**more)
         self._file = file
 
-    def decide(self) -> Verdict:
+    def decide(self) -> CaseVerdict:
         """As `evalq run` ends by it, and written where the suite wants it."""
         from evalq.producer.comparing.comparing import decision_text
         from evalq.producer.comparing.decision_files import write_decision
@@ -221,7 +323,7 @@ class PolicyTest(SuiteTest):
         try:
             write_decision(self._file.suite.outputs, decision, [outcome.run for outcome in self._file.outcomes()])
         except (EvalqError, OSError) as error:
-            raise Problem(f"evalq: {error}") from error
+            raise CaseProblem(f"evalq: {error}") from error
         return decision.decided, decision_text(decision)
 
 

@@ -7,21 +7,94 @@ import contextlib
 import fcntl
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import pytest
 
-from evalq._pytest.command import Command, CommandResult
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.files import RUNS
 from evalq.producer.suites.suite_file import SuitePlan
 from evalq.workers.settings import load_settings
 
 __all__ = ["NotMade", "SuiteRuns"]
+
+# `evalq run` beside a session of pytest.
+
+_ENDING_SECONDS = 10.0
+_TOLD_BYTES = 4000
+_UNFIT = ("EVALQ_DETACH", "EVALQ_DRY_RUN")
+"""Variables under which the command would leave no reports."""
+
+
+class CommandResult(NamedTuple):
+    """How it ended: the folders of the runs that it saw to their reports, in the suite's order, and what it said."""
+
+    code: int
+    folders: tuple[str, ...]
+    told: str
+
+
+class EvalqProcess:
+    """One process, in a process group of its own: Ctrl-C is the session's to answer.
+
+    It ends in order when `end` is called, and when this process is gone, killed or not.
+    """
+
+    def __init__(self, words: Sequence[str], folder: Path) -> None:
+        """Start ``evalq WORDS`` in ``folder``. Raises OSError."""
+        self._out, self._told = _scratch(), _scratch()
+        self._process = subprocess.Popen(  # noqa: S603 - this program
+            [sys.executable, "-P", "-m", "evalq._pytest.child", *words],
+            stdin=subprocess.PIPE,
+            stdout=self._out,
+            stderr=self._told,
+            cwd=folder,
+            env={key: value for key, value in os.environ.items() if key not in _UNFIT},
+            process_group=0,
+        )
+
+    def wait(self) -> CommandResult:
+        """Until it has ended."""
+        try:
+            code = self._process.wait()
+        except BaseException:
+            self.end()
+            raise
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with self._out, self._told:
+            self._out.seek(0)
+            events = [json.loads(line) for line in self._out if line.startswith(b"{")]
+            self._told.seek(max(0, self._told.seek(0, os.SEEK_END) - _TOLD_BYTES))
+            told = self._told.read().decode(errors="replace")
+        folders = tuple(event["folder"] for event in events if event.get("event") == "done")
+        return CommandResult(code, folders, told)
+
+    def interrupt(self) -> None:
+        """Have it keep what it has paid for and end."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def end(self) -> None:
+        """The same, within seconds."""
+        self.interrupt()
+        try:
+            self._process.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def _scratch() -> IO[bytes]:
+    return tempfile.TemporaryFile(prefix="evalq-")  # closed when it has been read, or with the process
+
 
 _SESSION = pytest.StashKey[str]()
 
@@ -60,7 +133,7 @@ class SuiteRuns:
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self._key} {self._called}").hex[:16]
         self._out = RUNS / "pytest" / name
         self._place = self.here / self._out
-        self._command: Command | None = None
+        self._command: EvalqProcess | None = None
         self._ending = threading.Thread()
         self._folders: list[Path] | None = None
         self._problem = ""
@@ -112,12 +185,12 @@ class SuiteRuns:
         ended = self._ended()
         return ended.told.strip().rpartition("\n")[2].removeprefix("evalq: ") if ended else ""
 
-    def _start(self) -> Command:
+    def _start(self) -> EvalqProcess:
         words = ["run", self._called, "--once", self._key, "--out", str(self._out), "--json", "--no-progress"]
         # The decision is a test's: made here too, it would be another look at the baseline.
-        return Command([*words, *self._words, *(["--no-gate"] if self._suite.policy else [])], self.here)
+        return EvalqProcess([*words, *self._words, *(["--no-gate"] if self._suite.policy else [])], self.here)
 
-    def _see_through(self, command: Command, lock: IO[str]) -> None:
+    def _see_through(self, command: EvalqProcess, lock: IO[str]) -> None:
         with lock, _unlocking(lock):
             self._keep(command.wait())
 

@@ -13,12 +13,11 @@ from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError
 from evalq.producer.invocation import options
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job, RunOptions
-    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.monitor.progress import Reporter
     from evalq.producer.run.backend import Backend
     from evalq.producer.sweep.sweep import Sweep
 

@@ -10,8 +10,7 @@ from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.baselines import Baselines, place_of
 from evalq.producer.comparing.operands import operand
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
 
 __all__ = ["COMMAND"]

@@ -11,8 +11,7 @@ from evalq.evalcore.compare.summary import RunCases
 from evalq.producer.comparing.comparing import MARGIN
 from evalq.producer.comparing.decision_files import DecidingCommand, errors_written, finish_decision
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import (
     Finite,
     as_json,

@@ -12,9 +12,8 @@ from evalq.producer.comparing.decision_files import DecidingCommand, errors_writ
 from evalq.producer.comparing.gating import is_approved
 from evalq.producer.comparing.operands import base_of, operand, partner
 from evalq.producer.comparing.outcome import ComparedRuns
-from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import warn
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import Finite, as_json, decision_outputs, server_options
 
 __all__ = ["COMMAND"]

@@ -17,12 +17,11 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import option
 
 if TYPE_CHECKING:
-    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.monitor.progress import Reporter
 
 __all__ = ["COMMAND"]
 

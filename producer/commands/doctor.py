@@ -15,10 +15,9 @@ from evalq.evalcore.contract.plugins import brief
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.evalcore.version import __version__, code_version
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import server_options
-from evalq.producer.monitor.diagnosis import Finding, diagnose
+from evalq.producer.monitor.fleet import Finding, diagnose
 from evalq.producer.servers import Servers, named_servers
 from evalq.workers.processes.identity import host as here
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import option
 
 __all__ = ["COMMAND"]

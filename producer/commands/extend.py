@@ -11,9 +11,8 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.contract import plugins
-from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import calling_options, output_options, place_options, run_options
 from evalq.producer.lifecycle.finish import conclude, errors_told
 from evalq.producer.lifecycle.start import begin_or_join, driven_at

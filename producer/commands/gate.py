@@ -18,8 +18,7 @@ from evalq.producer.comparing.decision_files import (
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of
 from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import (
     Finite,
     as_json,

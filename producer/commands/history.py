@@ -10,8 +10,7 @@ import msgspec
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.drifting import SuiteHistory, drift_lines, histories
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
 
 __all__ = ["COMMAND"]

@@ -13,8 +13,7 @@ import click
 
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.producer.importing import sources
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 
 if TYPE_CHECKING:
     from evalq.producer.importing.imported import Imported
@@ -34,10 +33,8 @@ def _import(
     anywhere: bool,
     force: bool,
 ) -> int:
-    from evalq.producer.importing.accepting import accepted
-    from evalq.producer.importing.imported import ImportRequest
-    from evalq.producer.importing.patterns import NoCounterpart
-    from evalq.producer.importing.writing import write
+    from evalq.producer.importing.imported import ImportRequest, write
+    from evalq.producer.importing.patterns import NoCounterpart, accepted
 
     for check in checks:
         try:
@@ -66,7 +63,7 @@ def _import(
 def _compare(imported: Imported, written: list[Path]) -> None:
     """One line on how far the checks agree with what the source itself says of the recorded outputs."""
     from evalq.evalcore.views.markdown import visible
-    from evalq.producer.importing.agreement import agreement
+    from evalq.producer.importing.imported import agreement
 
     cases = next((path for path in written if path.stem == "cases"), None)
     if cases is not None and imported.outputs:
@@ -92,7 +89,7 @@ def _tell(imported: Imported, others: str = ", all of them in not-imported.jsonl
 
 def _next(imported: Imported, written: list[Path]) -> None:
     """What to do with it now."""
-    from evalq.producer.importing.accepting import asks_judge
+    from evalq.producer.importing.patterns import asks_judge
 
     cases = next((path for path in written if path.stem == "cases"), None)
     if cases is None:

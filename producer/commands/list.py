@@ -14,11 +14,10 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import folders, left_behind
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
-from evalq.producer.monitor.spans import spell
+from evalq.producer.monitor.fleet import format_duration
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _silence(state: str, look: RunStatus | SweepStatus, servers: Servers) -> str
     """For how long an open run's driver has not been heard of, where that is long enough for another to take over."""
     if state != "open" or not look.driver or look.driver_silent < servers.settings.driver_seconds:
         return ""
-    return f"; its driver ({look.driver.rpartition(' ')[0]}) has been silent for {spell(look.driver_silent)}"
+    return f"; its driver ({look.driver.rpartition(' ')[0]}) has been silent for {format_duration(look.driver_silent)}"
 
 
 COMMAND = command(_list, as_json(), *server_options())

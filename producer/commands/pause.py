@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from evalq.evalcore.errors import UsageError
-from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import run_argument, server_options
 from evalq.producer.lifecycle.cancel import close, closed_elsewhere, note, refuse_unnamed
 from evalq.producer.servers import named_servers

@@ -8,9 +8,8 @@ import click
 
 from evalq.evalcore.errors import UsageError
 from evalq.producer.folder.files import RUNS
-from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find, warn
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import Finite, server_options
 from evalq.producer.servers import Servers
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from evalq.producer.folder.documents import explain_unknown_form
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import output_options, run_argument, server_options
 from evalq.producer.lifecycle.fetch import run_with_report
 from evalq.producer.lifecycle.finish import refuse_unscored, show

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from evalq.evalcore.contract import plugins
-from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import find
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
 from evalq.producer.lifecycle.finish import conclude, errors_told
 from evalq.producer.lifecycle.start import driven_at

@@ -17,8 +17,7 @@ from evalq.evalcore.errors import EvalqError, Interrupted
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.decision_files import DecidingCommand, errors_in_earlier_files, errors_written, exit_code
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import (
     calling_options,
@@ -42,7 +41,7 @@ from evalq.producer.suites.summary import matrix_rows, matrix_text
 if TYPE_CHECKING:
     from evalq.producer.folder.job import Job
     from evalq.producer.folder.run_folder import RunFolder
-    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.monitor.progress import Reporter
     from evalq.producer.run.backend import Backend
     from evalq.producer.suites.summary import Matrices
     from evalq.producer.sweep.sweep import Sweep

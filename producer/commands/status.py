@@ -14,12 +14,11 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import CALLS_OVER
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import elsewhere, find, folders, left_behind
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, run_argument, server_options
 from evalq.producer.monitor import fleet
-from evalq.producer.monitor.no_workers import other_code
+from evalq.producer.monitor.no_workers import another_version
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def _run(servers: Servers, header: Header, look: RunStatus) -> dict[str, Json]:
     facts["workers"], others, lacking = servers.heartbeats.serving(header.code_version, header.evaluator)
     if look.progress.state == "open" and not look.progress.complete and not facts["workers"]:
         lacks = header.evaluator if lacking else ""
-        facts["waiting"] = other_code(header.code_version, others, lacks) if others else "no worker is running"
+        facts["waiting"] = another_version(header.code_version, others, lacks) if others else "no worker is running"
     return facts | {"notes": servers.runs.notes(header.run)} | _troubles(servers, header, look)
 
 

@@ -16,8 +16,7 @@ import click
 
 from evalq.evalcore.errors import ConfigError, Incomplete, UsageError
 from evalq.producer.driving.interrupts import run_interruptible
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import option, server_options
 
 if TYPE_CHECKING:

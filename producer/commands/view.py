@@ -8,8 +8,7 @@ import click
 
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import server_options
 
 __all__ = ["COMMAND"]
@@ -17,8 +16,7 @@ __all__ = ["COMMAND"]
 
 def _view(invocation: Invocation, runs: tuple[str, ...], port: int, open_browser: bool, as_json: bool) -> int:
     from evalq.producer.viewing.frame import link
-    from evalq.producer.viewing.server import ViewServer
-    from evalq.producer.viewing.site import Site
+    from evalq.producer.viewing.server import Site, ViewServer
     from evalq.producer.viewing.viewer import Viewer
 
     with invocation.servers() as servers:

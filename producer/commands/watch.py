@@ -6,14 +6,13 @@ import contextlib
 
 from evalq.evalcore.errors import EvalqError
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.declare import command
 from evalq.producer.invocation.finding import elsewhere, find
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import output_options, run_argument, server_options
 from evalq.producer.lifecycle.fetch import run_with_report
 from evalq.producer.lifecycle.finish import conclude, errors_told
 from evalq.producer.monitor import fleet
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.servers import Servers
 
 __all__ = ["COMMAND"]

@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 
 from evalq.evalcore.errors import ConfigError
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import option
 
 __all__ = ["COMMAND"]

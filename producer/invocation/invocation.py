@@ -1,30 +1,65 @@
-"""What a command was asked for, typed: made once from what click has read, and passed on as it is."""
+"""What a command was asked for, typed: how a command is declared, and the command line as run.json keeps it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
 import msgspec
 
 from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.naming import is_text
 
 if TYPE_CHECKING:
     from evalq.producer.folder.job import RunOptions
-    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.monitor.progress import Reporter
     from evalq.producer.run.backend import Backend
     from evalq.producer.servers import Servers
     from evalq.producer.sweep.options import SweepOptions
     from evalq.workers.settings import Settings
 
-__all__ = ["Following", "Invocation", "Live", "Output", "Start", "Where"]
+
+__all__ = [
+    "DECIDING",
+    "Invocation",
+    "LiveArguments",
+    "OutputArguments",
+    "PlaceArguments",
+    "StartArguments",
+    "command",
+    "command_line",
+]
+
+# The command line that began a run, as run.json keeps it: without passwords, and without the environment.
+
+# Up to the last @, since a password may hold one.
+_USER = re.compile(r"(://[^:/@\s]*:)\S*@")
+# A name alone may be one: redis://secret@host.
+_USER_ALONE = re.compile(r"(://)[^:/@\s]+@")
+_QUERY = re.compile(r"([?&]\w*(?:password|token|secret|key)=)[^&#\s]*", re.IGNORECASE)
+
+
+def command_line(words: Sequence[str] | None = None) -> list[str]:
+    """This process's command line (or ``words``), with passwords of URLs as ``***``."""
+    given = sys.argv[1:] if words is None else words
+    return ["evalq", *(_hidden(word) for word in given)]
+
+
+def _hidden(word: str) -> str:
+    return _QUERY.sub(r"\1***", _USER_ALONE.sub(r"\1***@", _USER.sub(r"\1***@", word)))
+
 
 _OWN = "own_"
 """Before the names of an evaluator's own options, which may be called like shared ones."""
 
 
-class Where(msgspec.Struct, frozen=True, kw_only=True):
+class PlaceArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Where to compute and to call, as `place_options` and `calling_options` say it."""
 
     broker: str | None = None
@@ -48,7 +83,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
         return settings
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
+class OutputArguments(msgspec.Struct, frozen=True, kw_only=True):
     """What to tell and what to write, as `output_options` say it."""
 
     fmt: str = "markdown"
@@ -61,14 +96,14 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
     def reporter(self, unit: str) -> Reporter:
         """What shows how a run goes, counted in ``unit`` (say "rows")."""
-        from evalq.producer.monitor.reporter import Reporter
+        from evalq.producer.monitor.progress import Reporter
 
         return Reporter(
             unit, quiet=self.quiet, bar=not self.no_progress, json_lines=self.json_lines, verbose=self.verbose
         )
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class StartArguments(msgspec.Struct, frozen=True, kw_only=True):
     """What to run, as `run_options` say it."""
 
     params: str | None = None
@@ -98,7 +133,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
+class LiveArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Which live calls to make, as `live_options` and `calling_options` say it."""
 
     target: str | None = None
@@ -130,7 +165,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Following(msgspec.Struct, frozen=True, kw_only=True):
+class FollowArguments(msgspec.Struct, frozen=True, kw_only=True):
     """How to follow a log, as `follow_options` say it."""
 
     follow: bool = False
@@ -148,11 +183,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     ``own`` holds the values of an evaluator's own options, by their names.
     """
 
-    where: Where = Where()
-    output: Output = Output()
-    start: Start = Start()
-    live: Live = Live()
-    following: Following = Following()
+    where: PlaceArguments = PlaceArguments()
+    output: OutputArguments = OutputArguments()
+    start: StartArguments = StartArguments()
+    live: LiveArguments = LiveArguments()
+    following: FollowArguments = FollowArguments()
     own: dict[str, Any] = {}
 
     @classmethod
@@ -163,18 +198,18 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
             return kind(**{name: given[name] for name in kind.__struct_fields__ if name in given})
 
         return cls(
-            where=group(Where),
-            output=group(Output),
-            start=group(Start),
-            live=group(Live),
-            following=group(Following),
+            where=group(PlaceArguments),
+            output=group(OutputArguments),
+            start=group(StartArguments),
+            live=group(LiveArguments),
+            following=group(FollowArguments),
             own={name.removeprefix(_OWN): value for name, value in given.items() if name.startswith(_OWN)},
         )
 
     @staticmethod
     def holds(name: str) -> bool:
         """Whether a parameter of this name has a place here."""
-        groups = (Where, Output, Start, Live, Following)
+        groups = (PlaceArguments, OutputArguments, StartArguments, LiveArguments, FollowArguments)
         return name.startswith(_OWN) or any(name in group.__struct_fields__ for group in groups)
 
     def backend(self) -> Backend:
@@ -200,3 +235,50 @@ def tags_from(tags: Iterable[str]) -> dict[str, str]:
         if not key or not sign:
             raise UsageError(f"--tag {tag}: a note kept with the run is written as key=value")
     return {key: value for key, _, value in pairs}
+
+
+# The one way in which a command is declared.
+
+DECIDING = ("check-regressions", "gate", "run")
+"""They find what is no text by themselves: a file of an earlier decision gets the error in its place."""
+
+
+def command(
+    call: Callable[..., int | None],
+    *params: click.Parameter,
+    name: str = "",
+    text: str = "",
+    kind: type[click.Command] = click.Command,
+) -> click.Command:
+    """A command that calls ``call`` with the `Invocation` and, by their names, with the parameters it names itself.
+
+    What it returns is the exit code (None: 0). The command is called like its module (or ``name``), and the module's
+    docstring is its help (or ``text``); the first line of that stands in ``evalq --help``. ``kind`` is its class.
+    """
+    module = sys.modules[call.__module__]
+    mine = inspect.signature(call).parameters.keys() - {"invocation"}
+    # An option that neither of them takes would be accepted and ignored: fail when the program starts.
+    lost = [param.name for param in params if param.name not in mine and not Invocation.holds(str(param.name))]
+    if lost:
+        raise TypeError(f"{call.__module__}: neither {call.__name__} nor Invocation takes {', '.join(map(str, lost))}")
+
+    def callback(**given: Any) -> int | None:
+        _refuse_bytes(click.get_current_context())
+        own = {key: given.pop(key) for key in mine}
+        return call(Invocation.of(given), **own)
+
+    return kind(
+        name or call.__module__.rpartition(".")[2].replace("_", "-"),
+        callback=callback,
+        params=list(params),
+        help=text or inspect.cleandoc(module.__doc__ or ""),
+    )
+
+
+def _refuse_bytes(ctx: click.Context) -> None:
+    """Raise UsageError for an option's variable that is no text in UTF-8; the command line is refused before."""
+    for param in ctx.command.params if ctx.command.name not in DECIDING else ():
+        source = ctx.get_parameter_source(param.name or "")
+        told = os.environ.get(str(param.envvar), "") if source is click.core.ParameterSource.ENVIRONMENT else ""
+        if not is_text(told):
+            raise UsageError(f"{param.envvar}: {told!a} is not text in UTF-8")

@@ -17,8 +17,8 @@ from evalq.evalcore.model.canonical import Json, uncollected
 from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.invocation import Invocation, Output, Where
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.sweep.files import holds_sweep
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invoc
     refuse_unscored(folder, report)
 
 
-def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any], output: Output) -> None:
+def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any], output: OutputArguments) -> None:
     """The finished report on standard output and in the files asked for."""
     from evalq.producer.outputs import render, write_output
 
@@ -66,7 +66,7 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
 
 
 @stdout_to_stderr()
-def tell(folder: RunFolder, report: dict[str, Json], output: Output) -> None:
+def tell(folder: RunFolder, report: dict[str, Json], output: OutputArguments) -> None:
     """The evaluator's notices on standard error, and whose outputs the run has besides its own."""
     if output.quiet:
         return
@@ -98,7 +98,7 @@ def refuse_unscored(folder: RunFolder, report: dict[str, Json]) -> None:
         )
 
 
-def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where: Where) -> None:
+def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where: PlaceArguments) -> None:
     dead = report["records"]["dead"]
     if dead > allowed:
         raise Incomplete(
@@ -107,7 +107,7 @@ def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where
         )
 
 
-def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: Where) -> None:
+def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: PlaceArguments) -> None:
     unanswered = sum((sweep.recorded.unanswered() for sweep in sweeps), Counter[str]())
     count = unanswered.total()
     if count > allowed:
@@ -126,7 +126,7 @@ def _larger(sweep: Sweep) -> str:
     return f" {sweep.live.larger}" if spent else ""
 
 
-def _retry(folder: RunFolder, where: Where) -> str:
+def _retry(folder: RunFolder, where: PlaceArguments) -> str:
     """The command that tries again, at the server that the run is on."""
     named = {"targets": where.targets, "settings": where.settings}
     files = [f"--{name} {shlex.quote(file)}" for name, file in named.items() if file]

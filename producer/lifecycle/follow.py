@@ -18,11 +18,10 @@ from evalq.evalcore.errors import Cancelled, InputError, Interrupted, NothingEva
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.run import FollowPass, FollowRun, begin_following
-from evalq.producer.invocation.command_line import command_line
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, command_line
 from evalq.producer.invocation.options import on_command_line
 from evalq.producer.lifecycle.finish import show
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.outputs import write_output
 from evalq.producer.run.backend import unwritten
 from evalq.producer.run.publication import record_in_history

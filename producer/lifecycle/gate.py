@@ -35,7 +35,7 @@ from evalq.producer.suites.summary import Matrices
 
 if TYPE_CHECKING:
     from evalq.producer.folder.run_folder import RunFolder
-    from evalq.producer.monitor.reporter import Reporter
+    from evalq.producer.monitor.progress import Reporter
     from evalq.producer.run.backend import Backend
     from evalq.producer.servers import Servers
     from evalq.producer.sweep.sweep import Sweep

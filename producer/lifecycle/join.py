@@ -23,7 +23,7 @@ from evalq.producer.folder.journal import KeptAnswers, answers
 from evalq.producer.folder.manifest import resumable_by
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.lifecycle.watch import POLL_SECONDS, attend_fleet, ledger_state, only_watching, watch_driver
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.outputs import records_of
 from evalq.producer.servers import Servers
 from evalq.producer.sweep.files import holds_sweep, in_calls, leave_to_others

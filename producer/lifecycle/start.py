@@ -11,8 +11,8 @@ import click
 from evalq.evalcore.errors import AlreadyRunning, Finished, StorageError
 from evalq.producer.folder.job import Job, RunExistsError
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.command_line import command_line
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.invocation.invocation import command_line
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:

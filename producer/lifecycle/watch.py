@@ -10,9 +10,8 @@ from typing import Literal, cast
 from evalq.evalcore.errors import Cancelled, EvalqError, Incomplete, UsageError
 from evalq.evalcore.model.life import CALLS_OVER, LEFT_ALONE, RunState, next_step
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.no_workers import other_code
-from evalq.producer.monitor.progress import RunStatus
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.no_workers import another_version
+from evalq.producer.monitor.progress import Reporter, RunStatus
 from evalq.producer.servers import Servers, named_servers
 
 __all__ = ["Unwatched", "attend_fleet", "watch_driver"]
@@ -160,7 +159,7 @@ def _unserved(run: str, servers: Servers) -> str:
         if workers:
             return ""
         if others:
-            return other_code(header.code_version, others, header.evaluator if lacking else "")
+            return another_version(header.code_version, others, header.evaluator if lacking else "")
         return f"no worker is there for it (start one: evalq worker {server})"
     look = servers.sweeps.poll(run)
     if (

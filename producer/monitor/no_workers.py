@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
-from evalq.producer.monitor.began import began
+from evalq.producer.monitor.command import command_began
 from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
 from evalq.workers.processes.identity import code_change
 from evalq.workers.settings import Settings
 
-__all__ = ["Unserved", "other_code"]
+__all__ = ["Unserved", "another_version"]
 
 TELL_SECONDS = 4.0
 """Workers that a command has just started need about so long."""
@@ -31,7 +31,7 @@ class Unserved:
         self._told = told
         self._own = own
         self._patience = TELL_SECONDS if own else FLEET_SECONDS
-        self._since: float | None = None if own else began()
+        self._since: float | None = None if own else command_began()
         self._said_at: float | None = None
 
     def see(self, standing: RunStatus) -> None:
@@ -62,12 +62,12 @@ class Unserved:
         if self._own:
             return "the local worker is starting"
         if others:
-            return other_code(self._header.code_version, others, self._header.evaluator if lacking else "")
+            return another_version(self._header.code_version, others, self._header.evaluator if lacking else "")
         start = f"evalq worker --broker {self._settings.broker_address}"
         return f"no worker serves {self._header.queue} yet (start one: {start})"
 
 
-def other_code(code: str, others: Mapping[str, int], lacking: str = "") -> str:
+def another_version(code: str, others: Mapping[str, int], lacking: str = "") -> str:
     """What to do where the only workers are of other code; ``others``: how many live of each.
 
     ``lacking`` is an evaluator that none of them has.

@@ -29,7 +29,7 @@ from evalq.evalcore.model.life import RunState, may_follow
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.own_runs import refuse_paths
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.servers import named_servers
 from evalq.workers.processes.system import usable_cpus
 from evalq.workers.settings import Settings

@@ -29,8 +29,7 @@ from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Replanned
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.no_workers import Unserved
-from evalq.producer.monitor.progress import RunStatus, Watcher
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
 from evalq.producer.outputs import write_final
 from evalq.producer.run.backend import Backend, driving, halted, left, refuse_over, shared_backend
 from evalq.producer.run.chunks import Collector

@@ -23,8 +23,7 @@ from evalq.evalcore.model.manifest import BLOCK_BYTES, Chunk
 from evalq.producer.folder.job import Job, total_bytes
 from evalq.producer.local.forks import ForkLost, Forks, forked
 from evalq.producer.local.processes import workers_wait
-from evalq.producer.monitor.progress import RunStatus, Watcher
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
 from evalq.producer.run.backend import LazyBackend
 from evalq.producer.run.chunks import Collector, Planner, evaluate, read
 from evalq.workers.pool.isolation import Limits

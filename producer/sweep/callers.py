@@ -9,10 +9,9 @@ from functools import cached_property
 
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.version import code_version
-from evalq.producer.monitor.began import began
-from evalq.producer.monitor.fleet import LONG_SECONDS
-from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.monitor.spans import spell
+from evalq.producer.monitor.command import command_began
+from evalq.producer.monitor.fleet import LONG_SECONDS, format_duration
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import Backend
 from evalq.workers.callers.choices import known_facts, refuse_unknown, unable
 from evalq.workers.callers.target_sessions import target_facts
@@ -121,7 +120,7 @@ class CallingProcesses:
         self._header = header
         self._notices = notices
         self._priced = priced
-        self._alone: float | None = began()
+        self._alone: float | None = command_began()
 
     def leaving(self) -> bool:
         """Whether nobody can call it now, which is to be told at once to somebody who leaves it to the fleet."""
@@ -232,4 +231,4 @@ class Health:
         ]
         case, seconds, host = max(found, key=lambda known: known[1], default=("", 0.0, ""))
         if seconds >= LONG_SECONDS:
-            yield "long", f"oldest call in flight: case {case}, for {spell(seconds)}, on {host}"
+            yield "long", f"oldest call in flight: case {case}, for {format_duration(seconds)}, on {host}"

@@ -22,8 +22,7 @@ from evalq.evalcore.model.life import RunState
 from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.driving.retries import ServerRetry
-from evalq.producer.monitor.progress import RunStatus
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter, RunStatus
 from evalq.producer.run.backend import Backend, halted, left
 from evalq.producer.sweep.callers import Health
 from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep

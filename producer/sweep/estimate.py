@@ -19,7 +19,7 @@ from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.model.calls import Attempt, Prompt
 from evalq.producer.folder.files import JOINED, OUTPUTS, RUNS
-from evalq.producer.monitor.spans import spell
+from evalq.producer.monitor.fleet import format_duration
 from evalq.producer.sweep.options import SweepOptions, prompts_of
 from evalq.producer.sweep.reuse import Cache, SourceRun
 from evalq.producer.sweep.sweep import recorded_lines
@@ -294,4 +294,4 @@ def _time(facts: TargetFacts, means: Means | None, calls: int) -> str:
         minutes.append(calls * each / facts.tokens_per_minute)
     if not max(minutes):
         return "time: the target has no limit by the minute; the pace is found out"
-    return f"time at the limit: {spell(max(minutes) * 60)}"
+    return f"time at the limit: {format_duration(max(minutes) * 60)}"

@@ -19,7 +19,7 @@ from evalq.producer.folder.files import ASKED, HEAD, OUTPUTS, PROMPTS
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.own_runs import note_targets, targets_of
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import (
     Backend,
     driving,

@@ -16,7 +16,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.version import code_version
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.files import OUTPUTS
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import Backend
 from evalq.producer.sweep.callers import Callers, CallingProcesses, Warnings
 from evalq.producer.sweep.judge_stage import JudgeSweep, TargetSettings, judge_sweeps

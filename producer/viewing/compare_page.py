@@ -21,9 +21,8 @@ from evalq.producer.comparing.comparing import (
 )
 from evalq.producer.page.build import ChartTable, chart_tables, summary_of
 from evalq.producer.page.render import Html, chart_figure, element, joined, tile_list
-from evalq.producer.viewing.frame import Answer, document, link, table
-from evalq.producer.viewing.sides import BASELINE, Side, Sides
-from evalq.producer.viewing.viewer import Query, Viewer, asked
+from evalq.producer.viewing.frame import PageAnswer, document, link, table
+from evalq.producer.viewing.viewer import BASELINE, Query, RunSide, RunSides, Viewer, query_value
 
 __all__ = ["LOOKS", "compare_page", "spoken"]
 
@@ -31,9 +30,9 @@ LOOKS: dict[Verdict, State] = {"same": "good", "better": "good", "worse": "bad",
 _LISTED, _OFFERED = 20, 200
 
 
-def compare_page(viewer: Viewer, sides: Sides, query: Query) -> Answer:
+def compare_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAnswer:
     """Two runs; where they are not both named (yet), the form to name them."""
-    base, cand = asked(query, "base"), asked(query, "cand")
+    base, cand = query_value(query, "base"), query_value(query, "cand")
     if not base or not cand:
         return _asking(viewer, sides, query, "Pick two runs of one evaluator.")
     try:
@@ -67,7 +66,7 @@ def spoken(measure: str) -> str:
 
 
 def _margin(query: Query) -> float:
-    given = asked(query, "margin") or str(MARGIN)
+    given = query_value(query, "margin") or str(MARGIN)
     try:
         margin = float(given)
     except ValueError:
@@ -77,26 +76,28 @@ def _margin(query: Query) -> float:
     return margin
 
 
-def _named(side: Side) -> Html:
+def _named(side: RunSide) -> Html:
     if side.known is None:
         return element("span", side.name)
     return element("a", side.name, href=link("run", side.known.key))
 
 
-def _asking(viewer: Viewer, sides: Sides, query: Query, why: str) -> Answer:
+def _asking(viewer: Viewer, sides: RunSides, query: Query, why: str) -> PageAnswer:
     header = element("header", element("h1", "Two runs side by side"), element("p", why, class_="lede", dir="auto"))
     return document("Two runs", header, _form(viewer, sides, query))
 
 
-def _form(viewer: Viewer, sides: Sides, query: Query) -> Html:
-    base, cand = asked(query, "base"), asked(query, "cand")
+def _form(viewer: Viewer, sides: RunSides, query: Query) -> Html:
+    base, cand = query_value(query, "base"), query_value(query, "cand")
     runs = [known for known in viewer.catalogue.runs() if known.state in ("done", "following", "")]
     chosen = viewer.catalogue.get(cand) or viewer.catalogue.get(base)
     evaluator = chosen.evaluator if chosen else ""
     # Only runs that can be compared with the chosen one; before one is chosen, all.
     names = [known.key for known in runs if evaluator in ("", known.evaluator)][:_OFFERED]
     approved = [BASELINE + name for name in sides.baselines()]
-    margin = element("input", name="margin", inputmode="decimal", value=asked(query, "margin") or str(MARGIN), size="6")
+    margin = element(
+        "input", name="margin", inputmode="decimal", value=query_value(query, "margin") or str(MARGIN), size="6"
+    )
     return element(
         "form",
         element("label", "Base", _select("base", [*approved, *names], base), class_="wide"),
@@ -191,7 +192,7 @@ def _flip(flip: Flip, shown: MeasureFormat) -> Html:
     )
 
 
-def _common(one: Side, other: Side) -> Html | None:
+def _common(one: RunSide, other: RunSide) -> Html | None:
     """What else differs between them, and what their calls took."""
     notes = []
     if one.cases.specification != other.cases.specification:
@@ -210,7 +211,7 @@ def _common(one: Side, other: Side) -> Html | None:
     return element("section", element("h2", "Besides"), element("ul", *(element("li", note) for note in notes)))
 
 
-def _both(viewer: Viewer, one: Side, other: Side) -> Html | None:
+def _both(viewer: Viewer, one: RunSide, other: RunSide) -> Html | None:
     """Both reports, part by part."""
     reports = [viewer.report(side.known) if side.known else None for side in (one, other)]
     if not any(reports):

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from evalq.producer.page.render import Html, element, joined, table_script, text
 
-__all__ = ["Answer", "bare", "below", "document", "link", "policy", "refusal", "table"]
+__all__ = ["PageAnswer", "bare_page", "below", "content_policy", "document", "link", "refusal", "table"]
 
 _NAV = (("", "Runs"), ("suites", "Suites"))
 _BASE = ContextVar("base", default="")
@@ -30,7 +30,7 @@ def below(base: str) -> Iterator[None]:
         _BASE.reset(before)
 
 
-class Answer(NamedTuple):
+class PageAnswer(NamedTuple):
     """What a browser is sent."""
 
     status: int
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 def document(
     title: str, header: Html, main: Html, *, here: str = "", head: Html | None = None, script: str = ""
-) -> Answer:
+) -> PageAnswer:
     """A whole page; ``here`` is which of the links at the top it stands under, ``script`` another than all have."""
     links = [
         element("li", element("a", name, href=link(part), aria_current="page" if f"/{part}" == here else None))
@@ -53,10 +53,10 @@ def document(
         element("main", main, id="content"),
         element("script", Html(script or _script())),
     )
-    return Answer(200, _whole(title, body, head))
+    return PageAnswer(200, _whole(title, body, head))
 
 
-def refusal(status: int, headline: str, sentence: str) -> Answer:
+def refusal(status: int, headline: str, sentence: str) -> PageAnswer:
     """A page that says why there is none, and how to go on."""
     back = element("p", element("a", "All runs", href=link("")))
     main = joined(element("p", sentence, class_="lede"), back)
@@ -65,10 +65,12 @@ def refusal(status: int, headline: str, sentence: str) -> Answer:
     )
 
 
-def bare(status: int, headline: str, sentence: str, head: Html | None = None, more: Html | None = None) -> Answer:
+def bare_page(
+    status: int, headline: str, sentence: str, head: Html | None = None, more: Html | None = None
+) -> PageAnswer:
     """The same for who may see nothing: no link, no script."""
     main = element("main", element("h1", headline), element("p", sentence, class_="lede"), more, id="content")
-    return Answer(status, _whole(headline, main, head))
+    return PageAnswer(status, _whole(headline, main, head))
 
 
 def link(*parts: str, **query: object) -> str:
@@ -91,7 +93,7 @@ def table(
 
 
 @cache
-def policy() -> str:
+def content_policy() -> str:
     """Of all pages: one style and its scripts, by their hashes; nothing from anywhere, nothing of it in a frame."""
     style, script, table = (_hash(source) for source in (_style(), _script(), table_script()))
     return (

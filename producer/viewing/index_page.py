@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from evalq.evalcore.views.charts import State
 from evalq.producer.page.render import Html, element, joined
-from evalq.producer.viewing.catalogue import KnownRun
-from evalq.producer.viewing.frame import Answer, document, link, table
-from evalq.producer.viewing.progress import Standing
-from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
+from evalq.producer.viewing.catalogue import KnownRun, RunProgress
+from evalq.producer.viewing.frame import PageAnswer, document, link, table
+from evalq.producer.viewing.viewer import Query, Viewer, query_number, query_value
 
 __all__ = ["index_page", "look_of", "run_cell", "state_cell", "turning"]
 
@@ -18,11 +17,11 @@ _RUNS = 50
 _LOOKS: dict[str, State] = {"failed": "bad", "stopped": "bad", "spent": "doubtful", "gone": "doubtful"}
 
 
-def index_page(viewer: Viewer, query: Query) -> Answer:
+def index_page(viewer: Viewer, query: Query) -> PageAnswer:
     """Runs that the query asks for, the latest begun first."""
     runs = viewer.catalogue.runs()
     found = [known for known in runs if _wanted(known, query)]
-    at = min(number_of(query, "at"), max(0, len(found) - 1))
+    at = min(query_number(query, "at"), max(0, len(found) - 1))
     shown = [_told(viewer, known) for known in found[at : at + _RUNS]]
     said = f"{len(runs):,} run{'' if len(runs) == 1 else 's'}"
     said = said if len(found) == len(runs) else f"{len(found):,} of {said}"
@@ -32,7 +31,7 @@ def index_page(viewer: Viewer, query: Query) -> Answer:
         element("div", element("p", trouble), class_="notice", role="note") if trouble else None,
         _form(runs, query),
         _table(viewer, shown) if shown else element("p", _NONE if not runs else "No run is like that."),
-        turning(at, _RUNS, len(found), lambda to: link(at=to, **{name: asked(query, name) for name in _FILTERS})),
+        turning(at, _RUNS, len(found), lambda to: link(at=to, **{name: query_value(query, name) for name in _FILTERS})),
     )
     return document("Runs", header, main, here="/", head=_refreshing(viewer, shown))
 
@@ -42,12 +41,12 @@ _FILTERS = ("q", "evaluator", "suite", "state")
 
 
 def _wanted(known: KnownRun, query: Query) -> bool:
-    if any((given := asked(query, name)) and getattr(known, name) != given for name in _FILTERS[1:]):
+    if any((given := query_value(query, name)) and getattr(known, name) != given for name in _FILTERS[1:]):
         return False
     tags = (f"{key}={value}" for key, value in known.tags.items())
     place = str(known.folder.path) if known.folder else ""
     words = "\n".join((known.run, known.evaluator, known.suite, known.target, known.state, place, *tags)).lower()
-    return all(word in words for word in asked(query, "q").lower().split())
+    return all(word in words for word in query_value(query, "q").lower().split())
 
 
 def _told(viewer: Viewer, known: KnownRun) -> KnownRun:
@@ -59,7 +58,7 @@ def _told(viewer: Viewer, known: KnownRun) -> KnownRun:
 
 
 def _form(runs: Iterable[KnownRun], query: Query) -> Html:
-    search = element("input", type="search", name="q", value=asked(query, "q"), autocomplete="off")
+    search = element("input", type="search", name="q", value=query_value(query, "q"), autocomplete="off")
     picks = [_pick(name, sorted({getattr(known, name) for known in runs} - {""}), query) for name in _FILTERS[1:]]
     return element(
         "form", element("label", "Search", search, class_="wide"), *picks, element("button", "Show"),
@@ -68,7 +67,7 @@ def _form(runs: Iterable[KnownRun], query: Query) -> Html:
 
 
 def _pick(name: str, values: list[str], query: Query) -> Html | None:
-    chosen = asked(query, name)
+    chosen = query_value(query, name)
     if len(values) < 2 and not chosen:
         return None
     options = [element("option", "All", value="")]
@@ -89,7 +88,7 @@ def _table(viewer: Viewer, shown: list[KnownRun]) -> Html:
 
 def _row(viewer: Viewer, known: KnownRun) -> Html:
     going = known.state not in ("done", "cancelled", "") or known.folder is None
-    standing = viewer.standings.of(known) if going else Standing(known.state)
+    standing = viewer.standings.of(known) if going else RunProgress(known.state)
     summary = viewer.head(known)
     result = None
     if summary is not None:
@@ -121,7 +120,7 @@ def run_cell(known: KnownRun) -> Html:
     return element("th", element("a", known.run, href=link("run", known.key), dir="auto"), small, scope="row")
 
 
-def state_cell(known: KnownRun, standing: Standing) -> Html:
+def state_cell(known: KnownRun, standing: RunProgress) -> Html:
     """A run's state; of one that goes, how far it is."""
     word = element("span", standing.state or "unreadable", class_=f"status {look_of(standing.state)}")
     if not standing.going:

@@ -1,24 +1,97 @@
-"""The records of a run, some at a time: what is shown is read, and a search stops after a while and says where."""
+"""The records of a run, some at a time: any line of a big file is found, and a search stops after a while."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
+from array import array
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Row, Rows
 from evalq.producer.page.build import FailedRecord
 from evalq.producer.page.packing import failed_record
-from evalq.producer.viewing.lines import LONGEST, LinesOf
 
-__all__ = ["ROWS", "FoundRecord", "RecordFilter", "RecordPage", "Records"]
+__all__ = ["LONGEST", "ROWS", "FoundRecord", "LineIndex", "LineIndexes", "RecordFilter", "RecordPage", "RecordReader"]
+
+# The lines of a big file by their number: where they begin is noted as far as anybody has read, and every 256th
+# alone.
+# So a file of millions of lines is opened at once, and what is noted of it takes 30 kB a million.
+
+LONGEST = 1 << 22
+"""A longer line is not held in memory: it is passed on as far as this goes."""
+_STEP = 256
+_FILES = 32
+
+_Identity = tuple[int, int, int, int]
+
+
+class LineIndex:
+    """Where the lines of one file begin. For many threads at a time."""
+
+    def __init__(self) -> None:
+        self._marks = array("Q", [0])
+        self._adding = threading.Lock()
+        self.total: int | None = None
+        """How many there are, once somebody has read to the end."""
+
+    def read(self, stream: BufferedReader, first: int) -> Iterator[tuple[int, bytes]]:
+        """(number, line) from number ``first`` on, counted from 0; of an overlong line its beginning."""
+        at = min(first // _STEP, len(self._marks) - 1)
+        stream.seek(self._marks[at])
+        number = at * _STEP
+        while line := stream.readline(LONGEST):
+            if len(line) == LONGEST and not line.endswith(b"\n"):
+                _pass_over(stream)
+            if number >= first:
+                yield number, line
+            number += 1
+            if number % _STEP == 0:
+                self._mark(number, stream.tell())
+        self.total = number
+
+    def _mark(self, number: int, place: int) -> None:
+        with self._adding:
+            if number // _STEP == len(self._marks):
+                self._marks.append(place)
+
+
+class LineIndexes:
+    """The `Lines` of the files that were looked at last: a file that was written anew is another one."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[_Identity, LineIndex] = OrderedDict()
+        self._changing = threading.Lock()
+
+    def open(self, path: Path) -> tuple[BufferedReader, LineIndex]:
+        """The file at ``path``, to be closed, and what is known of its lines. Raises OSError."""
+        stream = open_input(path)
+        found = os.fstat(stream.fileno())
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        with self._changing:
+            lines = self._known.setdefault(identity, LineIndex())
+            self._known.move_to_end(identity)
+            while len(self._known) > _FILES:
+                self._known.popitem(last=False)
+        return stream, lines
+
+
+def _pass_over(stream: BufferedReader) -> None:
+    """Up to the end of a line, in pieces."""
+    while (piece := stream.readline(1 << 20)) and not piece.endswith(b"\n"):
+        pass
+
 
 ROWS = 100
-_SECONDS = 1.0
+_SEARCH_SECONDS = 1.0
 """Of searching; then whoever looks decides whether to go on."""
 _FAILED = frozenset({"bad", "doubtful"})
 _TEXT, _RAW = 400, 1 << 16
@@ -60,17 +133,23 @@ class RecordPage(NamedTuple):
     total: int | None
 
 
-class Records:
+class RecordReader:
     """The records.jsonl of one run, as its evaluator's rows."""
 
-    def __init__(self, path: Path, lines: LinesOf, rows: Rows, report: Mapping[str, Json]) -> None:
+    def __init__(self, path: Path, lines: LineIndexes, rows: Rows, report: Mapping[str, Json]) -> None:
         self._path = path
         self._lines = lines
         self._decode = msgspec.json.Decoder(rows.line).decode
         self._see: Callable[[Any], Row | None] = rows.reader(report)
 
     def look(
-        self, first: int, wanted: RecordFilter, most: int = ROWS, *, explain: bool = False, seconds: float = _SECONDS
+        self,
+        first: int,
+        wanted: RecordFilter,
+        most: int = ROWS,
+        *,
+        explain: bool = False,
+        seconds: float = _SEARCH_SECONDS,
     ) -> RecordPage:
         """Up to ``most`` of those ``wanted`` from line ``first`` on, with what failed explained. Raises OSError."""
         found: list[FoundRecord] = []

@@ -2,29 +2,204 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping
 from typing import Any
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.files import open_input
+from evalq.evalcore.model.canonical import Json
 from evalq.producer.page import ALL_UP_TO, build_page
 from evalq.producer.page.build import Listing
-from evalq.producer.page.render import Block, Html, element, joined, page_banner, page_contents, title_of
-from evalq.producer.viewing.catalogue import KnownRun
-from evalq.producer.viewing.frame import Answer, document, link
+from evalq.producer.page.packing import pack
+from evalq.producer.page.render import (
+    Block,
+    Html,
+    element,
+    evidence_table,
+    joined,
+    page_banner,
+    page_contents,
+    record_table,
+    table_script,
+    title_of,
+)
+from evalq.producer.viewing.catalogue import KnownRun, RunProgress
+from evalq.producer.viewing.frame import PageAnswer, document, link, refusal, table
 from evalq.producer.viewing.index_page import look_of, when
-from evalq.producer.viewing.progress import Standing
-from evalq.producer.viewing.records import RecordFilter, RecordPage, Records
-from evalq.producer.viewing.records_page import asking, listed, records_of, section
-from evalq.producer.viewing.viewer import Viewer
+from evalq.producer.viewing.records import ROWS, FoundRecord, RecordFilter, RecordPage, RecordReader
+from evalq.producer.viewing.viewer import Query, Viewer, query_number, query_value
 
-__all__ = ["run_page"]
+__all__ = ["record_page", "records_page", "run_page", "table_page"]
+
+# The records of a run: some at a time, all in one table where they are not too many, and one with all about it.
+
+
+def records_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
+    """Some of a run's records, from a line on: all, or those that are searched for."""
+    report = viewer.report(known)
+    evaluator = plugins.get(report["evaluator"]) if report else None
+    records = records_of(viewer, known, evaluator, report) if evaluator and report else None
+    if records is None or evaluator is None:
+        return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
+    wanted = RecordFilter(query_value(query, "show") == "failed", query_value(query, "q"))
+    first = max(0, query_number(query, "at") - 1)
+    looked = records.look(first, wanted)
+    header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
+    main = joined(
+        asking(known, wanted, first), listed(known, evaluator, looked.found), _turning(known, wanted, first, looked)
+    )
+    return document(f"Records · {known.run}", header, main)
+
+
+def table_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
+    """All records of a run in the table of its report.html, to be sorted and filtered; read whole, for this page."""
+    report, path = viewer.report(known), viewer.path_of(known)
+    if report is None or path is None:
+        return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
+    # The table holds all its rows in the page: a browser has to keep up.
+    if report["records"]["total"] > ALL_UP_TO:
+        return refusal(
+            404, "Too many for one table", "evalq report RUN -o report.html makes one with a sample of them."
+        )
+    evaluator = plugins.get(report["evaluator"])
+    blocks = io.BytesIO()
+    with open_input(path) as stream:
+        listing = pack(stream, evaluator.views.rows, report, blocks)
+    header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
+    main = joined(record_table(listing), Html(blocks.getvalue().decode()))
+    return document(f"Records · {known.run}", header, main, script=table_script())
+
+
+def _way_back(known: KnownRun) -> Html:
+    return element("a", known.run, href=link("run", known.key), dir="auto")
+
+
+def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
+    """One record: what was expected of it beside what came, and its whole line."""
+    report = viewer.report(known)
+    evaluator = plugins.get(report["evaluator"]) if report else None
+    records = records_of(viewer, known, evaluator, report) if evaluator and report else None
+    number = max(0, query_number(query, "at") - 1)
+    found = records.one(number) if records else None
+    if found is None:
+        return refusal(404, "No such record", "The records of this run are not here, or fewer than that.")
+    record, line = found
+    rows = element("a", "its records", href=link("run", known.key, "records", at=number - number % ROWS + 1))
+    header = element(
+        "header",
+        element("p", _way_back(known), ", ", rows, class_="subject"),
+        element("h1", record.id or record.record or f"Line {number + 1}", class_=record.state, dir="auto"),
+        element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
+    )
+    main = joined(
+        section("Expected and came", evidence_table(record.evidence)) if record.evidence else None,
+        section(
+            "As it was recorded",
+            element("p", "Record ", element("code", record.record, dir="auto"), class_="caption"),
+            element("pre", line, tabindex="0", aria_label="Its line of records.jsonl", role="region"),
+        ),
+    )
+    return document(f"{record.id or record.record} · {known.run}", header, main)
+
+
+def section(title: str, *inner: Html | None) -> Html:
+    """A part of a page with its heading."""
+    return element("section", element("h2", title), *inner)
+
+
+def records_of(
+    viewer: Viewer, known: KnownRun, evaluator: Evaluator[Any, Any], report: Mapping[str, Json]
+) -> RecordReader | None:
+    """The records of a run, where they are here."""
+    path = viewer.path_of(known)
+    return RecordReader(path, viewer.lines, evaluator.views.rows, report) if path else None
+
+
+def asking(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
+    """The form that asks for records."""
+    search = element("input", type="search", name="q", value=wanted.text, autocomplete="off")
+    options = [
+        element("option", "All", value=""),
+        element("option", "Failed or undecided", value="failed", selected=wanted.failed),
+    ]
+    return element(
+        "form",
+        element("label", "Search", search, class_="wide"),
+        element("label", "Show", element("select", *options, name="show")),
+        element("label", "From line", element("input", name="at", inputmode="numeric", value=first + 1)),
+        element("button", "Show"),
+        method="get", action=link("run", known.key, "records"), class_="asking", role="search",
+    )  # fmt: skip
+
+
+def listed(known: KnownRun, evaluator: Evaluator[Any, Any], found: list[FoundRecord]) -> Html:
+    """Records as a table, each leading to its page."""
+    if not found:
+        return element("p", "No record is like that, as far as was looked.", class_="caption")
+    columns = evaluator.views.rows.columns
+    named = any(each.row.id for each in found)
+    titles = ["Id" if named else "Record", "Status", *(column.title for column in columns), "Reason"]
+    titles += ["Record"] if named else []
+    numeric = [column.title for column in columns if column.kind != "text"]
+    rows = [_row(known, evaluator, each, named) for each in found]
+    return table("Records", titles, rows, numeric=numeric, look="rows")
+
+
+def _row(known: KnownRun, evaluator: Evaluator[Any, Any], found: FoundRecord, named: bool) -> Html:
+    row = found.row
+    title = (row.id if named else row.record) or f"line {found.number + 1}"
+    to = element("a", title, href=link("run", known.key, "record", at=found.number + 1))
+    cells = [
+        element("td", _cell(value, column.kind), class_=None if column.kind == "text" else "n", dir="auto")
+        for value, column in zip(row.cells, evaluator.views.rows.columns, strict=False)
+    ]
+    return element(
+        "tr",
+        element("th", to, scope="row", dir="auto"),
+        element("td", element("span", row.status, class_=f"status {row.state}")),
+        *cells,
+        element("td", row.reason or "–", class_="reason", dir="auto"),
+        element("td", row.record, class_="place", dir="auto") if named else None,
+    )
+
+
+def _cell(value: object, kind: str) -> str:
+    if value is None or value == "":
+        return "–"
+    if kind == "share" and isinstance(value, float | int):
+        return f"{100 * value:.1f} %"
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def _turning(known: KnownRun, wanted: RecordFilter, first: int, looked: RecordPage) -> Html:
+    """How far was looked, and links to what comes before and after."""
+    show = "failed" if wanted.failed else ""
+    whole = f" of {looked.total:,}" if looked.total is not None else ""
+    said = f"Lines {first + 1:,} to {looked.end:,}{whole}" if looked.end > first else f"There is no line {first + 1:,}"
+    if not wanted.all:
+        said = f"{len(looked.found):,} found in lines {first + 1:,} to {looked.end:,}{whole}"
+    links = []
+    if first > 0:
+        before = max(0, first - ROWS) if wanted.all else 0
+        text = "← Before" if wanted.all else "← From the beginning"
+        links.append(
+            element("a", text, href=link("run", known.key, "records", at=before + 1, show=show, q=wanted.text))
+        )
+    if looked.more:
+        text = "Further →" if wanted.all else "Look further →"
+        to = link("run", known.key, "records", at=looked.end + 1, show=show, q=wanted.text)
+        links.append(element("a", text, href=to))
+    return element("p", said, *links, class_="turn", role="status")
+
 
 _FIRST, _SECONDS = 20, 0.3
 _SHOWN = 25
 _ELSEWHERE = "The records of this run are not here, only its report: they are where its command computed it."
 
 
-def run_page(viewer: Viewer, known: KnownRun) -> Answer:
+def run_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
     """All of a run on one page; of one without a report, how it stands."""
     standing = viewer.standings.of(known)
     report = viewer.report(known)
@@ -53,7 +228,7 @@ def _failed(looked: RecordPage, evaluator: Evaluator[Any, Any]) -> Listing:
 
 
 def _first_records(
-    known: KnownRun, evaluator: Evaluator[Any, Any], records: Records, failed: RecordPage, total: int
+    known: KnownRun, evaluator: Evaluator[Any, Any], records: RecordReader, failed: RecordPage, total: int
 ) -> Html:
     """The first rows of ``total``, and ways to the others."""
     looked = records.look(0, RecordFilter(), _SHOWN)
@@ -69,7 +244,7 @@ def _first_records(
     )
 
 
-def _unreported(known: KnownRun, standing: Standing) -> Answer:
+def _unreported(known: KnownRun, standing: RunProgress) -> PageAnswer:
     subject = " · ".join(filter(None, (known.evaluator, known.suite, known.target)))
     header = element(
         "header",
@@ -81,7 +256,7 @@ def _unreported(known: KnownRun, standing: Standing) -> Answer:
     return document(f"{known.run} · {standing.state}", header, main, head=head)
 
 
-def _standing(known: KnownRun, standing: Standing) -> Html:
+def _standing(known: KnownRun, standing: RunProgress) -> Html:
     """How a run that is not done stands; asked for again while it goes."""
     facts = [
         joined(element("dt", name), element("dd", value, data_fact=name, dir="auto")) for name, value in standing.facts
@@ -102,7 +277,7 @@ def _standing(known: KnownRun, standing: Standing) -> Html:
     )
 
 
-def _place(known: KnownRun, standing: Standing) -> Html:
+def _place(known: KnownRun, standing: RunProgress) -> Html:
     facts = [("Run", known.run), ("State", standing.state), ("Begun", when(known.started))]
     facts += [("Suite", known.suite)] if known.suite else []
     facts += [("Target", known.target)] if known.target else []

@@ -1,9 +1,4 @@
-"""The server of the pages: on this machine alone, for who has its token, and only to read.
-
-Another user of the machine, or a page in the same browser, can reach the port too. So nothing is answered without the
-token (which is then kept in a cookie that other sites' pages do not make the browser send), nor under a host name that
-is not this machine's (a name that was pointed here by whoever owns it).
-"""
+"""The server of evalq view: from an address to a page, for who has the token."""
 
 from __future__ import annotations
 
@@ -14,15 +9,95 @@ import traceback
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
 
+import msgspec
+
+from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.documents import explain_unknown_form
 from evalq.producer.page.render import element
-from evalq.producer.viewing.frame import Answer, bare, below, policy
-from evalq.producer.viewing.site import Site
+from evalq.producer.viewing.catalogue import KnownRun
+from evalq.producer.viewing.compare_page import compare_page
+from evalq.producer.viewing.frame import PageAnswer, bare_page, below, content_policy, refusal
+from evalq.producer.viewing.index_page import index_page
+from evalq.producer.viewing.run_page import record_page, records_page, run_page, table_page
+from evalq.producer.viewing.suite_page import Histories, suite_page, suites_page
+from evalq.producer.viewing.viewer import Query, RunSides, Viewer
 from evalq.workers.servers.listening import HERE, Listening
 
-__all__ = ["ViewServer"]
+__all__ = ["Site", "ViewServer"]
+
+# From an address to a page: every address there is stands here, and nothing of one is ever a path on a disk.
+
+_LIVE = 50
+
+
+class Site:
+    """The pages of a viewer."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._sides = RunSides(viewer)
+        self._histories = Histories(viewer, self._sides)
+
+    def answer(self, path: str, query: str) -> PageAnswer:
+        """The page at ``path``. What cannot be shown is said on a page, too."""
+        try:
+            asked = parse_qs(query, keep_blank_values=True, max_num_fields=2 * _LIVE, errors="replace")
+        except ValueError:
+            return refusal(400, "That cannot be asked", "The address asks for too much.")
+        try:
+            return self._page([unquote(part, errors="replace") for part in path.split("/")[1:]], asked)
+        except EvalqError as error:
+            return refusal(404, "That cannot be shown", str(error))
+        except OSError as error:
+            return refusal(404, "That cannot be read (any more)", f"{error.filename}: {error.strerror or error}")
+
+    def _page(self, parts: list[str], query: Query) -> PageAnswer:
+        viewer = self._viewer
+        match parts:
+            case [""]:
+                return index_page(viewer, query)
+            case ["suites"]:
+                return suites_page(viewer)
+            case ["suite"]:
+                return suite_page(self._histories, query)
+            case ["compare"]:
+                return compare_page(viewer, self._sides, query)
+            case ["live"]:
+                return self._live(query.get("run", [])[:_LIVE])
+            case ["run", key, *rest] if (known := viewer.catalogue.get(key)) is not None:
+                return self._of_run(known, rest, query)
+            case ["run", *_]:
+                return refusal(404, "No such run", "Its folder is gone, or it has expired in the ledger.")
+        return refusal(404, "No such page", "This address leads nowhere.")
+
+    def _of_run(self, known: KnownRun, rest: list[str], query: Query) -> PageAnswer:
+        place = known.folder.path if known.folder else f"what the ledger has of run {known.run}"
+        with explain_unknown_form(place, known.evaluator or "its evaluator"):
+            match rest:
+                case []:
+                    return run_page(self._viewer, known)
+                case ["records"]:
+                    return records_page(self._viewer, known, query)
+                case ["table"]:
+                    return table_page(self._viewer, known)
+                case ["record"]:
+                    return record_page(self._viewer, known, query)
+        return refusal(404, "No such page", "This address leads nowhere.")
+
+    def _live(self, keys: list[str]) -> PageAnswer:
+        """How runs stand that are on a page now."""
+        told = {}
+        for key in keys:
+            if (known := self._viewer.catalogue.get(key)) is not None:
+                found = self._viewer.standings.of(known)
+                told[key] = {
+                    "going": found.going, "line": found.line, "share": found.share, "facts": list(found.facts),
+                }  # fmt: skip
+        return PageAnswer(200, msgspec.json.encode(told), "application/json")
+
 
 _NAMES = frozenset({"127.0.0.1", "[::1]", "localhost"})
 _HEADERS = {
@@ -93,19 +168,19 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(*self._answer())
 
     def _refuse(self) -> None:
-        self._send(bare(405, "Only to look at", "This server answers GET, and changes nothing."), {"Allow": "GET"})
+        self._send(bare_page(405, "Only to look at", "This server answers GET, and changes nothing."), {"Allow": "GET"})
 
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815 - http.server's names
 
-    def _answer(self) -> tuple[Answer, dict[str, str]]:
+    def _answer(self) -> tuple[PageAnswer, dict[str, str]]:
         host = self.headers.get("Host", "").lower()
         if host.rpartition(":")[0] not in _NAMES and host not in _NAMES:
-            return bare(403, "Not under this name", "Open the address that evalq view has printed."), {}
+            return bare_page(403, "Not under this name", "Open the address that evalq view has printed."), {}
         try:
             asked = urlsplit(self.path if self.path.startswith("/") else "/")
             pairs = parse_qsl(asked.query, keep_blank_values=True, max_num_fields=200)
         except ValueError:
-            return bare(400, "No address", "That is no address of a page."), {}
+            return bare_page(400, "No address", "That is no address of a page."), {}
         tokens = [value for name, value in pairs if name == "token"]
         base = self.server.base
         path = "/" + quote(asked.path, safe="/%~").lstrip("/")  # a browser takes a backslash for a slash
@@ -120,19 +195,19 @@ class _Handler(BaseHTTPRequestHandler):
         with below(base):
             return self._page(path.removeprefix(base), asked.query), {}
 
-    def _page(self, path: str, query: str) -> Answer:
+    def _page(self, path: str, query: str) -> PageAnswer:
         try:
             return self.server.site.answer(path, query)
         except (Exception, SystemExit) as error:  # a plug-in's views, say: other pages go on
             sys.stderr.write(visible("".join(traceback.format_exception(error)[-6:])))
-            return bare(
+            return bare_page(
                 500, "This page could not be made", f"{type(error).__name__}; more where evalq view was started."
             )
 
-    def _send(self, answer: Answer, headers: dict[str, str] | None = None) -> None:
+    def _send(self, answer: PageAnswer, headers: dict[str, str] | None = None) -> None:
         self.send_response(answer.status)
         told = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body)), **_HEADERS, **(headers or {})}
-        told["Content-Security-Policy"] = policy()
+        told["Content-Security-Policy"] = content_policy()
         for name, value in told.items():
             self.send_header(name, value)
         self.end_headers()
@@ -143,11 +218,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: addresses have the token in them."""
 
 
-def _closed() -> Answer:
-    return bare(403, "Not without its token", "Open the address that evalq view has printed, with all that is in it.")
+def _closed() -> PageAnswer:
+    return bare_page(
+        403, "Not without its token", "Open the address that evalq view has printed, with all that is in it."
+    )
 
 
-def _welcome(path: str) -> Answer:
+def _welcome(path: str) -> PageAnswer:
     """Leads on to the page itself, by the browser's own move: a redirect of a link on another site has no cookie."""
     head = element("meta", http_equiv="refresh", content=f"0;url={path}")
-    return bare(200, "One moment", "This leads to the page.", head, element("p", element("a", "Go on", href=path)))
+    return bare_page(200, "One moment", "This leads to the page.", head, element("p", element("a", "Go on", href=path)))

@@ -2,28 +2,178 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
-from evalq.evalcore.compare.summary import RunCases
+from evalq.evalcore.compare.comparison import Verdict
+from evalq.evalcore.compare.intervals import level_of
+from evalq.evalcore.compare.pairs import pairs_of
+from evalq.evalcore.compare.run import RunCases
 from evalq.evalcore.contract import plugins
+from evalq.evalcore.contract.measures import Measure
+from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.views.charts import Mark, number
 from evalq.evalcore.views.metrics import Metric, Unit
-from evalq.producer.comparing.comparing import VERDICTS
+from evalq.producer.comparing.comparing import MARGIN, VERDICTS
+from evalq.producer.comparing.drifting import drift_lines
 from evalq.producer.page.build import ChartTable
 from evalq.producer.page.render import Html, chart_figure, element, joined
+from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.compare_page import LOOKS, spoken
-from evalq.producer.viewing.frame import Answer, document, link, table
-from evalq.producer.viewing.history import Histories, PastRun, Suite, Went, suites_of
+from evalq.producer.viewing.frame import PageAnswer, document, link, table
 from evalq.producer.viewing.index_page import run_cell, when
-from evalq.producer.viewing.sides import BASELINE
-from evalq.producer.viewing.viewer import Query, Viewer, asked, number_of
+from evalq.producer.viewing.viewer import BASELINE, NewestValues, Query, RunSides, Viewer, query_number, query_value
 
-__all__ = ["suite_page", "suites_page"]
-
-_RUNS, _NUMBERS = 30, 6
+if TYPE_CHECKING:
+    from evalq.workers.ledger.history import Entry
 
 
-def suites_page(viewer: Viewer) -> Answer:
+__all__ = ["Histories", "suite_page", "suites_page"]
+
+# How the runs of a suite went, one after the other: of each what a page shows, and no more is kept in memory.
+
+_SECONDS = 2.0
+"""Of reading how cases went; the page says what is left, and has it when it is loaded again."""
+_ENTRIES = 1_000
+
+
+class SuiteKey(NamedTuple):
+    """Whose runs are compared with each other."""
+
+    evaluator: str
+    suite: str
+    target: str
+
+
+class PastRun(NamedTuple):
+    """A finished run of a suite: in a folder here, in the ledger's history, or both.
+
+    ``when`` a run in a folder was begun, which does not say when it ended; else when it ended.
+    """
+
+    run: str
+    when: str
+    known: KnownRun | None
+    entry: Entry | None
+
+
+class RunOutcome(NamedTuple):
+    """How a run went: {measure: (mean, low, high)}, and {baseline: by the first measure} where it was compared."""
+
+    run: str
+    records: int
+    measures: tuple[Measure, ...]
+    levels: Mapping[str, tuple[float, float, float]]
+    verdicts: Mapping[str, tuple[str, Verdict] | None]
+
+
+class Histories:
+    """The histories of suites. For many threads at a time."""
+
+    def __init__(self, viewer: Viewer, sides: RunSides) -> None:
+        self._viewer = viewer
+        self._sides = sides
+        self._went: NewestValues[RunOutcome] = NewestValues(5_000)
+
+    def past(self, suite: SuiteKey) -> list[PastRun]:
+        """Its runs, the newest first."""
+        entries = {entry.run: entry for entry in self._viewer.ledger.entries(*suite, most=_ENTRIES)}
+        runs = self._viewer.catalogue.runs()
+        found = [
+            PastRun(known.run, known.started, known, entries.pop(known.run, None))
+            for known in runs
+            if known.state == "done" and (known.evaluator, known.suite, known.target) == suite
+        ]
+        away = {known.run: known for known in runs if known.folder is None}
+        for entry in entries.values():
+            ended = datetime.fromtimestamp(entry.ended, UTC).isoformat()
+            found.append(PastRun(entry.run, ended, away.get(entry.run), entry))
+        return sorted(found, key=lambda each: (each.when, each.run), reverse=True)
+
+    def approved(self, suite: SuiteKey) -> dict[str, RunCases]:
+        """The baselines that runs of a suite are compared with."""
+        found = {}
+        for name, runs in self._sides.baselines().items():
+            same = [run for run in runs if run.evaluator == suite.evaluator]
+            if len(same) > 1:
+                same = [run for run in same if run.target == suite.target]
+            if same:
+                found[name] = same[0]
+        return found
+
+    def drift(self, suite: SuiteKey) -> list[str]:
+        """Whether its runs get worse, in words; nothing where no ledger has counted them."""
+        return list(drift_lines(self._viewer.ledger.drift(*suite)))
+
+    def read(self, runs: Sequence[PastRun], approved: Mapping[str, RunCases]) -> tuple[dict[str, RunOutcome], int, int]:
+        """How ``runs`` went, as far as that is known in a while; of how many it is left, and too much to be read."""
+        until, left, many = time.monotonic() + _SECONDS, 0, 0
+        found: dict[str, RunOutcome] = {}
+        bases = tuple((name, base.run, base.report) for name, base in approved.items())
+        for past in runs:
+            if past.known is None:
+                continue
+            with contextlib.suppress(EvalqError, OSError):
+                digest = past.entry.digest if past.entry else ""
+                key = (past.known.key, self._sides.stamp(past.known), digest, bases)
+                went = self._went.get(key)
+                if went is None and not self._sides.at_hand(past.known):
+                    many += 1
+                elif went is None and time.monotonic() > until:
+                    left += 1
+                else:
+                    found[past.run] = went or self._went.put(key, self._of(past.known, approved))
+        return found, left, many
+
+    def of_baseline(self, base: RunCases) -> RunOutcome:
+        """How an approved run went."""
+        key = (base.run, base.report)
+        return self._went.get(key) or self._went.put(key, _went(base, {}))
+
+    def _of(self, known: KnownRun, approved: Mapping[str, RunCases]) -> RunOutcome:
+        run = self._sides.cases(known)
+        verdicts: dict[str, tuple[str, Verdict] | None] = {}
+        for name, base in approved.items():
+            if run.run == base.run and run.report == base.report:
+                verdicts[name] = None
+                continue
+            with contextlib.suppress(UsageError):
+                first = self._sides.compare(base, run, MARGIN)[0]
+                verdicts[name] = (first.measure.name, first.verdict)
+        return _went(run, verdicts)
+
+
+def _went(run: RunCases, verdicts: Mapping[str, tuple[str, Verdict] | None]) -> RunOutcome:
+    levels = {}
+    for measure in run.cases.measures:
+        if measure.name not in run.cases.columns:
+            continue
+        side = pairs_of(run.cases, run.cases, measure).base
+        if len(side.answers):
+            level = level_of(side, measure.low, measure.width)
+            levels[measure.name] = (level.mean, *level.interval())
+    return RunOutcome(run.run, run.records["total"], tuple(run.cases.measures), levels, verdicts)
+
+
+def suites_of(viewer: Viewer) -> dict[SuiteKey, int]:
+    """Every suite that has a run, and how many it has here."""
+    counts: dict[SuiteKey, int] = {}
+    for known in viewer.catalogue.runs():
+        if known.evaluator and known.state == "done":
+            suite = SuiteKey(known.evaluator, known.suite, known.target)
+            counts[suite] = counts.get(suite, 0) + 1
+    for place in viewer.ledger.places():
+        counts.setdefault(SuiteKey(place.evaluator, place.suite, place.target), 0)
+    return counts
+
+
+_SHOWN_RUNS, _NUMBERS = 30, 6
+
+
+def suites_page(viewer: Viewer) -> PageAnswer:
     """Every suite that has a run."""
     header = element(
         "header",
@@ -44,23 +194,23 @@ def suites_page(viewer: Viewer) -> Answer:
     return document("Suites", header, found if rows else element("p", "No run has finished yet."), here="/suites")
 
 
-def suite_page(histories: Histories, query: Query) -> Answer:
+def suite_page(histories: Histories, query: Query) -> PageAnswer:
     """The runs of one suite, the newest first."""
-    suite = Suite(asked(query, "evaluator"), asked(query, "suite"), asked(query, "target"))
+    suite = SuiteKey(query_value(query, "evaluator"), query_value(query, "suite"), query_value(query, "target"))
     metrics = plugins.get(suite.evaluator).views.metrics
-    runs, at = histories.past(suite), number_of(query, "at")
-    shown, approved = runs[at : at + _RUNS], histories.approved(suite)
+    runs, at = histories.past(suite), query_number(query, "at")
+    shown, approved = runs[at : at + _SHOWN_RUNS], histories.approved(suite)
     found, left, many = histories.read(shown, approved)
     header = element(
         "header",
         element("p", " · ".join(filter(None, suite)), class_="subject", dir="auto"),
         element("h1", f"{suite.suite}: {len(runs):,} run{'' if len(runs) == 1 else 's'}", dir="auto"),
-        element("p", _told(approved, left, many), class_="lede", dir="auto"),
+        element("p", _lede(approved, left, many), class_="lede", dir="auto"),
     )
     rows = [(f"baseline {name}", run.run, histories.of_baseline(run)) for name, run in approved.items()]
     rows += [(past.run, when(past.when), found[past.run]) for past in shown if past.run in found]
-    figures = list(_charts(rows))
-    further = element("a", "Older runs →", href=link("suite", **suite._asdict(), at=at + _RUNS))
+    figures = list(_time_charts(rows))
+    further = element("a", "Older runs →", href=link("suite", **suite._asdict(), at=at + _SHOWN_RUNS))
     drift = [element("li", line, dir="auto") for line in histories.drift(suite)]
     main = joined(
         _section("Drift", "drift", element("ul", *drift)) if drift else None,
@@ -69,7 +219,7 @@ def suite_page(histories: Histories, query: Query) -> Answer:
             "Runs",
             "runs",
             _runs(metrics, shown, found, list(approved)),
-            element("p", further, class_="turn") if at + _RUNS < len(runs) else None,
+            element("p", further, class_="turn") if at + _SHOWN_RUNS < len(runs) else None,
         ),
     )
     return document(f"{suite.suite} · {suite.evaluator}", header, main, here="/suites")
@@ -79,7 +229,7 @@ def _section(title: str, name: str, *inner: Html | None) -> Html:
     return element("section", element("h2", title, id=f"h-{name}"), *inner, aria_labelledby=f"h-{name}")
 
 
-def _told(approved: Mapping[str, RunCases], left: int, many: int) -> str:
+def _lede(approved: Mapping[str, RunCases], left: int, many: int) -> str:
     said = ["No baseline is approved for it; evalq baseline set NAME RUN does that."]
     if approved:
         said = [f"Baselines: {', '.join(f'{name} (run {run.run})' for name, run in approved.items())}."]
@@ -92,7 +242,7 @@ def _told(approved: Mapping[str, RunCases], left: int, many: int) -> str:
     return " ".join(said)
 
 
-def _charts(rows: Sequence[tuple[str, str, Went]]) -> Iterator[Html]:
+def _time_charts(rows: Sequence[tuple[str, str, RunOutcome]]) -> Iterator[Html]:
     """Of each measure the runs one below the other, the baselines first."""
     measures = {each.name: each for _, _, went in rows for each in went.measures}
     for name, measure in measures.items():
@@ -103,7 +253,9 @@ def _charts(rows: Sequence[tuple[str, str, Went]]) -> Iterator[Html]:
             yield chart_figure(ChartTable(spoken(name), caption, "dots", unit, "Run", marks, measure.low, measure.high))
 
 
-def _runs(metrics: Sequence[Metric], shown: Sequence[PastRun], found: Mapping[str, Went], names: Sequence[str]) -> Html:
+def _runs(
+    metrics: Sequence[Metric], shown: Sequence[PastRun], found: Mapping[str, RunOutcome], names: Sequence[str]
+) -> Html:
     entries = [past.entry for past in shown if past.entry is not None]
     numbers = [metric for metric in metrics if not metric.labels][:_NUMBERS] if entries else []
     titles = [metric.name.removeprefix("evalq_").partition("_")[2].replace("_", " ") for metric in numbers]
@@ -126,7 +278,7 @@ def _runs(metrics: Sequence[Metric], shown: Sequence[PastRun], found: Mapping[st
     return table("Runs of this suite", heads, rows, numeric=("Records", *titles), look="runs")
 
 
-def _verdict(past: PastRun, went: Went | None, name: str) -> Html:
+def _verdict(past: PastRun, went: RunOutcome | None, name: str) -> Html:
     """By the first measure, leading to all of them."""
     if went is None or past.known is None:
         return element("td", "–")

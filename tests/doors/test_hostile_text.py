@@ -14,7 +14,7 @@ import pytest
 
 from evalq.evalcore.contract import plugins
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.outputs import write_output
 from evalq.producer.run.backend import Backend
 from evalq.producer.run.execute import carry_out

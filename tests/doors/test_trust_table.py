@@ -30,8 +30,7 @@ from evalq.evalcore.model.manifest import PlannedInput
 from evalq.evalcore.trust import TABLE, WRITERS, Reach, Thing, Writer, allows, refuse
 from evalq.producer.cli import cli
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import ImportRequest
-from evalq.producer.importing.writing import write
+from evalq.producer.importing.imported import ImportRequest, write
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.broker.message import Hint, envelope, read_hint, rewritten
 from evalq.workers.inputs import find

@@ -42,8 +42,7 @@ from evalq.producer.folder.journal import Journal
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import ImportRequest
-from evalq.producer.importing.writing import write
+from evalq.producer.importing.imported import ImportRequest, write
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.broker.message import MAX_HINT_BYTES, read_hint
 from evalq.workers.settings import load_settings

@@ -10,8 +10,7 @@ from evalq.evalcore.evaluators.checks.cases import load_cases
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.score import OutputScorer, ScoredOutput
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Imported, ImportRequest
-from evalq.producer.importing.writing import write
+from evalq.producer.importing.imported import Imported, ImportRequest, write
 
 __all__ = ["judged"]
 

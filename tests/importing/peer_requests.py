@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import ImportRequest
-from evalq.producer.importing.writing import write
+from evalq.producer.importing.imported import ImportRequest, write
 from evalq.workers.targets import Answer, Call, Caller, load_targets
 from tests.importing.environments import promptfoo_command, run
 

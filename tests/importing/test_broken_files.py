@@ -14,8 +14,7 @@ import yaml
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.cases import load_cases
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import ImportRequest
-from evalq.producer.importing.writing import write
+from evalq.producer.importing.imported import ImportRequest, write
 from evalq.workers.targets import load_targets
 from tests.importing.record import HERE, MADE
 

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 from evalq.producer.importing import sources
-from evalq.producer.importing.promptfoo.counterparts import COUNTERPARTS, REASONS
-from evalq.producer.importing.promptfoo.judges import JUDGED
-from evalq.producer.importing.scorers import SCORERS
+from evalq.producer.importing.promptfoo.assertions import COUNTERPARTS, JUDGED, REASONS
+from evalq.producer.importing.sources.inspect import SCORERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "importing.md").read_text(encoding="utf-8")
 TYPES = (

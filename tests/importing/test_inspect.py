@@ -12,8 +12,8 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing import sources
-from evalq.producer.importing.archive import Archive
 from evalq.producer.importing.imported import ImportRequest
+from evalq.producer.importing.reading import Archive
 from tests.importing.judged import judged
 from tests.importing.record import HERE
 

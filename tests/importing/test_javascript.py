@@ -16,8 +16,7 @@ from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Imported, ImportRequest
-from evalq.producer.importing.writing import write
+from evalq.producer.importing.imported import Imported, ImportRequest, write
 
 CHECKED = (
     'output.includes("Paris")',

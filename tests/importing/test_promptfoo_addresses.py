@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import Imported, ImportRequest
-from evalq.producer.importing.writing import write
+from evalq.producer.importing.imported import Imported, ImportRequest, write
 from evalq.workers.targets import load_targets
 
 OPENAI = "https://api.openai.com/v1"

@@ -108,7 +108,7 @@ def test_providers_become_targets_and_no_secret_is_copied(tmp_path: Path) -> Non
     noted = {note.what for note in imported.notes}
     assert {"echo", "exec:./answer.sh", "anthropic:messages:claude", "openai:chat:secret: apiKey"} <= noted
     assert "an endpoint: header X-Team" in noted or "https://example.org/ask: header X-Team" in noted
-    from evalq.producer.importing.writing import write
+    from evalq.producer.importing.imported import write
     from evalq.workers.targets import load_targets
 
     write(imported, tmp_path, force=False)

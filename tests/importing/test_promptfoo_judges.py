@@ -11,8 +11,7 @@ import pytest
 from evalq.evalcore.evaluators.checks.answer import Answer
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.producer.importing import sources
-from evalq.producer.importing.agreement import agreement
-from evalq.producer.importing.imported import Imported, ImportRequest
+from evalq.producer.importing.imported import Imported, ImportRequest, agreement
 from tests.importing.judged import judged
 
 

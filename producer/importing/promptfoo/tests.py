@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Imported, ImportRequest
-from evalq.producer.importing.promptfoo.counterparts import COUNTERPARTS, REASONS
-from evalq.producer.importing.promptfoo.judges import JUDGED
+from evalq.producer.importing.promptfoo.assertions import COUNTERPARTS, JUDGED, REASONS
 from evalq.producer.importing.promptfoo.texts import NoText, parse_commas
 from evalq.producer.importing.reading import (
     Document,

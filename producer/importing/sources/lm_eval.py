@@ -9,9 +9,8 @@ from typing import Any
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.words import compiled
-from evalq.producer.importing.accepting import accepted
 from evalq.producer.importing.imported import Imported, ImportRequest, verdict_of
-from evalq.producer.importing.patterns import NoCounterpart, to_re2
+from evalq.producer.importing.patterns import NoCounterpart, accepted, to_re2
 from evalq.producer.importing.reading import read_json, read_lines
 
 __all__ = ["read"]

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import evalq
-from evalq._arguments import amount, whole
+from evalq._evaluate import amount, whole
 from evalq.evalcore.evaluators.planagent.evaluator import PlanAgent
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.producer.folder.run_folder import RunFolder

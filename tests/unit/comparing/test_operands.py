@@ -151,21 +151,6 @@ def test_choices_of_other_names_are_other_baselines(made: Made, here: Path, serv
     assert all(set(path.stem) <= set(ascii_letters + digits + "._@~+-") for path in here.rglob("chosen/*.json"))
 
 
-def test_a_baseline_that_an_earlier_version_kept_elsewhere_stands_until_another_is_approved(
-    made: Made, here: Path, nobody: Servers
-) -> None:
-    """And then gives way to it; those without such names stay where they are."""
-    run = cases_of(RunFolder.existing(made("run", [("a", True)])))
-    old, new = (msgspec.structs.replace(run, run=name, target=CHOSEN[0]) for name in ("old", "new"))
-    other = msgspec.structs.replace(run, target=CHOSEN[2])
-    place = Baselines(nobody).approve("main", other)
-    assert place.name == "verification@t-model-a-b-.json"
-    Path("evalq-baselines/main/verification@t-model-a-b-.json").write_bytes(msgspec.json.encode(old))
-    assert Baselines(nobody).known("main") == [old]
-    Baselines(nobody).approve("main", new)
-    assert Baselines(nobody).known("main") == [new]
-
-
 @pytest.mark.parametrize("there", ["folder", "run"])
 def test_a_path_that_is_called_as_the_baseline_stands_in_for_nothing(
     there: str, made: Made, here: Path, command: Command

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 
 __all__ = ["QUIET"]
 

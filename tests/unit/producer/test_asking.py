@@ -9,7 +9,7 @@ import pytest
 
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.evalcore.model.canonical import Json
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.sweep import calls
 from evalq.producer.sweep.judge_stage import JudgeSweep, TargetSettings
 from evalq.producer.sweep.sweep import Sweep

@@ -30,7 +30,7 @@ from evalq.producer.lifecycle.start import begin_or_join
 from evalq.producer.local import processes
 from evalq.producer.local.forks import Forks
 from evalq.producer.local.processes import Children
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run import backend, chunks, execute, local_pool
 from evalq.producer.run.backend import Backend
 from evalq.producer.run.chunks import Collector

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from evalq.evalcore.version import code_parts, code_version
-from evalq.producer.monitor.diagnosis import diagnose
-from evalq.producer.monitor.fleet import fleet_of, rows, served_by
+from evalq.producer.monitor.fleet import diagnose, fleet_of, rows, served_by
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.monitor import ServerFacts, Snapshot, UnservedRun, WorkerStatus

@@ -18,9 +18,7 @@ from evalq.producer.servers import Servers
 from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep, TargetSettings, judge_sweeps
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep
-from evalq.producer.viewing.catalogue import KnownRun
-from evalq.producer.viewing.ledger import Ledger
-from evalq.producer.viewing.progress import Standings
+from evalq.producer.viewing.catalogue import KnownRun, Ledger, ProgressReader
 from evalq.workers.settings import Settings
 
 CASES = """
@@ -216,7 +214,7 @@ def test_a_viewer_tells_of_both_stages(sweep: Sweep) -> None:
     """By the folder alone: what is recorded, paid for or taken over, and of the calls about outputs so many."""
     sweep.recorded.add([Output(0, "a", "", 0, "p", "chat", "c", msgspec.Raw(b"1"), attempts=(Attempt(),))], cached=True)
     with Servers(Settings()) as servers:
-        standings, known = Standings(Ledger(servers)), KnownRun("run", sweep.run, folder=sweep.folder)
+        standings, known = ProgressReader(Ledger(servers)), KnownRun("run", sweep.run, folder=sweep.folder)
         assert standings.of(known).facts == (("Answers recorded", "1"),)
         first, *_, last = calls_of(sweep).prepare()
         answer(first, 2)

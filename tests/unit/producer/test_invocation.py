@@ -15,8 +15,14 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.producer.cli import cli, main
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation import options
-from evalq.producer.invocation.declare import command
-from evalq.producer.invocation.invocation import Invocation, Live, Output, Start, Where
+from evalq.producer.invocation.invocation import (
+    Invocation,
+    LiveArguments,
+    OutputArguments,
+    PlaceArguments,
+    StartArguments,
+    command,
+)
 from evalq.producer.sweep.options import SweepOptions
 
 COMMON = [
@@ -64,7 +70,7 @@ def test_a_parameter_that_a_command_names_itself_goes_there_and_nowhere_else() -
     )
     line = ["--limit", "3", "--tag", "a=b", "--out", "here", "--rules", "r"]
     assert made.main(line, standalone_mode=False) == 4
-    assert seen == [Invocation(start=Start(tags=("a=b",), out=Path("here")), own={"rules": "r"}), 3]
+    assert seen == [Invocation(start=StartArguments(tags=("a=b",), out=Path("here")), own={"rules": "r"}), 3]
 
 
 def test_no_option_of_an_evaluator_hides_one_that_all_commands_have() -> None:
@@ -102,7 +108,7 @@ def test_without_options_a_command_is_asked_for_what_their_defaults_say() -> Non
 
 def test_it_is_made_once_and_stays() -> None:
     """Neither it nor a part of it can be changed on the way."""
-    for value in (Invocation(), Where(), Output(), Start(), Live()):
+    for value in (Invocation(), PlaceArguments(), OutputArguments(), StartArguments(), LiveArguments()):
         with pytest.raises(AttributeError):
             setattr(value, value.__struct_fields__[0], None)
 
@@ -110,9 +116,9 @@ def test_it_is_made_once_and_stays() -> None:
 @pytest.mark.parametrize(
     ("invocation", "error", "said"),
     [
-        (Invocation(where=Where(inline=True, broker="redis://h")), ConfigError, "--inline uses no broker"),
-        (Invocation(where=Where(ledger="redis://h")), ConfigError, "no broker to go with it"),
-        (Invocation(start=Start(detach=True)), UsageError, "--detach needs --broker"),
+        (Invocation(where=PlaceArguments(inline=True, broker="redis://h")), ConfigError, "--inline uses no broker"),
+        (Invocation(where=PlaceArguments(ledger="redis://h")), ConfigError, "no broker to go with it"),
+        (Invocation(start=StartArguments(detach=True)), UsageError, "--detach needs --broker"),
     ],
 )
 def test_places_that_do_not_go_together_are_refused(
@@ -138,8 +144,8 @@ def test_every_command_is_declared_in_the_one_way() -> None:
 
 def test_the_same_for_jobs_and_sweeps() -> None:
     """What a user leaves open is what a job and a sweep take it for."""
-    asked = Start(tags=("a=b", "c="), once=None).options(5)
+    asked = StartArguments(tags=("a=b", "c="), once=None).options(5)
     assert (asked.tags, asked.once, asked.unpack_bytes, asked.suite) == ({"a": "b", "c": ""}, "", 5, "default")
     with pytest.raises(UsageError, match="--tag a: a note kept with the run is written as key=value"):
-        Start(tags=("a",)).options(5)
-    assert Live(target="t").options() == SweepOptions("t")
+        StartArguments(tags=("a",)).options(5)
+    assert LiveArguments(target="t").options() == SweepOptions("t")

@@ -13,8 +13,7 @@ from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import find, folders
 from evalq.producer.servers import Servers
-from evalq.producer.viewing.catalogue import Catalogue
-from evalq.producer.viewing.ledger import Ledger
+from evalq.producer.viewing.catalogue import Catalogue, Ledger
 from evalq.workers.settings import Settings
 from tests.unit.comparing.conftest import Made
 

@@ -6,7 +6,7 @@ import pytest
 
 from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header, PlannedInput
-from evalq.producer.monitor.began import beginning
+from evalq.producer.monitor.command import command_running
 from evalq.producer.monitor.no_workers import Unserved
 from evalq.producer.monitor.progress import RunStatus
 from evalq.workers.settings import Settings
@@ -65,7 +65,7 @@ def test_an_evaluator_that_no_worker_has_is_named(clock: list[float]) -> None:
 
 def test_a_command_that_took_long_to_start_tells_it_at_its_first_look(clock: list[float]) -> None:
     """The seconds are those of whoever waits: they begin with the command."""
-    with beginning():
+    with command_running():
         clock[0] += 4.5
         assert [round(since, 1) for _, since, _ in _watched(clock, 5, workers=0).lines] == [4.5]
         clock[0] += 3600

@@ -12,9 +12,9 @@ from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import Incomplete, UsageError
 from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.invocation import Invocation, Output, Where
+from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments
 from evalq.producer.lifecycle.finish import conclude_shown
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import Backend, shared_backend
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep
@@ -78,10 +78,10 @@ def test_the_hint_to_retry_names_the_place_too(tmp_path: Path) -> None:
     """The server, the targets file and the settings that the command was given: what it prints can be run."""
     folder = RunFolder(tmp_path)
     folder.note(**facts("r", "done"))
-    reporter, report = Output().reporter("records"), {"records": {"dead": 1}}
+    reporter, report = OutputArguments().reporter("records"), {"records": {"dead": 1}}
     for where, server, words in (
-        (Where(targets="my targets.yaml"), "--broker redis://h/0", "--targets 'my targets.yaml'"),
-        (Where(inline=True), "", "--inline"),
+        (PlaceArguments(targets="my targets.yaml"), "--broker redis://h/0", "--targets 'my targets.yaml'"),
+        (PlaceArguments(inline=True), "", "--inline"),
     ):
         folder.note(server=server)
         with pytest.raises(Incomplete) as raised:

@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from evalq.producer.monitor.progress import RunStatus
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter, RunStatus
 
 
 def test_what_was_done_before_is_no_part_of_the_pace(
@@ -16,7 +15,7 @@ def test_what_was_done_before_is_no_part_of_the_pace(
 ) -> None:
     """A sweep that goes on tells the calls it makes now a second, of how many, and the time that the rest takes so."""
     now = 1000.0
-    monkeypatch.setattr("evalq.producer.monitor.reporter.time.monotonic", lambda: now)
+    monkeypatch.setattr("evalq.producer.monitor.progress.time.monotonic", lambda: now)
     reporter = Reporter("records", quiet=False, bar=False, json_lines=False)
     with reporter.watching() as watch:
         for made in (0, 30, 60):
@@ -29,7 +28,7 @@ def test_what_was_done_before_is_no_part_of_the_pace(
 def test_what_stands_still_has_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """After five seconds without anything new there is neither a rate nor an end in sight, but for how long so."""
     now = 1000.0
-    monkeypatch.setattr("evalq.producer.monitor.reporter.time.monotonic", lambda: now)
+    monkeypatch.setattr("evalq.producer.monitor.progress.time.monotonic", lambda: now)
     reporter = Reporter("rows", quiet=False, bar=False, json_lines=False, line_seconds=0)
     with reporter.watching() as watch:
         for done, later in ((0, 1), (100, 4), (100, 2), (100, 1), (200, 1)):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalq.producer.monitor.spans import spell
+from evalq.producer.monitor.fleet import format_duration
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from evalq.producer.monitor.spans import spell
     ],
 )
 def test_a_span_is_said_in_its_two_largest_units(seconds: float, said: str) -> None:
-    assert spell(seconds) == said
+    assert format_duration(seconds) == said

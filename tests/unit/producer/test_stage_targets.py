@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.evalcore.version import code_version
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import Backend
 from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep, TargetSettings
 from evalq.producer.sweep.judge_targets import refuse_uncalled, settle_targets

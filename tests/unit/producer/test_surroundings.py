@@ -16,9 +16,8 @@ from evalq.evalcore.evaluators.planagent.sample import write_rows
 from evalq.evalcore.records.inputs import discover
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.progress import RunStatus
-from evalq.producer.monitor.reporter import Reporter
-from evalq.producer.monitor.standard_error import unfailing
+from evalq.producer.monitor.command import ignore_write_errors
+from evalq.producer.monitor.progress import Reporter, RunStatus
 from evalq.workers.settings import load_settings
 
 NO_TEXT = os.fsdecode(b"rows\xff.csv")
@@ -134,7 +133,7 @@ def test_a_bar_on_a_terminal_that_is_gone_ends_no_run(monkeypatch: pytest.Monkey
     near, far = os.openpty()
     with os.fdopen(far, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        with unfailing(), Reporter("records", quiet=False, bar=True, json_lines=False).watching() as watch:
+        with ignore_write_errors(), Reporter("records", quiet=False, bar=True, json_lines=False).watching() as watch:
             watch(RunStatus(1, 1, 2))
             os.close(near)
             watch(RunStatus(2, 2, 2))

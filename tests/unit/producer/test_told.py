@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalq.producer.cli import cli
-from evalq.producer.invocation.command_line import command_line
+from evalq.producer.invocation.invocation import command_line
 from tests.integration.harness import evalq
 
 SECRETS = {

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from evalq.producer.servers import Servers
-from evalq.producer.viewing.server import ViewServer
-from evalq.producer.viewing.site import Site
+from evalq.producer.viewing.server import Site, ViewServer
 from evalq.producer.viewing.viewer import Viewer
 from evalq.workers.settings import Settings
 from tests.page.reading import Read

@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.views.charts import generic_rows
-from evalq.producer.viewing.lines import LONGEST, Lines, LinesOf
-from evalq.producer.viewing.records import RecordFilter, Records
+from evalq.producer.viewing.records import LONGEST, LineIndex, LineIndexes, RecordFilter, RecordReader
 
 REPORT: dict[str, Any] = {"results": {}, "params": {}}
 
 
-def lines_of(path: Path, known: LinesOf, first: int) -> list[tuple[int, bytes]]:
+def lines_of(path: Path, known: LineIndexes, first: int) -> list[tuple[int, bytes]]:
     """All of them from one on."""
     stream, lines = known.open(path)
     with stream:
@@ -41,14 +40,14 @@ def test_a_line_is_the_line_of_its_number(
         lines[-1] = lines[-1][:-1] or b"x"
     path = tmp_path_factory.mktemp("lines") / "file"
     path.write_bytes(b"".join(lines))
-    known = LinesOf()
+    known = LineIndexes()
     for first in asked:
         assert lines_of(path, known, first) == list(enumerate(lines))[first:]
 
 
 def test_a_file_that_was_written_anew_is_another(tmp_path: Path) -> None:
     """Its lines begin elsewhere."""
-    path, known = tmp_path / "file", LinesOf()
+    path, known = tmp_path / "file", LineIndexes()
     path.write_bytes(b"a\n" * 1_000)
     assert lines_of(path, known, 999) == [(999, b"a\n")]
     (tmp_path / "new").write_bytes(b"bbb\n" * 600)
@@ -63,7 +62,7 @@ def test_a_line_without_end_is_cut_and_passed_over(tmp_path: Path) -> None:
     """Those behind it keep their numbers."""
     path = tmp_path / "file"
     path.write_bytes(b"a\n" + b"x" * (3 * LONGEST) + b"\nb\n" + b"y" * LONGEST + b"\n")
-    found = lines_of(path, LinesOf(), 0)
+    found = lines_of(path, LineIndexes(), 0)
     assert [(number, len(line)) for number, line in found] == [(0, 2), (1, LONGEST), (2, 2), (3, LONGEST)]
 
 
@@ -72,7 +71,7 @@ def test_a_search_stops_after_a_while_and_goes_on_where_it_stopped(tmp_path: Pat
     path = tmp_path / "records.jsonl"
     path.write_bytes(b"".join(b'{"record":"a:%d","status":"%s"}\n' % (n, b"failed" if n % 97 == 0 else b"passed")
                               for n in range(2_000)))  # fmt: skip
-    records = Records(path, LinesOf(), generic_rows, REPORT)
+    records = RecordReader(path, LineIndexes(), generic_rows, REPORT)
     at, found, looks = 0, [], 0
     while True:
         looked = records.look(at, RecordFilter(failed=True), seconds=0.0)
@@ -90,7 +89,7 @@ _CHILD = """
 import re, sys, time
 from pathlib import Path
 from evalq.evalcore.views.charts import generic_rows
-from evalq.producer.viewing.lines import LinesOf
+from evalq.producer.viewing.records import LinesOf
 from evalq.producer.viewing.records import Records, RecordFilter
 records = Records(Path(sys.argv[1]), LinesOf(), generic_rows, {"results": {}, "params": {}})
 def memory(kind):
@@ -125,7 +124,7 @@ def test_a_million_records_are_opened_at_once_in_little_memory(tmp_path: Path) -
 
 def test_what_is_noted_of_a_file_is_small() -> None:
     """Eight bytes for 256 lines."""
-    began, lines = time.process_time(), Lines()
+    began, lines = time.process_time(), LineIndex()
     for number in range(256, 1_000_000, 256):
         lines._mark(number, number * 250)
     assert lines._marks.buffer_info()[1] * lines._marks.itemsize < 40_000

@@ -107,7 +107,7 @@ def test_all_records_are_one_table_where_they_are_not_too_many(made: Made, monke
         named = base64.b64encode(hashlib.sha256(found.page.inside["script"][-1].encode()).digest()).decode()
         assert f"'sha256-{named}'" in found.headers["Content-Security-Policy"]
         assert f"/run/{key}/table" in browser.get(f"/run/{key}").links
-        monkeypatch.setattr("evalq.producer.viewing.records_page.ALL_UP_TO", 59)
+        monkeypatch.setattr("evalq.producer.viewing.run_page.ALL_UP_TO", 59)
         monkeypatch.setattr("evalq.producer.viewing.run_page.ALL_UP_TO", 59)
         found = browser.get(f"/run/{key}/table")
         assert (found.status, "evalq report RUN -o report.html" in found.text) == (404, True)

@@ -109,7 +109,7 @@ def test_a_suite_s_history_has_the_verdict_against_each_baseline(made: Made) -> 
 
 def test_a_history_does_not_read_runs_of_very_many_records(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says of how many, and shows them once somebody has compared them."""
-    monkeypatch.setattr("evalq.producer.viewing.sides._FEW_BYTES", 1_000)
+    monkeypatch.setattr("evalq.producer.viewing.viewer._FEW_BYTES", 1_000)
     first, second = made("first", cases(3, 50)), made("second", cases(5, 50))
     with viewing() as browser:
         page = "/suite?evaluator=verification&suite=default"

@@ -37,8 +37,8 @@ BY_ANY_NAME = {
     "producer/local/processes.py": "hands the environment to a process of evalq's, without secrets",
     "workers/settings.py": "goes through all EVALQ_* variables",
     "producer/cli.py": "looks whether there is an EVALQ_* variable",
-    "producer/invocation/declare.py": "looks at the variable of an option",
-    "evalq/_pytest/command.py": "hands the environment to a command of evalq's",
+    "producer/invocation/invocation.py": "looks at the variable of an option",
+    "evalq/_pytest/runs.py": "hands the environment to a command of evalq's",
     "evalcore/conformance/properties.py": "watches who reads it",
 }
 """Modules that use the environment other than by a literal name, and why."""
