@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from evalq._run import Run, unwritten_cases
 from evalq.evalcore.compare import comparison, decision
 from evalq.evalcore.compare.pairs import pairs_of
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.comparing import MARGIN

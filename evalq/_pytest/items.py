@@ -14,8 +14,7 @@ from evalq._pytest.runs import NotMade, SuiteRuns
 from evalq.evalcore.compare.decision import Decided, Decision
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.repeats import by_case, rows_of
-from evalq.evalcore.compare.run import RunCases
-from evalq.evalcore.compare.summary import CaseSummary
+from evalq.evalcore.compare.summary import CaseSummary, RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.errors import EvalqError

@@ -28,7 +28,7 @@ from evalq.producer.servers import Servers
 from evalq.producer.sweep.head import read_head
 
 if TYPE_CHECKING:
-    from evalq.evalcore.compare.drift_record import DriftState
+    from evalq.evalcore.compare.drift import DriftState
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.history import Entry, HistoryKey
     from evalq.workers.ledger.progress import RunStatus

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evalq.evalcore.compare.comparison import Verdict
 from evalq.evalcore.compare.intervals import level_of
 from evalq.evalcore.compare.pairs import pairs_of
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import EvalqError, UsageError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from evalq.evalcore.compare.comparison import Comparison
-from evalq.evalcore.compare.run import RunCases
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
