@@ -17,8 +17,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.progress import RunStatus, Watcher
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
 from evalq.workers.ledger.scripts import Scripts
 
 __all__ = ["Acquire", "Closing", "Driver", "Work", "refuse_halted"]

@@ -28,8 +28,7 @@ from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.lifecycle import join
 from evalq.producer.lifecycle.join import _note_done, begin_retry
-from evalq.producer.monitor.progress import RunStatus, Watcher
-from evalq.producer.monitor.reporter import Reporter
+from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
 from evalq.producer.servers import Servers
 from evalq.producer.sweep import intake
 from evalq.producer.sweep.options import SweepOptions
