@@ -13,7 +13,7 @@ import msgspec
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Option, Outcome, Params, Request, State
 from evalq.evalcore.contract.params import option_params, validate
-from evalq.evalcore.contract.partial import Answer, decode, encode
+from evalq.evalcore.contract.partial import ChunkAnswer, decode, encode
 from evalq.evalcore.errors import InputError, NothingEvaluated, UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json, as_written
@@ -53,7 +53,7 @@ class Fold:
         self._states: list[State] = [evaluator.State.zero() for _ in range(inputs)]
         self._tallies = [Tally() for _ in range(inputs)]
 
-    def add(self, index: int, outcome: Outcome[Any] | Answer) -> None:
+    def add(self, index: int, outcome: Outcome[Any] | ChunkAnswer) -> None:
         """Take in the answer of the next chunk of input ``index``."""
         self._states[index].merge(outcome.state)
         self._tallies[index].merge(outcome.tally)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["TABLE", "WRITERS", "Reach", "Row", "Thing", "Writer", "allows", "refuse"]
+__all__ = ["TABLE", "WRITERS", "Reach", "Thing", "Writer", "allows", "refuse"]
 
 
 class Writer(enum.Enum):
@@ -50,7 +50,7 @@ class Reach(enum.Enum):
     NONE = "none"
 
 
-class Row(NamedTuple):
+class WriterRow(NamedTuple):
     """What one writer may choose of each thing, and ``within`` which folders its paths are."""
 
     program: Reach
@@ -66,9 +66,9 @@ class Row(NamedTuple):
         return reach
 
 
-_USER = Row(Reach.ANY, Reach.ANY, Reach.ANY, Reach.ANY, Reach.ANY)
-_NOBODY = Row(Reach.NONE, Reach.NONE, Reach.NONE, Reach.NONE, Reach.NONE)
-TABLE: Mapping[Writer, Row] = {
+_USER = WriterRow(Reach.ANY, Reach.ANY, Reach.ANY, Reach.ANY, Reach.ANY)
+_NOBODY = WriterRow(Reach.NONE, Reach.NONE, Reach.NONE, Reach.NONE, Reach.NONE)
+TABLE: Mapping[Writer, WriterRow] = {
     Writer.COMMAND_LINE: _USER,
     Writer.SETTINGS: _USER,
     Writer.RUN_FOLDER: _NOBODY._replace(

@@ -48,7 +48,14 @@ from evalq.evalcore.compare.numbers import number_checks, reported
 from evalq.evalcore.compare.outlook import compared, held, level_in, margin_of, off_scale
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
-from evalq.evalcore.compare.quarantine import CaseHistory, aside_in, fallen, flaky_cases, past_of, quarantined
+from evalq.evalcore.compare.quarantine import (
+    CaseHistory,
+    flaky_cases,
+    past_of,
+    quarantine_entries,
+    quarantined_in,
+    regression_check,
+)
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, incomplete, missing_checks, rows_of
 from evalq.evalcore.compare.summary import RunCases, asked_alike, with_unrecorded
 from evalq.evalcore.contract.measures import Measure, pass_measure, size
@@ -226,16 +233,16 @@ def decide(
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
     pairs = paired_all(candidates, partners)
     partners = {called: each.partner for called, each in pairs.items()}
-    held_back = tuple(quarantined(policy, candidates, past, today))
+    held_back = tuple(quarantine_entries(policy, candidates, past, today))
     fell: set[tuple[str, str]] = set()
     for run, known in zip(candidates, past, strict=True):
         partner = partners.get(run.called)
-        fell_here = fallen(run, held_back, errors.no_go, known.stopped)
+        fell_here = regression_check(run, held_back, errors.no_go, known.stopped)
         for check in on_trust(fell_here, _PASSES, policy, run, partner):
             checks.append(check)
             fell |= {(run.called, case) for case in check.cases}
         if partner is not None:
-            aside = aside_in(run, held_back) - {case for called, case in fell if called == run.called}
+            aside = quarantined_in(run, held_back) - {case for called, case in fell if called == run.called}
             # First, so that a case which fell stands first in every output.
             if not _otherwise_judged(policy, run, partner):
                 checks[:0] = _vetoes(policy, run, partner, errors, aside)
@@ -255,7 +262,7 @@ def decide(
             checks.append(
                 Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking, change=True)
             )
-        own = _of_gate(gate, policy, run, partner, errors, aside_in(run, held_back))
+        own = _of_gate(gate, policy, run, partner, errors, quarantined_in(run, held_back))
         checks += on_trust(_comparable(own, policy, run, partner, changes=True), gate.path, policy, run, partner)
     # Last: only by now is it known which demands rest on judges, and whether any that decides is left.
     checks += nothing_decides(policy, checks)

@@ -20,13 +20,12 @@ from evalq.evalcore.statistics.sequences import surely_above, surely_below
 __all__ = [
     "STEADY",
     "CaseHistory",
-    "Flakiness",
-    "aside_in",
-    "fallen",
     "flakiness",
     "flaky_cases",
     "past_of",
-    "quarantined",
+    "quarantine_entries",
+    "quarantined_in",
+    "regression_check",
 ]
 
 STEADY = 0.95
@@ -102,7 +101,7 @@ def flaky_cases(past: CaseHistory) -> list[str]:
     return sorted(case for case, counts in past.cases.items() if flakiness(*counts) == "flaky")
 
 
-def quarantined(
+def quarantine_entries(
     policy: Policy, runs: Sequence[RunCases], pasts: Sequence[CaseHistory], today: str
 ) -> Iterator[Quarantined]:
     """Each entry of the policy's quarantine for each of ``runs`` that it means; ``today`` is an ISO day.
@@ -152,12 +151,12 @@ def _entry(entry: Quarantine, run: RunCases, row: CasePasses, past: CaseHistory,
     )
 
 
-def aside_in(run: RunCases, entries: Sequence[Quarantined]) -> frozenset[str]:
+def quarantined_in(run: RunCases, entries: Sequence[Quarantined]) -> frozenset[str]:
     """The cases of a run that are set aside."""
     return frozenset(entry.case for entry in entries if entry.aside and entry.run == run.called)
 
 
-def fallen(
+def regression_check(
     run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA, stopped_before: frozenset[str] = frozenset()
 ) -> Iterator[Check]:
     """Whether any case that is set aside passes less often than its history has it: that is no flakiness any more.

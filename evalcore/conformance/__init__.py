@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from evalq.evalcore.conformance.properties import PROPERTIES, Property
-from evalq.evalcore.conformance.subject import Example, Subject
+from evalq.evalcore.conformance.subject import SampleInput, Subject
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.contract.params import merged, validate
 from evalq.evalcore.contract.plugins import located
@@ -68,7 +68,7 @@ def conformance(
     ``rounds`` is how many random cuts, orders or sets of broken records each property is tried on. Raises
     ValueError when the examples hold no record, InputError when one cannot be cut, ConfigError for wrong params.
     """
-    inputs = [Example.of(evaluator, path.name, path.read_bytes()) for path in examples]
+    inputs = [SampleInput.of(evaluator, path.name, path.read_bytes()) for path in examples]
     if not any(example.records for example in inputs):
         raise ValueError(f"nothing to hold {evaluator.name} to: the examples hold no record")
     found = []
@@ -82,7 +82,7 @@ def conformance(
     return found
 
 
-def _broken(held: Property, subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def _broken(held: Property, subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     try:
         yield from held(subject, example, rng, rounds)
     except Exception as error:  # whatever an evaluator raises is a finding, and the others are still wanted

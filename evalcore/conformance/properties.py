@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.compare.counting import why_no_number
-from evalq.evalcore.conformance.subject import Example, Subject, garbled, random_cuts
+from evalq.evalcore.conformance.subject import SampleInput, Subject, garbled, random_cuts
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
 from evalq.evalcore.contract.measures import Measures, Observation
 from evalq.evalcore.contract.partial import Partial, encode
@@ -33,7 +33,7 @@ __all__ = ["PROPERTIES", "Property", "watched"]
 # The properties of what two runs are compared by, and of what a policy may be about.
 
 
-def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def measures(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Every record line says of one case, or of none, a number on the scale of each measure, or that it has none."""
     report, lines = subject.told(example)
     declared = subject.evaluator.measures
@@ -65,7 +65,7 @@ def measures(subject: Subject, example: Example, rng: Random, rounds: int) -> It
             yield f"{both[:3]!r} are said to be collapsed, and to be diverse"
 
 
-def paths(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def paths(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """A policy may name every number of the results: keys that come with the data are declared, or empty before it."""
     report, _ = subject.told(example)
     declared = subject.evaluator.measures
@@ -107,7 +107,7 @@ def _fits(value: Any, low: float, high: float, whole: bool) -> bool:
 # The property of what report.html shows.
 
 
-def page(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def page(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """A report has a headline and charts whose values fit them, a record line a row that says why it failed."""
     report, lines = subject.told(example)
     views = subject.evaluator.views
@@ -183,7 +183,7 @@ def watched() -> Iterator[set[str]]:
 # The property of record lines: one for each record, in the order of the input.
 
 
-def lines(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def lines(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """One record line for each counted record, each an object with the keys and the place that it must have."""
     for batch in [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]:
         yield from _line_faults(batch, subject.evaluate(batch))
@@ -226,15 +226,15 @@ def _line_number(source: str, line: bytes) -> int:
     return int(number)
 
 
-Property = Callable[[Subject, Example, Random, int], Iterator[str]]
+Property = Callable[[Subject, SampleInput, Random, int], Iterator[str]]
 """(subject, example, random source, rounds) -> what is broken, in words; nothing when it holds."""
 
 
-def _parts(subject: Subject, example: Example, cuts: list[int]) -> list[Partial]:
+def _parts(subject: Subject, example: SampleInput, cuts: list[int]) -> list[Partial]:
     return [subject.compute(batch) for batch in example.batches(cuts)]
 
 
-def chunking(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def chunking(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Wherever the records are cut: the same merged state, counts, record lines and report, byte for byte."""
     whole = subject.answer([example], [[subject.whole(example)]])
     for _ in range(rounds):
@@ -243,7 +243,7 @@ def chunking(subject: Subject, example: Example, rng: Random, rounds: int) -> It
             yield f"cut at records {_shown(cuts)}: {difference}"
 
 
-def empty(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def empty(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Chunks without records change nothing, wherever they stand."""
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
@@ -253,7 +253,7 @@ def empty(subject: Subject, example: Example, rng: Random, rounds: int) -> Itera
             yield f"with empty chunks at records {_shown(more)}: {difference}"
 
 
-def associativity(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def associativity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """However neighbours are paired off for merging, the state has the same bytes in the end."""
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
@@ -269,7 +269,7 @@ def associativity(subject: Subject, example: Example, rng: Random, rounds: int) 
             yield f"cut at records {_shown(cuts)}, another bracketing gives another state"
 
 
-def neutral(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def neutral(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """zero() changes nothing on either side, and is a state of its own each time."""
     state_type = subject.evaluator.State
     nothing = state_type.zero().to_wire()
@@ -286,7 +286,7 @@ def neutral(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
             yield "zero() is no longer empty after another zero() was merged into"
 
 
-def wire(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def wire(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """A state comes back from its wire as it was; what is no state is refused with msgspec.DecodeError."""
     state_type = subject.evaluator.State
     batches = [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]
@@ -313,7 +313,7 @@ def _refused(state_type: type[State], junk: list[bytes]) -> Iterator[str]:
         yield f"from_wire({data[:60]!r}) is taken for a state"
 
 
-def determinism(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def determinism(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """The same chunk gives the same bytes whenever, after whatever, and in whatever order chunks are evaluated."""
     for _ in range(rounds):
         batches = example.batches(random_cuts(rng, len(example.records)))
@@ -326,7 +326,7 @@ def determinism(subject: Subject, example: Example, rng: Random, rounds: int) ->
             yield f"chunks {_shown(changed)} have another answer when evaluated a second time, in another order"
 
 
-def results(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def results(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """The report is plain JSON: no NaN, no infinity, nothing that JSON would turn into something else.
 
     Of one input, of two, and of one beside an input without records.
@@ -349,7 +349,7 @@ def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
             yield f"{key!r} of the report does not survive JSON: tuples, or keys that are no strings?"
 
 
-def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def markdown(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """The report, as it stands in report.json, can be told as Markdown, twice the same."""
     report, _ = subject.told(example)
     if "schema" not in report or any(_no_plain_json(report)):
@@ -361,7 +361,7 @@ def markdown(subject: Subject, example: Example, rng: Random, rounds: int) -> It
         yield "markdown() of one report gives two texts"
 
 
-def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def declarations(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Metrics and panels fit together, and the report gives each metric finite numbers, one a set of labels."""
     evaluator = subject.evaluator
     yield from panel_faults(evaluator.name, evaluator.views.metrics, evaluator.views.panels)
@@ -376,7 +376,7 @@ def declarations(subject: Subject, example: Example, rng: Random, rounds: int) -
             yield f"{metric.name} has two values for the same labels"
 
 
-def dead(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def dead(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """A record that killed its process is told of; where it is counted as dead, the results are those without it."""
     for _ in range(rounds):
         at = rng.randrange(len(example.records)) if example.records else 0
@@ -394,7 +394,7 @@ def dead(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterat
             yield f"record {at} dead: the results differ from those without it"
 
 
-def purity(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def purity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """evaluate() calls no clock, no shared random source and reads no environment (see `watched` for what escapes)."""
     batch = example.whole()
     subject.evaluate(batch)  # what is imported or compiled on the first call may look at anything
@@ -404,7 +404,7 @@ def purity(subject: Subject, example: Example, rng: Random, rounds: int) -> Iter
         yield f"evaluate() calls {name}"
 
 
-def follows(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def follows(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """An evaluator whose inputs can be followed reads JSONL, and writes no record line before its input ends."""
     given = subject.evaluate(example.whole()).lines
     if subject.evaluator.whole.follows and given:
@@ -413,7 +413,7 @@ def follows(subject: Subject, example: Example, rng: Random, rounds: int) -> Ite
         yield f"it follows {subject.evaluator.records.format}, where only lines can be followed"
 
 
-def garbage(subject: Subject, example: Example, rng: Random, rounds: int) -> Iterator[str]:
+def garbage(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Broken records end as faults or errors, never as an exception, and keep the properties of the report."""
     for wild in itertools.islice(itertools.cycle((False, True)), rounds):
         broken = garbled(subject.evaluator, example, rng, wild)
@@ -434,7 +434,7 @@ def _raised(run: Callable[..., object], *given: object) -> Exception | None:
     return None
 
 
-def _culprit(subject: Subject, example: Example) -> bytes:
+def _culprit(subject: Subject, example: SampleInput) -> bytes:
     """The beginning of the first record that raises alone, or of them all where none does."""
 
     def run(batch: Batch) -> None:

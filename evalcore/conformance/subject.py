@@ -20,16 +20,15 @@ from evalq.evalcore.errors import InputError, NothingEvaluated
 from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, digest
 from evalq.evalcore.model.manifest import Format
-from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.scanning import QuoteFault, record_ends
+from evalq.evalcore.records.cut import Cutter, QuoteFault, record_ends
 
-__all__ = ["Example", "Subject", "garbled", "random_cuts"]
+__all__ = ["SampleInput", "Subject", "garbled", "random_cuts"]
 
 MAX_PIECES = 200
 _EXCERPT = 60
 
 
-class Example(msgspec.Struct, frozen=True):
+class SampleInput(msgspec.Struct, frozen=True):
     """An input as records. ``lines`` are the lines they begin on and, last, the line after them all."""
 
     name: str
@@ -58,7 +57,7 @@ class Example(msgspec.Struct, frozen=True):
         """All records in one batch."""
         return self.batch(0, len(self.records))
 
-    def without(self, at: int) -> Example:
+    def without(self, at: int) -> SampleInput:
         """An input with blank lines in place of a record, so that those behind it keep their lines."""
         body, victim = b"".join(self.records), b"".join(self.records[at : at + 1])
         start = len(self.data) - len(body) + sum(map(len, self.records[:at]))
@@ -66,14 +65,14 @@ class Example(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, data=self.data[:start] + blank + self.data[start + len(victim) :])
 
 
-class Answer(msgspec.Struct, frozen=True):
+class EvaluatedInputs(msgspec.Struct, frozen=True):
     """All that a run gives for its inputs, as bytes: compared, never read."""
 
     states: list[bytes]
     lines: list[bytes]
     report: bytes
 
-    def differences(self, other: Answer) -> Iterator[str]:
+    def differences(self, other: EvaluatedInputs) -> Iterator[str]:
         """What of ``other`` is not as here: one short text for each part that differs."""
         for part in self.__struct_fields__:
             ours, theirs = getattr(self, part), getattr(other, part)
@@ -98,8 +97,8 @@ class Subject(msgspec.Struct, frozen=True):
 
     evaluator: Evaluator[Any, Any]
     params: Params
-    _kept: list[tuple[Example, Partial]] = msgspec.field(default_factory=list)
-    _told: list[tuple[Example, tuple[dict[str, Json], list[bytes]]]] = msgspec.field(default_factory=list)
+    _kept: list[tuple[SampleInput, Partial]] = msgspec.field(default_factory=list)
+    _told: list[tuple[SampleInput, tuple[dict[str, Json], list[bytes]]]] = msgspec.field(default_factory=list)
 
     def evaluate(self, batch: Batch) -> Outcome[Any]:
         """The evaluator's own answer to ``batch``."""
@@ -109,13 +108,13 @@ class Subject(msgspec.Struct, frozen=True):
         """The answer to ``batch`` as a worker commits it."""
         return encode(self.evaluate(batch))
 
-    def whole(self, example: Example) -> Partial:
+    def whole(self, example: SampleInput) -> Partial:
         """The answer to all records in one batch: computed once for the properties that only look at what it gives."""
         if not (self._kept and self._kept[0][0] is example):
             self._kept[:] = [(example, self.compute(example.whole()))]
         return self._kept[0][1]
 
-    def told(self, example: Example) -> tuple[dict[str, Json], list[bytes]]:
+    def told(self, example: SampleInput) -> tuple[dict[str, Json], list[bytes]]:
         """Report and record lines of all records in one batch: made once, too, for those who only read them."""
         if not (self._told and self._told[0][0] is example):
             self._told[:] = [(example, self.finish([example], [[self.whole(example)]]))]
@@ -134,7 +133,7 @@ class Subject(msgspec.Struct, frozen=True):
         return b" ".join((total.state.to_wire(), msgspec.json.encode(total.tally, order="deterministic")))
 
     def finish(
-        self, examples: Sequence[Example], parts: Sequence[Sequence[Partial]]
+        self, examples: Sequence[SampleInput], parts: Sequence[Sequence[Partial]]
     ) -> tuple[dict[str, Json], list[bytes]]:
         """The report and the record lines of one run over ``examples``, of which ``parts`` are the chunks' answers.
 
@@ -154,13 +153,13 @@ class Subject(msgspec.Struct, frozen=True):
                 report, closing = {"error": str(error)}, []
         return report, lines + closing
 
-    def answer(self, examples: Sequence[Example], parts: Sequence[Sequence[Partial]]) -> Answer:
+    def answer(self, examples: Sequence[SampleInput], parts: Sequence[Sequence[Partial]]) -> EvaluatedInputs:
         """What a run over ``examples`` gives when its chunks were answered by ``parts``."""
         states = [self.merged(chunks) for chunks in parts]
         report, lines = self.finish(examples, parts)
         # Lenient, since whether the report is plain JSON is a property of its own.
         text = json.dumps(report, sort_keys=True, default=repr)
-        return Answer(states, lines, text.encode())
+        return EvaluatedInputs(states, lines, text.encode())
 
 
 def random_cuts(rng: Random, count: int) -> list[int]:
@@ -198,7 +197,7 @@ _JUNK_LINES = (
 )
 
 
-def garbled(evaluator: Evaluator[Any, Any], example: Example, rng: Random, wild: bool = True) -> Example:
+def garbled(evaluator: Evaluator[Any, Any], example: SampleInput, rng: Random, wild: bool = True) -> SampleInput:
     """Some records of ``example``, in their order, a third of them broken in one way or another.
 
     Not ``wild``, they stay well-formed rows or JSON, and only values in them are others. What the cutter would refuse
@@ -212,7 +211,7 @@ def garbled(evaluator: Evaluator[Any, Any], example: Example, rng: Random, wild:
         for record in example.records[first : first + MAX_RECORDS]
         for broken in _record(evaluator.records.format, record.rstrip(b"\r\n"), rng, wild)
     ]
-    return Example.of(evaluator, example.name, header + b"".join(record + b"\n" for record in kept))
+    return SampleInput.of(evaluator, example.name, header + b"".join(record + b"\n" for record in kept))
 
 
 def _record(fmt: Format, record: bytes, rng: Random, wild: bool) -> Iterator[bytes]:

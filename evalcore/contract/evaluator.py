@@ -33,9 +33,9 @@ __all__ = [
     "CommandLine",
     "Evaluator",
     "Export",
-    "Further",
     "Gathering",
     "InputResult",
+    "JudgeStage",
     "Measure",
     "Measures",
     "Observation",
@@ -242,7 +242,7 @@ class Stage(Protocol):
         """The answers in a line that `joined` made to what would be asked about it now, as they were recorded."""
 
 
-class Further(msgspec.Struct, frozen=True):
+class JudgeStage(msgspec.Struct, frozen=True):
     """Asking further targets about outputs, recorded or live, before they are evaluated.
 
     ``begin`` gives what asks, None where nothing does; it raises UsageError and ConfigError. ``recorded`` gives the
@@ -275,7 +275,7 @@ class Calls(msgspec.Struct, frozen=True):
     answers_suffice: bool = False
     repeats: bool = False
     stopping: Callable[[Request], Stopping | None] = _no_rule
-    further: Further | None = None
+    further: JudgeStage | None = None
 
 
 def _as_merged(state: S, params: P, reopen: Callable[[], BinaryIO], scratch: Path) -> S:

@@ -13,7 +13,7 @@ from evalq.evalcore.model.manifest import Chunk, to_wire
 from evalq.evalcore.model.state import Tally
 from evalq.evalcore.records.digests import leaf_digest
 
-__all__ = ["Answer", "Partial", "decode", "encode", "opened"]
+__all__ = ["ChunkAnswer", "Partial", "decode", "encode", "opened"]
 
 MAX_PARTIAL_BYTES = 512 << 20
 
@@ -25,7 +25,7 @@ class Partial(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ChunkAnswer(msgspec.Struct, frozen=True):
     """A chunk's answer as whoever folds it needs it: ``text`` is its record lines as they stand in records.jsonl, but
     for the last one's newline; empty where there are none.
     """
@@ -35,7 +35,7 @@ class Answer(msgspec.Struct, frozen=True):
     text: memoryview
 
 
-class _Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _AnswerHead(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     state: msgspec.Raw
     tally: Tally
     of: str = ""
@@ -46,7 +46,7 @@ def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
     then the record lines as they are.
     """
     of = "" if chunk is None else digest(to_wire(chunk))
-    head = _Head(msgspec.Raw(outcome.state.to_wire()), outcome.tally, of)
+    head = _AnswerHead(msgspec.Raw(outcome.state.to_wire()), outcome.tally, of)
     head_line = msgspec.json.encode(head, order="deterministic")
     plain = b"\n".join([head_line, *outcome.lines])
     return Partial(leaf_digest(plain), pack(plain))
@@ -58,7 +58,7 @@ def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
     return Outcome(answer.state, answer.tally, bytes(answer.text).split(b"\n") if answer.text else [])
 
 
-def opened(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Answer:
+def opened(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> ChunkAnswer:
     """Unpack and check. Raises WireError when bytes and digest differ, the content is not a partial, or it is not the
     answer of ``chunk``, with no more records than that has.
     """
@@ -69,7 +69,7 @@ def opened(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
         end = plain.find(b"\n")
         # Not taken apart by lines: the fold needs the head alone, and the lines are written as they are.
         text = memoryview(plain)[end + 1 :] if end >= 0 else memoryview(b"")
-        head = msgspec.json.decode(plain[:end] if end >= 0 else plain, type=_Head)
+        head = msgspec.json.decode(plain[:end] if end >= 0 else plain, type=_AnswerHead)
         state = evaluator.State.from_wire(bytes(head.state))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"a partial in the ledger is damaged: {error}") from error
@@ -79,7 +79,7 @@ def opened(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
         raise WireError(f"it is the answer of another chunk than number {chunk.seq} of this plan")
     if chunk is not None and head.tally.total > chunk.records:
         raise WireError(f"the answer of chunk {chunk.seq} counts {head.tally.total} records of {chunk.records}")
-    return Answer(state, head.tally, text)
+    return ChunkAnswer(state, head.tally, text)
 
 
 def _unpacked(data: bytes) -> bytes:

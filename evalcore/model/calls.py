@@ -147,10 +147,10 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def of_line(cls, data: bytes) -> Output:
         """The output that a line of outputs.jsonl was written of, as call 0. Raises WireError."""
         try:
-            line = msgspec.json.decode(data, type=_OutputLine)
+            line = msgspec.json.decode(data, type=_RecordedLine)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a recorded output is not what evalq writes: {error}") from error
-        told = {name: getattr(line, name) for name in _OutputLine.__struct_fields__ if name != "stop"}
+        told = {name: getattr(line, name) for name in _RecordedLine.__struct_fields__ if name != "stop"}
         # A line does not have the number of its call: it is of one sweep only, and any run may take the line over.
         return cls(call=0, **told)
 
@@ -187,7 +187,7 @@ def count_cuts(line: bytes, number: int, left_out: LeftOut) -> None:
         left_out.add("secret in an answer", why, number, found.case, count=count, instead="***")
 
 
-class _OutputLine(msgspec.Struct, forbid_unknown_fields=True):
+class _RecordedLine(msgspec.Struct, forbid_unknown_fields=True):
     """A line of outputs.jsonl."""
 
     case: str

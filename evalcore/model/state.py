@@ -109,13 +109,13 @@ class Omission(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{fate}: {self.count:,} x {self.what}, {self.why}" + (f" ({listed})" if listed else "")
 
 
-class _Kind(Merging, array_like=True):
+class _OmittedKind(Merging, array_like=True):
     """One kind: how many, and the EXAMPLES first (line, text) pairs, of which each text stands at its first line."""
 
     count: int = 0
     first: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
-    def merge(self, later: _Kind) -> None:
+    def merge(self, later: _OmittedKind) -> None:
         self.count += later.count
         # Equal texts are one example. A text among the first of all input is among the first of its own part, and its
         # lowest line is there, so that any order of merging gives the same list.
@@ -133,7 +133,7 @@ class LeftOut(Merging):
     them; what the input holds goes into the examples.
     """
 
-    parts: dict[str, _Kind] = msgspec.field(default_factory=dict)
+    parts: dict[str, _OmittedKind] = msgspec.field(default_factory=dict)
 
     def add(self, what: str, why: str, line: int, text: str, *, count: int = 1, instead: str = "") -> None:
         """Count ``count`` things, of which ``text`` is an example on ``line`` (1-based; 0 for the input as a whole).
@@ -150,13 +150,13 @@ class LeftOut(Merging):
             first: dict[str, int] = {}
             for line, text in sorted((line, _short(text)) for line, text in examples):
                 first.setdefault(text, line)
-            part = _Kind(count, [(line, text) for text, line in first.items()][:EXAMPLES])
-            self.parts.setdefault("\n".join((what, why, instead)), _Kind()).merge(part)
+            part = _OmittedKind(count, [(line, text) for text, line in first.items()][:EXAMPLES])
+            self.parts.setdefault("\n".join((what, why, instead)), _OmittedKind()).merge(part)
 
     def merge(self, later: LeftOut) -> None:
         """Take in what another piece of the input leaves out."""
         for key, part in later.parts.items():
-            self.parts.setdefault(key, _Kind()).merge(part)
+            self.parts.setdefault(key, _OmittedKind()).merge(part)
 
 
 def omissions(inputs: Sequence[tuple[LeftOut, Callable[[int], str]]]) -> list[Omission]:

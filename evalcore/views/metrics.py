@@ -11,7 +11,7 @@ import msgspec
 
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["LABELS", "Metric", "Panel", "Plot", "Sample", "Threshold", "Unit", "panel_faults", "samples", "whole"]
+__all__ = ["LABELS", "Metric", "MetricSample", "Panel", "Plot", "Threshold", "Unit", "panel_faults", "samples", "whole"]
 
 Unit = Literal["share", "points", "count", "seconds", "bits", "number", "state"]
 """share: 0 to 1; points: a score on its evaluator's own scale; state: a number that `Metric.states` puts into words."""
@@ -43,7 +43,7 @@ _NAME = re.compile(r"evalq_[a-z0-9_]*[a-z0-9]")
 _STEP = re.compile(r"(?P<key>[^.{}\[\]]+)?(?:\{(?P<each>\w+)\}|\[(?P<of>[\w,]+)\])?")
 
 
-class Sample(msgspec.Struct, frozen=True, order=True):
+class MetricSample(msgspec.Struct, frozen=True, order=True):
     """One value of a metric: ``labels`` in the metric's own order of them."""
 
     metric: str
@@ -84,10 +84,10 @@ class Metric(msgspec.Struct, frozen=True):
         if (self.unit == "state") != bool(self.states):
             raise ValueError(f"metric {self.name}: states go with the unit 'state', and only with it")
 
-    def samples(self, report: Mapping[str, Json]) -> list[Sample]:
+    def samples(self, report: Mapping[str, Json]) -> list[MetricSample]:
         """The values in a report, sorted by labels."""
         found = (
-            Sample(self.name, tuple(labels[name] for name in self.labels), value)
+            MetricSample(self.name, tuple(labels[name] for name in self.labels), value)
             for given, part in self.scope(report)
             for labels, leaf in _follow(part, self.path.split("."), given)
             if (value := self._number(leaf)) is not None
@@ -101,7 +101,7 @@ class Metric(msgspec.Struct, frozen=True):
         return float(leaf) if isinstance(leaf, bool | int | float) else None
 
 
-def samples(metrics: Iterable[Metric], report: Mapping[str, Json]) -> list[Sample]:
+def samples(metrics: Iterable[Metric], report: Mapping[str, Json]) -> list[MetricSample]:
     """What all ``metrics`` show of a report (report.json's content)."""
     return [sample for metric in metrics for sample in metric.samples(report)]
 

@@ -25,7 +25,7 @@ from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.views.metrics import Metric, Sample, samples
+from evalq.evalcore.views.metrics import Metric, MetricSample, samples
 from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.run_folder import RunFolder
@@ -119,7 +119,7 @@ def _metrics(evaluator: str) -> tuple[Metric, ...]:
         return ()
 
 
-def _samples(evaluator: str, report: Mapping[str, Json]) -> list[Sample]:
+def _samples(evaluator: str, report: Mapping[str, Json]) -> list[MetricSample]:
     return samples(_metrics(evaluator), report)
 
 

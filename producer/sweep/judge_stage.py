@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Further, Question, Stage, live_calls
+from evalq.evalcore.contract.evaluator import JudgeStage, Question, Stage, live_calls
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, read_plain, replacing, write_atomic
 from evalq.evalcore.model.calls import Output
@@ -288,7 +288,7 @@ def judge_sweeps(folder: RunFolder) -> list[JudgeSweep]:
     return [JudgeSweep(folder, read_head(place, HEAD), files=place) for place in places]
 
 
-def _replies(giver: RunFolder, stage: Stage, further: Further | None, target: str) -> Iterator[Output]:
+def _replies(giver: RunFolder, stage: Stage, further: JudgeStage | None, target: str) -> Iterator[Output]:
     """What another run recorded of ``target``: joined to its outputs and, where it came to no end, as it came in."""
     joined = None if further is None else giver.path / further.file
     if joined is not None and joined.is_file():

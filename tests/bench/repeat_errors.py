@@ -20,7 +20,7 @@ import numpy as np
 from evalq.evalcore.compare.decision import Decided, Quarantined
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, PassK, PerCase, Policy
-from evalq.evalcore.compare.quarantine import STEADY, fallen, flakiness
+from evalq.evalcore.compare.quarantine import STEADY, flakiness, regression_check
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
 from evalq.evalcore.contract.measures import Measure
 
@@ -167,7 +167,7 @@ def _held(before: np.ndarray, now: np.ndarray) -> list[Quarantined]:
 
 
 def _stops(held: list[Quarantined]) -> bool:
-    return any(check.decided == "NO-GO" for check in fallen(_EMPTY, held))
+    return any(check.decided == "NO-GO" for check in regression_check(_EMPTY, held))
 
 
 def _share(value: float) -> str:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.conformance import check, param_variants
-from evalq.evalcore.conformance.subject import Example
+from evalq.evalcore.conformance.subject import SampleInput
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.records.inputs import HEAD_BYTES, encoding_of, format_suffixes
@@ -72,7 +72,7 @@ def test_the_contract_holds_on_made_up_records(trial: Trial, data: st.DataObject
     """Arbitrary records, and the examples' own with arbitrary values in them, keep every property too."""
     evaluator = trial.evaluator
     assert trial.files
-    examples = [Example.of(evaluator, path.name, path.read_bytes()) for path in trial.files]
+    examples = [SampleInput.of(evaluator, path.name, path.read_bytes()) for path in trial.files]
     made = data.draw(_csv(examples[0]) if evaluator.records.format == "csv" else _jsonl(examples))
     assume(encoding_of(made[:HEAD_BYTES]) is None)  # a line of noughts reads as UTF-16: no file of records at all
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ def test_the_contract_holds_on_made_up_records(trial: Trial, data: st.DataObject
         check(evaluator, [path], params=[trial.params], rounds=1)
 
 
-def _jsonl(examples: Sequence[Example]) -> st.SearchStrategy[bytes]:
+def _jsonl(examples: Sequence[SampleInput]) -> st.SearchStrategy[bytes]:
     known = [json.loads(line) for example in examples for line in example.records[:SEED_RECORDS] if line.strip()]
     objects = [value for value in known if isinstance(value, dict)]
     keys = sorted({key for value in objects for key in value})
@@ -97,7 +97,7 @@ def _changed(known: dict[str, Any], key: str, value: Any) -> bytes:
     return json.dumps({**known, key: value}).encode()
 
 
-def _csv(example: Example) -> st.SearchStrategy[bytes]:
+def _csv(example: SampleInput) -> st.SearchStrategy[bytes]:
     known = [row for _, row in example.batch(0, SEED_RECORDS).rows(lambda line, reason: None)]
     values = sorted({value for row in known for value in row})
     field = st.sampled_from(values) | st.text(max_size=8) | Json.map(json.dumps)

@@ -14,7 +14,7 @@ import pytest
 
 from evalq.evalcore.conformance import PROPERTIES, ConformanceError, Violation, check, conformance
 from evalq.evalcore.conformance.properties import watched
-from evalq.evalcore.conformance.subject import Example, garbled
+from evalq.evalcore.conformance.subject import SampleInput, garbled
 from evalq.evalcore.contract.evaluator import Batch, InputResult, Outcome, Records, Tally
 from evalq.evalcore.errors import ConfigError, InputError
 from tests.contract import specimens
@@ -248,7 +248,7 @@ def test_the_watch_is_lifted_whatever_happens() -> None:
 
 def test_the_mutator_is_repeatable_and_does_break_records(examples: list[Path]) -> None:
     """The same seed gives the same broken records, other seeds give others, and most rows stay legal to the cutter."""
-    example = Example.of(Summing(), "values.jsonl", examples[0].read_bytes())
+    example = SampleInput.of(Summing(), "values.jsonl", examples[0].read_bytes())
     made = [garbled(Summing(), example, random.Random(seed)).data for seed in (1, 1, 2)]
     assert made[0] == made[1] != made[2]
     read = Summing().evaluate(garbled(Summing(), example, random.Random(3)).whole(), SumParams())

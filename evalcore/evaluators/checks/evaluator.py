@@ -13,9 +13,9 @@ from evalq.evalcore.contract.evaluator import (
     Calls,
     CommandLine,
     Evaluator,
-    Further,
     Gathering,
     InputResult,
+    JudgeStage,
     Option,
     Outcome,
     Records,
@@ -312,7 +312,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         answers_suffice=True,
         repeats=True,
         stopping=stopping,
-        further=Further(asking, to_ask, "judged.jsonl"),
+        further=JudgeStage(asking, to_ask, "judged.jsonl"),
     )
     whole = WholeInput(settle, leave_out_repeated, dead_output)
 

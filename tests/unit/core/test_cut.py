@@ -16,9 +16,8 @@ from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.model.manifest import BOM, Format, Span, read_span
 from evalq.evalcore.records import cut
 from evalq.evalcore.records.batch import Batch
-from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.records.cut import Cutter, record_ends
 from evalq.evalcore.records.digests import chunk_digest
-from evalq.evalcore.records.scanning import record_ends
 from tests.samples import KEY
 from tests.unit.core.tables import Known, csv_files, cut_up, jsonl_files, sha256
 

@@ -16,8 +16,7 @@ from evalq.evalcore.errors import InputError
 from evalq.evalcore.model.manifest import Format
 from evalq.evalcore.native import compiled
 from evalq.evalcore.records import cut
-from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.scanning import QuoteFault, python_scan, scan
+from evalq.evalcore.records.cut import Cutter, QuoteFault, python_scan, scan
 from tests.unit.core.tables import Known, csv_files, cut_up
 
 INSIDE = "broken quoting: a quote inside a field that does not begin with one"

@@ -10,7 +10,7 @@ import pytest
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.fold import evaluate_files
-from evalq.evalcore.views.metrics import LABELS, Metric, Panel, Plot, Sample, Threshold, panel_faults, samples
+from evalq.evalcore.views.metrics import LABELS, Metric, MetricSample, Panel, Plot, Threshold, panel_faults, samples
 from tests.samples import sampled
 
 REPORT: dict[str, Any] = {
@@ -153,4 +153,4 @@ def test_plan_agent_files_are_told_apart_by_input(tmp_path: Any) -> None:
     one = metric.samples(evaluate_files(evaluator, [str(first)]).report)
     both = metric.samples(evaluate_files(evaluator, [str(first), str(second)]).report)
     assert [sample.labels for sample in both] == [("a.csv",), ("b.csv",)]
-    assert one == [Sample(metric.name, ("a.csv",), both[0].value)]
+    assert one == [MetricSample(metric.name, ("a.csv",), both[0].value)]

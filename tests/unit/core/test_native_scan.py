@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.native import compiled
-from evalq.evalcore.records import scanning
+from evalq.evalcore.records import cut
 from evalq.evalcore.records.cut import Cutter
 from tests.unit.core.tables import cut_up
 
@@ -47,7 +47,7 @@ def test_both_ways_cut_alike(data: bytes, size: int | None, limit: int | None) -
     """The same spans with the same lines, or the same fault on the same line."""
     ours = _found(data, size, limit)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanning, "compiled", lambda: None)
+        patch.setattr(cut, "compiled", lambda: None)
         assert _found(data, size, limit) == ours
 
 
@@ -68,7 +68,7 @@ def test_lines_are_cut_alike_whether_found_or_counted(data: bytes, block: int) -
     """The same spans with the same lines, records and digest, wherever blocks end."""
     _, spans, ours = cut_up(data, "jsonl", block=block)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanning, "compiled", lambda: None)
+        patch.setattr(cut, "compiled", lambda: None)
         _, expected, theirs = cut_up(data, "jsonl", block=block)
     assert spans == expected
     assert (ours.sha256, ours.records, ours.line, ours.position) == (
@@ -87,7 +87,7 @@ def test_at_every_offset_of_a_block(piece: bytes) -> None:
         changed = data[:at] + piece + data[at:]
         ours = _found(changed, None, None)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scanning, "compiled", lambda: None)
+            patch.setattr(cut, "compiled", lambda: None)
             assert _found(changed, None, None) == ours
 
 
