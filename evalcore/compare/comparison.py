@@ -248,16 +248,16 @@ def _is_about(gate: Gate, run: RunCases) -> bool:
 
 
 def case_veto(
-    run: RunCases, partner: RunCases, measure: Measure, alpha: float, aside: Collection[str] = ()
+    run: RunCases, partner: RunCases, measure: Measure, alpha: float, quarantined: Collection[str] = ()
 ) -> Check | None:
     """The named cases as a member of the SUSPECT family: never GO, and no more than a note where nobody is named.
 
-    None where no case could be named. ``aside`` are cases in quarantine.
+    None where no case could be named. ``quarantined`` are cases in quarantine.
     """
     pairs = pairs_of(partner.cases, run.cases, measure)
     if _unnameable(pairs, alpha):
         return None
-    without = {*run.cases.stopped, *partner.cases.stopped, *aside}
+    without = {*run.cases.stopped, *partner.cases.stopped, *quarantined}
     found = falls(pairs, turned=measure.better == "lower", without=without)
     if not found:
         return None

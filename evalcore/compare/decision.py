@@ -73,6 +73,11 @@ class Errors(NamedTuple):
         """Whether what is seen is asked afresh, of either side to the end, before it stops anything."""
         return self.collapse is not None
 
+    @property
+    def of_collapse(self) -> float:
+        """The error of NO-GO for collapsed cases, whether it is their own or a part of ``no_go``."""
+        return self.no_go if self.collapse is None else self.collapse
+
 
 SINGLE = Errors()
 """The errors of a single look, which is not counted."""
@@ -217,22 +222,22 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A case that the policy has in quarantine. ``aside``: it is, so that no demand on single cases is decided by it.
+    """A case that the policy has in quarantine. ``quarantined``: it is, and decides no demand on single cases.
 
     ``why`` says why it is or is not. ``passed`` of ``answers`` are the candidate's, and in ``history`` those before it;
-    ``fell``: it is seen to pass less often than these, which quarantine does not excuse.
+    ``regressed``: it is seen to pass less often than these, which quarantine does not excuse.
     """
 
     run: str
     case: str
-    aside: bool
+    quarantined: bool = msgspec.field(name="aside")
     why: str
     reason: str
     until: str = ""
     passed: int = 0
     answers: int = 0
     history: tuple[int, int] = (0, 0)
-    fell: bool = False
+    regressed: bool = msgspec.field(name="fell", default=False)
 
 
 class FailingCase(msgspec.Struct, frozen=True):

@@ -64,138 +64,8 @@ from evalq.evalcore.modes.nowhere import collapsed_somewhere
 
 __all__ = ["collapses", "decide", "run_meant"]
 
-# What a policy says of collapsed cases: whether any is seen beyond chance, among all cases of a run.
-
 _NONE, _NONE_NEW = "no collapsed case", "no newly collapsed case"
 _NAMED, _KEPT = 5, 20
-
-
-def collapses(decision: Decision) -> list[Check]:
-    """The collapsed cases that stop it. Where answers are confirmed nobody asks for these afresh."""
-    return [check for check in decision.checks if check.demand in (_NONE, _NONE_NEW) and check.decided == "NO-GO"]
-
-
-def collapse_checks(
-    policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors
-) -> Iterator[Check]:
-    """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
-    if policy.collapse == "allowed":
-        return
-    metric, demand = f"{run.called}.collapse", _NONE if policy.collapse == "none" else _NONE_NEW
-    if not run.cases.labels:
-        # Its evaluator tells answers apart, and no answer was readable; or the baseline's were told apart.
-        if run.cases.collapse_p is not None or (partner is not None and partner.cases.labels):
-            yield Check(metric, demand, "critical", "INCONCLUSIVE", "no answer has what answers are told apart by")
-        return
-    if policy.collapse == "none":
-        yield _any_collapsed(metric, run, errors)
-    elif partner is not None:
-        yield _newly_collapsed(metric, run, partner, errors)
-    elif lacking:
-        yield Check(metric, _NONE_NEW, "critical", "INCONCLUSIVE", lacking)
-    else:
-        raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
-
-
-def tells_apart(run: RunCases) -> bool:
-    """Whether the answers of a run are counted by kind, so that collapse can be looked for."""
-    return bool(run.cases.labels) or run.cases.collapse_p is not None
-
-
-def none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
-    """INCONCLUSIVE where the policy forbids collapse, and no run of ``runs`` tells its answers apart: none was looked
-    for.
-    """
-    if policy.collapse == "allowed" or any(map(tells_apart, runs)):
-        return
-    demand = _NONE if policy.collapse == "none" else _NONE_NEW
-    reason = "no run tells its answers apart; count them by kind (checks: --diversity text), or omit `collapse`"
-    yield Check("collapse", demand, "critical", "INCONCLUSIVE", reason)
-
-
-def _any_collapsed(metric: str, run: RunCases, errors: Errors) -> Check:
-    """NO-GO for what is collapsed beyond chance over all cases, by `collapsed_somewhere`; GO if each is diverse."""
-    alpha, known = _alpha(errors), sorted((run.cases.collapse_p or {}).items())
-    # Answers that were taken over came from one place, which may have given one answer to many.
-    taken = run.lineage is not None and bool(run.lineage.reused)
-    found = collapsed_somewhere([p for _, p in known], independent=not taken)
-    named = [known[at][0] for at in found.named(alpha)]
-    open_ = undecided_collapses(None, run.cases)
-    if found.p > alpha:
-        return _open(metric, _NONE, run, open_, found.p, errors)
-    if named:
-        reason = f"{_listed(named, run)} collapsed beyond chance (p {found.p:.2g} over all cases)"
-    else:
-        reason = (
-            f"the cases together are collapsed beyond chance (Fisher's p {found.together:.2g}, {len(known)} cases) and "
-            f"no single one can be named; {len(open_)} of them are not decided diverse"
-        )
-    return _checked(metric, _NONE, "NO-GO", reason, named or open_, found.p, run, errors)
-
-
-def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Errors) -> Check:
-    """NO-GO for cases that surely collapsed since; GO if each is diverse now, or was collapsed before."""
-    alpha = _alpha(errors)
-    found = new_collapses(partner.cases, run.cases, alpha)
-    p = found[0].adjusted if found else 1.0
-    if named := [each.case for each in found if each.adjusted <= alpha]:
-        reason = f"{_listed(named, run)} collapsed since the baseline, beyond chance (p {p:.2g} among all cases)"
-        return _checked(metric, _NONE_NEW, "NO-GO", reason, named, p, run, errors)
-    return _open(metric, _NONE_NEW, run, undecided_collapses(partner.cases, run.cases), p, errors)
-
-
-def _open(metric: str, demand: str, run: RunCases, open_: Sequence[str], p: float, errors: Errors) -> Check:
-    """GO where no case is ``open_``: that nothing surprises is no evidence of diversity."""
-    every = len(run.cases.ids) + len(run.cases.unrecorded or ())
-    if every and not open_:
-        return _checked(
-            metric, demand, "GO", f"each of {every} case(s) is decided diverse by itself", (), p, run, errors
-        )
-    reason = (
-        f"{_listed(open_, run)} not decided diverse by itself, and nothing collapsed beyond chance (p {p:.2g}): "
-        "more answers to a case decide it"
-        if every
-        else "no case is there"
-    )
-    return _checked(metric, demand, "INCONCLUSIVE", reason, open_, p, run, errors)
-
-
-def _checked(
-    metric: str,
-    demand: str,
-    decided: Decided,
-    reason: str,
-    cases: Sequence[str],
-    p: float,
-    run: RunCases,
-    errors: Errors,
-) -> Check:
-    # A single answer of a case agrees with nothing, and is no evidence.
-    evidence = sum(answers for labels in run.cases.labels if (answers := sum(labels.values())) > 1)
-    return Check(
-        metric,
-        demand,
-        "critical",
-        decided,
-        reason,
-        len(cases),
-        cases=tuple(cases[:_KEPT]),
-        # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm.
-        p_margin=p if errors.collapse is None else None,
-        evidence=evidence,
-    )
-
-
-def _alpha(errors: Errors) -> float:
-    return errors.no_go if errors.collapse is None else errors.collapse
-
-
-def _listed(cases: Sequence[str], run: RunCases) -> str:
-    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
-    every = len(run.cases.ids) + len(run.cases.unrecorded or ())
-    return f"{len(cases)} of {every} case(s) ({', '.join(cases[:_NAMED])}{more})"
-
-
 _INCOMPLETE = 3
 """The exit code for answers that the machinery lost, as of the run itself."""
 _MOST_FAILING = 1_000
@@ -233,19 +103,19 @@ def decide(
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
     pairs = paired_all(candidates, partners)
     partners = {called: each.partner for called, each in pairs.items()}
-    held_back = tuple(quarantine_entries(policy, candidates, past, today))
-    fell: set[tuple[str, str]] = set()
+    excluded = tuple(quarantine_entries(policy, candidates, past, today))
+    regressed: set[tuple[str, str]] = set()
     for run, known in zip(candidates, past, strict=True):
         partner = partners.get(run.called)
-        fell_here = regression_check(run, held_back, errors.no_go, known.stopped)
-        for check in on_trust(fell_here, _PASSES, policy, run, partner):
+        regressed_here = regression_check(run, excluded, errors.no_go, known.stopped)
+        for check in on_trust(regressed_here, _PASSES, policy, run, partner):
             checks.append(check)
-            fell |= {(run.called, case) for case in check.cases}
+            regressed |= {(run.called, case) for case in check.cases}
         if partner is not None:
-            aside = quarantined_in(run, held_back) - {case for called, case in fell if called == run.called}
+            quarantined = quarantined_in(run, excluded) - {case for called, case in regressed if called == run.called}
             # First, so that a case which fell stands first in every output.
             if not _otherwise_judged(policy, run, partner):
-                checks[:0] = _vetoes(policy, run, partner, errors, aside)
+                checks[:0] = _vetoes(policy, run, partner, errors, quarantined)
             checks += _of_run(policy, run, pairs[run.called], errors)
         # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _nameless(policy, run, partner)
@@ -262,7 +132,7 @@ def decide(
             checks.append(
                 Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking, change=True)
             )
-        own = _of_gate(gate, policy, run, partner, errors, quarantined_in(run, held_back))
+        own = _of_gate(gate, policy, run, partner, errors, quarantined_in(run, excluded))
         checks += on_trust(_comparable(own, policy, run, partner, changes=True), gate.path, policy, run, partner)
     # Last: only by now is it known which demands rest on judges, and whether any that decides is left.
     checks += nothing_decides(policy, checks)
@@ -271,7 +141,7 @@ def decide(
     # Also where no demand is critical, so that none of them could say so.
     if decided == "GO" and (silent := tuple(_unanswered(policy, candidates))):
         decided, counted = "INCONCLUSIVE", (*counted, *silent)
-    held_back = tuple(_marked(each, fell) for each in held_back)
+    excluded = tuple(_marked(each, regressed) for each in excluded)
     counts = tuple(each.cases for each in pairs.values())
     return Decision(
         decided,
@@ -283,7 +153,7 @@ def decide(
         ),
         tuple(run.run for run in candidates),
         baseline,
-        held_back,
+        excluded,
         exit_with=_INCOMPLETE if decided == "INCONCLUSIVE" and any(map(incomplete, candidates)) else None,
         paired=counts,
         failing=tuple(each for run in candidates for each in _failing(run, partners.get(run.called), counted)),
@@ -308,14 +178,14 @@ def _failing(run: RunCases, partner: RunCases | None, checks: Sequence[Check]) -
 
 
 def _vetoes(
-    policy: Policy, run: RunCases, partner: RunCases, errors: Errors, aside: Collection[str]
+    policy: Policy, run: RunCases, partner: RunCases, errors: Errors, quarantined: Collection[str]
 ) -> Iterator[Check]:
     """The named cases of a run, for each measure of passes that the policy is about."""
     if policy.worse_cases != "none":
         return
     for measure in named_measures(policy, run):
         if measure.name in partner.cases.columns:
-            veto = case_veto(run, partner, measure, errors.no_go, aside)
+            veto = case_veto(run, partner, measure, errors.no_go, quarantined)
             yield from on_trust([veto] if veto is not None else [], measure.name, policy, run, partner)
 
 
@@ -336,9 +206,9 @@ def _comparable(
         yield undecided(check, f"the baseline has {what}, which may be all that changed") if about else check
 
 
-def _marked(entry: Quarantined, fell: Collection[tuple[str, str]]) -> Quarantined:
-    """The entry, with whether its case is among those that ``fell``, each (what its run is called, its id)."""
-    return msgspec.structs.replace(entry, fell=True) if entry.aside and (entry.run, entry.case) in fell else entry
+def _marked(entry: Quarantined, regressed: Collection[tuple[str, str]]) -> Quarantined:
+    """The entry, with whether its case is among those that ``regressed``, each (what its run is called, its id)."""
+    return msgspec.structs.replace(entry, regressed=entry.quarantined and (entry.run, entry.case) in regressed)
 
 
 def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, CaseHistory]) -> CaseHistory:
@@ -416,7 +286,7 @@ def _counted_twice(policy: Policy, run: RunCases, partner: RunCases | None) -> I
 
 
 def _of_gate(
-    gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, errors: Errors, aside: frozenset[str]
+    gate: Gate, policy: Policy, run: RunCases, partner: RunCases | None, errors: Errors, quarantined: frozenset[str]
 ) -> Iterator[Check]:
     measure = gate.measure_in(run.cases.measures)
     if measure is None:
@@ -430,7 +300,7 @@ def _of_gate(
     every = with_unrecorded(run.cases)
     for check in held(gate, every, measure, errors):
         yield _unselected(enough_repeats(check, every, measure, least), errors, run)
-    for check in held_by_cases(gate, every, measure, errors, least, aside):
+    for check in held_by_cases(gate, every, measure, errors, least, quarantined):
         yield _unselected(check, errors, run)
     if partner is not None and gate.compares and measure.name not in partner.cases.columns:
         reason = "no record of the baseline has this number"
@@ -601,3 +471,125 @@ def _flaky(candidates: Sequence[RunCases], pasts: Sequence[CaseHistory]) -> Iter
         if flaky := flaky_cases(past):
             more = f" and {len(flaky) - 10} more" if len(flaky) > 10 else ""
             yield f"{run.called}: {len(flaky)} case(s) are flaky by their history: {', '.join(flaky[:10])}{more}"
+
+
+def collapses(decision: Decision) -> list[Check]:
+    """The collapsed cases that stop it. Where answers are confirmed nobody asks for these afresh."""
+    return [check for check in decision.checks if check.demand in (_NONE, _NONE_NEW) and check.decided == "NO-GO"]
+
+
+def collapse_checks(
+    policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors
+) -> Iterator[Check]:
+    """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
+    if policy.collapse == "allowed":
+        return
+    metric, demand = f"{run.called}.collapse", _NONE if policy.collapse == "none" else _NONE_NEW
+    if not run.cases.labels:
+        # Its evaluator tells answers apart, and no answer was readable; or the baseline's were told apart.
+        if run.cases.collapse_p is not None or (partner is not None and partner.cases.labels):
+            yield Check(metric, demand, "critical", "INCONCLUSIVE", "no answer has what answers are told apart by")
+        return
+    if policy.collapse == "none":
+        yield _any_collapsed(metric, run, errors)
+    elif partner is not None:
+        yield _newly_collapsed(metric, run, partner, errors)
+    elif lacking:
+        yield Check(metric, _NONE_NEW, "critical", "INCONCLUSIVE", lacking)
+    else:
+        raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
+
+
+def tells_apart(run: RunCases) -> bool:
+    """Whether the answers of a run are counted by kind, so that collapse can be looked for."""
+    return bool(run.cases.labels) or run.cases.collapse_p is not None
+
+
+def none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
+    """INCONCLUSIVE where the policy forbids collapse, and no run of ``runs`` tells its answers apart: none was looked
+    for.
+    """
+    if policy.collapse == "allowed" or any(map(tells_apart, runs)):
+        return
+    demand = _NONE if policy.collapse == "none" else _NONE_NEW
+    reason = "no run tells its answers apart; count them by kind (checks: --diversity text), or omit `collapse`"
+    yield Check("collapse", demand, "critical", "INCONCLUSIVE", reason)
+
+
+def _any_collapsed(metric: str, run: RunCases, errors: Errors) -> Check:
+    """NO-GO for what is collapsed beyond chance over all cases, by `collapsed_somewhere`; GO if each is diverse."""
+    alpha, known = errors.of_collapse, sorted((run.cases.collapse_p or {}).items())
+    # Answers that were taken over came from one place, which may have given one answer to many.
+    taken = run.lineage is not None and bool(run.lineage.reused)
+    found = collapsed_somewhere([p for _, p in known], independent=not taken)
+    named = [known[at][0] for at in found.named(alpha)]
+    open_ = undecided_collapses(None, run.cases)
+    if found.p > alpha:
+        return _open(metric, _NONE, run, open_, found.p, errors)
+    if named:
+        reason = f"{_listed(named, run)} collapsed beyond chance (p {found.p:.2g} over all cases)"
+    else:
+        reason = (
+            f"the cases together are collapsed beyond chance (Fisher's p {found.together:.2g}, {len(known)} cases) and "
+            f"no single one can be named; {len(open_)} of them are not decided diverse"
+        )
+    return _checked(metric, _NONE, "NO-GO", reason, named or open_, found.p, run, errors)
+
+
+def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Errors) -> Check:
+    """NO-GO for cases that surely collapsed since; GO if each is diverse now, or was collapsed before."""
+    alpha = errors.of_collapse
+    found = new_collapses(partner.cases, run.cases, alpha)
+    p = found[0].adjusted if found else 1.0
+    if named := [each.case for each in found if each.adjusted <= alpha]:
+        reason = f"{_listed(named, run)} collapsed since the baseline, beyond chance (p {p:.2g} among all cases)"
+        return _checked(metric, _NONE_NEW, "NO-GO", reason, named, p, run, errors)
+    return _open(metric, _NONE_NEW, run, undecided_collapses(partner.cases, run.cases), p, errors)
+
+
+def _open(metric: str, demand: str, run: RunCases, open_: Sequence[str], p: float, errors: Errors) -> Check:
+    """GO where no case is ``open_``: that nothing surprises is no evidence of diversity."""
+    every = len(run.cases.ids) + len(run.cases.unrecorded or ())
+    if every and not open_:
+        return _checked(
+            metric, demand, "GO", f"each of {every} case(s) is decided diverse by itself", (), p, run, errors
+        )
+    reason = (
+        f"{_listed(open_, run)} not decided diverse by itself, and nothing collapsed beyond chance (p {p:.2g}): "
+        "more answers to a case decide it"
+        if every
+        else "no case is there"
+    )
+    return _checked(metric, demand, "INCONCLUSIVE", reason, open_, p, run, errors)
+
+
+def _checked(
+    metric: str,
+    demand: str,
+    decided: Decided,
+    reason: str,
+    cases: Sequence[str],
+    p: float,
+    run: RunCases,
+    errors: Errors,
+) -> Check:
+    # A single answer of a case agrees with nothing, and is no evidence.
+    evidence = sum(answers for labels in run.cases.labels if (answers := sum(labels.values())) > 1)
+    return Check(
+        metric,
+        demand,
+        "critical",
+        decided,
+        reason,
+        len(cases),
+        cases=tuple(cases[:_KEPT]),
+        # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm.
+        p_margin=p if errors.collapse is None else None,
+        evidence=evidence,
+    )
+
+
+def _listed(cases: Sequence[str], run: RunCases) -> str:
+    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
+    every = len(run.cases.ids) + len(run.cases.unrecorded or ())
+    return f"{len(cases)} of {every} case(s) ({', '.join(cases[:_NAMED])}{more})"

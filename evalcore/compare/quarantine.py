@@ -132,16 +132,16 @@ def _entry(entry: Quarantine, run: RunCases, row: CasePasses, past: CaseHistory,
     why = f"{state}: {passed} of {answers} answers passed in {past.runs} earlier run(s) of one target"
     if not answers:
         why = "unknown: no earlier run of this target answered it"
-    aside = state == "flaky"
+    quarantined = state == "flaky"
     if entry.until and entry.until < today:
         # The last day is still in quarantine: ISO days compare as texts.
-        aside, why = False, f"its quarantine ended on {entry.until}; {why}"
+        quarantined, why = False, f"its quarantine ended on {entry.until}; {why}"
     elif row.missing or not row.answers:
-        aside, why = False, f"{row.missing} of its answers are missing, which quarantine does not excuse; {why}"
+        quarantined, why = False, f"{row.missing} of its answers are missing, which quarantine does not excuse; {why}"
     return Quarantined(
         run.called,
         entry.case,
-        aside,
+        quarantined,
         why,
         entry.reason,
         entry.until,
@@ -153,7 +153,7 @@ def _entry(entry: Quarantine, run: RunCases, row: CasePasses, past: CaseHistory,
 
 def quarantined_in(run: RunCases, entries: Sequence[Quarantined]) -> frozenset[str]:
     """The cases of a run that are set aside."""
-    return frozenset(entry.case for entry in entries if entry.aside and entry.run == run.called)
+    return frozenset(entry.case for entry in entries if entry.quarantined and entry.run == run.called)
 
 
 def regression_check(
@@ -165,17 +165,17 @@ def regression_check(
     do not go by what these are: of cases that were asked no more once they were decided, now or before, a fall is
     INCONCLUSIVE.
     """
-    aside = [entry for entry in entries if entry.aside and entry.run == run.called]
-    if not aside:
+    quarantined = [entry for entry in entries if entry.quarantined and entry.run == run.called]
+    if not quarantined:
         return
     stops = stopped_before.union(run.cases.stopped)
-    firm = _tested([entry for entry in aside if entry.case not in stops])
-    stopped = _tested([entry for entry in aside if entry.case in stops])
-    fell, unsure = ([entry for p, entry in tested if p <= alpha] for tested in (firm, stopped))
-    first = (*fell, *unsure, *(entry for _, entry in (*firm, *stopped)))[0]
+    firm = _tested([entry for entry in quarantined if entry.case not in stops])
+    stopped = _tested([entry for entry in quarantined if entry.case in stops])
+    regressed, unsure = ([entry for p, entry in tested if p <= alpha] for tested in (firm, stopped))
+    first = (*regressed, *unsure, *(entry for _, entry in (*firm, *stopped)))[0]
     reason = (
-        f"{len(fell) + len(unsure)} of {len(aside)} case(s) in quarantine fell below their history; the most "
-        f"surprising passed {first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} before"
+        f"{len(regressed) + len(unsure)} of {len(quarantined)} case(s) in quarantine fell below their history; the "
+        f"most surprising passed {first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} before"
     )
     if unsure:
         reason += f"; {len(unsure)} of those were asked no more once they were decided: for a gate sweep without --stop"
@@ -183,13 +183,13 @@ def regression_check(
         f"{run.called}.quarantine",
         "no case in quarantine is seen to pass less often than before",
         "critical",
-        "NO-GO" if fell else "INCONCLUSIVE" if unsure else "GO",
+        "NO-GO" if regressed else "INCONCLUSIVE" if unsure else "GO",
         reason,
-        len(fell) + len(unsure),
+        len(regressed) + len(unsure),
         # The first one's, since the check as a whole is as surprising as its first case is among all.
         p_margin=firm[0][0] if firm else None,
-        cases=tuple(entry.case for entry in fell + unsure),
-        evidence=sum(entry.answers for entry in aside),
+        cases=tuple(entry.case for entry in regressed + unsure),
+        evidence=sum(entry.answers for entry in quarantined),
     )
 
 

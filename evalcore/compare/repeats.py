@@ -166,9 +166,9 @@ def held_by_cases(
     measure: Measure,
     errors: Errors,
     minimum: int = 1,
-    aside: frozenset[str] = frozenset(),
+    quarantined: frozenset[str] = frozenset(),
 ) -> Iterator[Check]:
-    """What ``per_case`` demands, a check each, of all cases but those set ``aside``.
+    """What ``per_case`` demands, a check each, of all cases but those that are ``quarantined``.
 
     Raises UsageError for scores, of which none passes.
     """
@@ -176,14 +176,14 @@ def held_by_cases(
         return
     if measure.kind != "pass":
         raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
-    rows = [row for row in rows_of(run, measure) if row.case not in aside]
+    rows = [row for row in rows_of(run, measure) if row.case not in quarantined]
     for demand in gate.per_case.demands:
         found, surprise = by_case(demand, rows, minimum=minimum, errors=errors)
         failing = [case for case, each in found.items() if each == "NO-GO"]
         open_ = [case for case, each in found.items() if each == "INCONCLUSIVE"]
         decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not found else "GO"
         reason = "; ".join(_reasons(demand, rows, len(failing), set(open_), minimum))
-        reason += f"; {len(aside)} more in quarantine" if aside else ""
+        reason += f"; {len(quarantined)} more in quarantine" if quarantined else ""
         cases = tuple((failing or open_)[:_SHOWN])
         yield Check(
             gate.metric,

@@ -35,9 +35,9 @@ Positions: TypeAlias = "array[int]"  # in quotes: Python 3.11 has no array[int]
 """Offsets in ascending order."""
 Buffer = bytes | bytearray | memoryview
 
-_QUOTE, _COMMA, _NEWLINE_BYTE, _RETURN = b'",\n\r'
-_BEFORE_OPENING = (_QUOTE, _COMMA, _NEWLINE_BYTE)
-_AFTER_CLOSING = (_QUOTE, _COMMA, _NEWLINE_BYTE, _RETURN)
+_QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
+_BEFORE_OPENING = (_QUOTE, _COMMA, _NEWLINE)
+_AFTER_CLOSING = (_QUOTE, _COMMA, _NEWLINE, _RETURN)
 _OPENING = "broken quoting: a quote inside a field that does not begin with one"
 _CLOSING = "broken quoting: text after a closing quote (write a quote inside a field twice)"
 _UNCLOSED = "broken quoting: a quote opened here is never closed"
@@ -136,7 +136,6 @@ GROWS = 8
 """A chunk is at most this part of what stands before it, once that is longer than a block."""
 MANY_RECORDS = 10_000
 """A chunk with as many records grows no further: its own costs are nothing to theirs."""
-_NEWLINE = b"\n"[0]
 _FIRST_BYTES = 1 << 16
 """Room for most inputs: that for a whole block takes longer to get than such a one to cut."""
 _REST_BYTES = BLOCK_BYTES // 16

@@ -177,7 +177,7 @@ class SuiteFile(pytest.File):
             named = self.decision().quarantined
         except CaseProblem:
             return {}
-        return {each.case: each.reason for each in named if each.run == run and each.aside and not each.fell}
+        return {each.case: each.reason for each in named if each.run == run and each.quarantined and not each.regressed}
 
     def outcomes(self) -> list[CaseOutcome]:
         """What came of the runs, which are waited for, or made where nobody makes them. Raises Problem."""

@@ -139,8 +139,8 @@ def headline(decision: Decision) -> str:
 
 def standing_of(entry: Quarantined) -> str:
     """Whether a case in quarantine is set aside, how often it passed, and why."""
-    what = "set aside" if entry.aside else "counts all the same"
-    what += ", and passes less often than before" if entry.fell else ""
+    what = "set aside" if entry.quarantined else "counts all the same"
+    what += ", and passes less often than before" if entry.regressed else ""
     now = f", {entry.passed} of {entry.answers} now" if entry.answers else ""
     return f"{what}: {entry.why}{now}"
 

@@ -116,7 +116,7 @@ def of_decision(
     aside = {
         (each.run, each.case): f"quarantine: {each.reason}"
         for each in decision.quarantined
-        if each.aside and not each.fell
+        if each.quarantined and not each.regressed
     }
     text, document = decision_text(decision), msgspec.to_builtins(decision)
     shown = ""
@@ -150,7 +150,7 @@ def _check_point(check: Check) -> OutcomePoint:
 def _quarantine_point(entry: Quarantined) -> OutcomePoint:
     """It stands in every format, and decides nothing."""
     name = f"{entry.run}.quarantine: {entry.case}" if entry.run else f"quarantine: {entry.case}"
-    word = "QUARANTINED" if entry.aside else "NOT QUARANTINED"
+    word = "QUARANTINED" if entry.quarantined else "NOT QUARANTINED"
     return OutcomePoint(name, "open", word, f"{standing_of(entry)}; {entry.reason}", (), "advisory")
 
 

@@ -52,7 +52,7 @@ def test_a_flaky_case_in_quarantine_blocks_no_demand_on_single_cases() -> None:
     decision = gated(policy(ENTRY))
     assert decision.decided == "GO"
     (entry,) = decision.quarantined
-    assert (entry.aside, entry.history, entry.passed, entry.answers) == (True, (150, 200), 30, 40)
+    assert (entry.quarantined, entry.history, entry.passed, entry.answers) == (True, (150, 200), 30, 40)
     assert "1 more in quarantine" in next(each for each in decision.checks if "8 of 10" in each.demand).reason
     assert "vs: 1 case(s) are flaky by their history: flaky" in decision.notes
 
@@ -70,7 +70,7 @@ def test_only_what_is_flaky_by_history_is_set_aside(before: list[tuple[int, int]
     """Whatever the policy names: what always fails, or is not known to be flaky, blocks."""
     decision = gated(policy(ENTRY), [(40, 40), (10, 40)], before)
     assert decision.decided == "NO-GO"
-    assert [(each.aside, each.why.startswith(why)) for each in decision.quarantined] == [(False, True)]
+    assert [(each.quarantined, each.why.startswith(why)) for each in decision.quarantined] == [(False, True)]
 
 
 def test_it_does_not_hide_a_case_that_got_worse() -> None:
@@ -80,8 +80,8 @@ def test_it_does_not_hide_a_case_that_got_worse() -> None:
     (check,) = [each for each in decision.checks if each.decided == "NO-GO"]
     assert (check.metric, check.cases) == ("vs.quarantine", ("flaky",))
     assert "5 of 40, and 150 of 200 before" in check.reason
-    assert [each.fell for each in decision.quarantined] == [True]
-    assert [each.fell for each in gated(policy(ENTRY)).quarantined] == [False]
+    assert [each.regressed for each in decision.quarantined] == [True]
+    assert [each.regressed for each in gated(policy(ENTRY)).quarantined] == [False]
 
 
 def test_the_fall_of_a_case_that_stopped_decides_nothing() -> None:
@@ -145,7 +145,7 @@ def test_a_name_that_no_run_has_is_said_and_changes_nothing() -> None:
     for entry in ({**ENTRY, "case": "gone"}, {**ENTRY, "run": "other"}):
         decision = gated(policy(entry))
         assert decision.decided == "INCONCLUSIVE"
-        assert [(each.aside, each.why) for each in decision.quarantined] == [(False, "no run has such a case")]
+        assert [(each.quarantined, each.why) for each in decision.quarantined] == [(False, "no run has such a case")]
     assert gated(policy({**ENTRY, "run": "vs"})).decided == "GO"
 
 

@@ -51,7 +51,7 @@ def test_one_in_quarantine_is_missing_and_not_unknown() -> None:
         "10 of its answers are missing",
         "no run has such a case",
     ]
-    assert not any(each.aside for each in decision.quarantined)
+    assert not any(each.quarantined for each in decision.quarantined)
 
 
 def test_they_lack_as_many_answers_as_another_case_was_asked_for() -> None:

@@ -187,7 +187,7 @@ def test_a_case_in_quarantine_is_skipped_and_told_of_in_every_format(tmp_path: P
             "vs", "aside", True, "flaky: 30 of 40 answers passed before", "index rebuilt at night", "2030-01-01"
         ),
         Quarantined("vs", "counts", False, "stable: 0 of 90 answers passed before", "somebody thought so"),
-        Quarantined("vs", "fell", True, "flaky: 30 of 40 answers passed before", "an index", fell=True),
+        Quarantined("vs", "fell", True, "flaky: 30 of 40 answers passed before", "an index", regressed=True),
     )
     files = written(tmp_path, Decision("NO-GO", (), (), ("vs-1",), "", held), runs)
     root = ElementTree.fromstring(files["junit.xml"])  # noqa: S314 - of our own
