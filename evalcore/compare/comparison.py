@@ -27,8 +27,8 @@ from evalq.evalcore.compare.pairs import (
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.summary import CaseSummary, RunCases, asked_alike
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.modes import holm
 from evalq.evalcore.statistics.exact import is_below
+from evalq.evalcore.statistics.mode_share import holm
 
 __all__ = [
     "Comparison",

@@ -22,7 +22,7 @@ from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.policy import Policy, Tier
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
-from evalq.evalcore.modes import rejected
+from evalq.evalcore.statistics.mode_share import rejected
 
 __all__ = [
     "DUE",

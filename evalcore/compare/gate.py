@@ -60,7 +60,7 @@ from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, incomp
 from evalq.evalcore.compare.summary import RunCases, asked_alike, with_unrecorded
 from evalq.evalcore.contract.measures import Measure, pass_measure, size
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.modes.nowhere import collapsed_somewhere
+from evalq.evalcore.statistics.mode_share import collapsed_somewhere
 
 __all__ = ["collapses", "decide", "run_meant"]
 

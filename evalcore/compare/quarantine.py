@@ -14,7 +14,7 @@ from evalq.evalcore.compare.policy import Policy, Quarantine
 from evalq.evalcore.compare.repeats import CasePasses, rows_of
 from evalq.evalcore.compare.summary import RunCases, with_unrecorded
 from evalq.evalcore.contract.measures import pass_measure
-from evalq.evalcore.modes import holm
+from evalq.evalcore.statistics.mode_share import holm
 from evalq.evalcore.statistics.sequences import surely_above, surely_below
 
 __all__ = [

@@ -19,8 +19,8 @@ from evalq.evalcore.compare.summary import CaseSummary, RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.modes import rejected
 from evalq.evalcore.statistics.distributions import at_least, at_most
+from evalq.evalcore.statistics.mode_share import rejected
 from evalq.evalcore.statistics.rates import exact_interval, pass_at_k, pass_hat_k
 
 __all__ = [

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from evalq.evalcore.evaluators.checks.diversity.near import SHINGLE, NearKinds, kind_of_text, similarity, sketch
 from evalq.evalcore.evaluators.checks.diversity.report import edged
-from evalq.evalcore.modes import FIXED_RUNS
-from evalq.evalcore.modes.block import share_rule
-from evalq.evalcore.modes.intervals import collision_interval, collision_probability, mean_interval
+from evalq.evalcore.statistics.diversity import share_rule
+from evalq.evalcore.statistics.mode_share import FIXED_RUNS, collision_interval, collision_probability, mean_interval
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.words import EMPTY_WORDS, NEGATIONS, against
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from evalq.evalcore.modes import (
+from evalq.evalcore.statistics.mode_share import (
     ALPHA,
     FIXED_RUNS,
     collision_interval,

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from evalq.evalcore.compare.comparison import new_collapses
 from evalq.evalcore.compare.intervals import ALPHA, CaseMoments, MeanChange, Spread
 from evalq.evalcore.compare.summary import Taking, Took
-from evalq.evalcore.modes import FIXED_RUNS
-from evalq.evalcore.modes.nowhere import collapsed_somewhere
 from evalq.evalcore.statistics.agreement import JudgedCase, trust_of
 from evalq.evalcore.statistics.distributions import at_least, at_most, beta_cdf
+from evalq.evalcore.statistics.mode_share import FIXED_RUNS, collapsed_somewhere
 from evalq.evalcore.statistics.quantiles import lower_rank, upper_rank
 from evalq.evalcore.statistics.rates import Rate, clustered, pass_at_k, pass_hat_k
 from evalq.evalcore.views.markdown import table

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evalq.evalcore.modes import collision_interval, collision_probability, mode_share_interval, verdict
+from evalq.evalcore.statistics.mode_share import collision_interval, collision_probability, mode_share_interval, verdict
 
 DRAWS = 4000
 SEED = 20260301

@@ -23,7 +23,7 @@ from evalq.evalcore.compare.comparison import estimate, verdict_of
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary
 from evalq.evalcore.contract.measures import Measure
-from evalq.evalcore.modes import stopping_rule
+from evalq.evalcore.statistics.mode_share import stopping_rule
 from tests.bench.stopping import limits
 
 SCORE, PASS = Measure("accuracy", "score", 0.0, 5.0), Measure("pass_rate")

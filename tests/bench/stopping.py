@@ -17,8 +17,8 @@ from functools import cache
 
 import numpy as np
 
-from evalq.evalcore.modes import FIXED_RUNS, ShareRule, stopping_rule
 from evalq.evalcore.statistics.exact import wilson
+from evalq.evalcore.statistics.mode_share import FIXED_RUNS, ShareRule, stopping_rule
 from evalq.evalcore.views.markdown import table as markdown_table
 
 CASES = 2000

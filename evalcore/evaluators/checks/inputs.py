@@ -21,10 +21,10 @@ from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, div
 from evalq.evalcore.evaluators.checks.report import Demand
 from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
 from evalq.evalcore.model.calls import Prompt
-from evalq.evalcore.modes.block import share_rule
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.inputs import require_distinct
 from evalq.evalcore.records.json_values import Malformed, decode
+from evalq.evalcore.statistics.diversity import share_rule
 
 __all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping", "stopping_for"]
 

@@ -20,8 +20,8 @@ from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Threshol
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseCounts, ChecksState
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.modes import rejected
 from evalq.evalcore.statistics.distributions import at_least, at_most
+from evalq.evalcore.statistics.mode_share import rejected
 from evalq.evalcore.statistics.quantiles import RELATIVE_ERROR, Quantiles
 from evalq.evalcore.statistics.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
 from evalq.evalcore.statistics.sequences import MOST_LOOKS, log_e_above, log_e_below, rate_limits, rate_sequence

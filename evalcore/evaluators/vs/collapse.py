@@ -22,9 +22,9 @@ from rapidfuzz.distance import Indel
 
 from evalq.evalcore.evaluators.vs.params import CollapseRule
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.modes import FIXED_RUNS
-from evalq.evalcore.modes.block import modes_block, share_of, share_rule
+from evalq.evalcore.statistics.diversity import modes_block, share_of, share_rule
 from evalq.evalcore.statistics.exact import shannon_bits
+from evalq.evalcore.statistics.mode_share import FIXED_RUNS
 from evalq.evalcore.words import NEGATIONS, OPPOSING, PREFIXES, denials, folded, is_punctuation
 from evalq.evalcore.words import opposites as opposites_of
 

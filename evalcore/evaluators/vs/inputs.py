@@ -18,9 +18,9 @@ from evalq.evalcore.evaluators.vs.golden import load_golden, load_inputs
 from evalq.evalcore.evaluators.vs.params import VsParams, load_agents
 from evalq.evalcore.evaluators.vs.score import OutputTest, judge_for
 from evalq.evalcore.model.calls import Prompt
-from evalq.evalcore.modes import stopping_rule
 from evalq.evalcore.records.inputs import require_distinct
 from evalq.evalcore.records.json_values import Malformed, decode
+from evalq.evalcore.statistics.mode_share import stopping_rule
 
 __all__ = ["answered", "complete", "output_line", "prompts", "stopping", "stopping_for"]
 

@@ -16,8 +16,8 @@ from evalq.evalcore.evaluators.vs.score import LOW_SPREAD, REMEDIES, OutputTest,
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Faults, Merging, add_counts, has_seen, mark_seen, merge_seen, overlap
-from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from evalq.evalcore.statistics.exact import ExactSum, is_below
+from evalq.evalcore.statistics.mode_share import CaseDiversity, collapse_nowhere
 
 __all__ = ["CaseTotals", "VsState", "section"]
 
@@ -348,7 +348,7 @@ def _detected(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
 def _nowhere(collapse: Sequence[Mapping[str, Json]], params: VsParams) -> dict[str, Json]:
     """The verdict over all cases; where none has a second run, it has nothing to judge either."""
     counts = (
-        CaseCounts(each["case"], each["p_collapsed"], each["verdict"], each["fuzzy"]["verdict"]) for each in collapse
+        CaseDiversity(each["case"], each["p_collapsed"], each["verdict"], each["fuzzy"]["verdict"]) for each in collapse
     )
     found = {**collapse_nowhere(counts), "collapse_share": params.collapse.collapse_share}
     repeated = any(entry["runs"]["valid"] > 1 for entry in collapse)

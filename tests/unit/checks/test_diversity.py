@@ -16,8 +16,8 @@ from evalq.evalcore.evaluators.checks import load_cases
 from evalq.evalcore.evaluators.checks.diversity.near import WIDTH, kind_of_text, normal
 from evalq.evalcore.evaluators.checks.evaluator import MEASURES
 from evalq.evalcore.evaluators.checks.inputs import stopping_for
-from evalq.evalcore.modes import mode_share_interval, mode_share_sequence, spending_verdict
-from evalq.evalcore.modes.intervals import mean_interval
+from evalq.evalcore.statistics.mode_share import mean_interval, mode_share_interval, spending_verdict
+from evalq.evalcore.statistics.sequences import mode_share_sequence
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of, stop_mark
 
 ANY: list[dict[str, Any]] = [{"min-length": 0}]

@@ -7,7 +7,7 @@ from random import Random
 
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, Taking
 from evalq.evalcore.contract.measures import Measure, Number, spread_of
-from evalq.evalcore.modes import FIXED_RUNS
+from evalq.evalcore.statistics.mode_share import FIXED_RUNS
 from evalq.evalcore.statistics.quantiles import Quantiles
 
 PASS = Measure("pass_rate")

@@ -17,7 +17,7 @@ from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.model.calls import Lineage
-from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere, collapsed_somewhere
+from evalq.evalcore.statistics.mode_share import CaseDiversity, collapse_nowhere, collapsed_somewhere
 from tests.unit.compare.made import answered, passes, run_of
 
 SAME = {"mode": 20}
@@ -104,7 +104,7 @@ def test_the_report_says_what_the_gate_says() -> None:
         known = run.cases.collapse_p or {}
         verdicts = {case: "collapsed" if case in run.cases.collapsed else "inconclusive" for case in run.cases.ids}
         verdicts |= dict.fromkeys(run.cases.diverse, "diverse")
-        said = collapse_nowhere(CaseCounts(case, known.get(case), verdicts[case]) for case in run.cases.ids)
+        said = collapse_nowhere(CaseDiversity(case, known.get(case), verdicts[case]) for case in run.cases.ids)
         wanted = {"NO-GO": "fails", "GO": "holds", "INCONCLUSIVE": "inconclusive"}
         assert said["verdict"] == wanted[found(NONE, run).decided]
 

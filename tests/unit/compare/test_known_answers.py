@@ -13,7 +13,7 @@ from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.summary import CaseSummary
-from evalq.evalcore.modes import stopping_rule
+from evalq.evalcore.statistics.mode_share import stopping_rule
 from tests.unit.compare.made import PASS, passes, run_of, scores
 
 FIFTEEN_EACH_WAY = ([(1, 1)] * 15 + [(0, 1)] * 15 + [(1, 1)] * 470, [(0, 1)] * 15 + [(1, 1)] * 485)

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evalq.evalcore.modes import FIXED_RUNS, holm, mode_share_interval, rejected, runs_to_decide, verdict
-from evalq.evalcore.modes.decide import MOST_RUNS
+from evalq.evalcore.statistics.mode_share import (
+    FIXED_RUNS,
+    MOST_RUNS,
+    holm,
+    mode_share_interval,
+    rejected,
+    runs_to_decide,
+    verdict,
+)
 from tests.portions import some
 
 decided = FIXED_RUNS.decided

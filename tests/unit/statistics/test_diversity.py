@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.modes import (
+from evalq.evalcore.statistics.diversity import (
     chao1,
     chao_shen_bits,
     chao_wang_jost_bits,

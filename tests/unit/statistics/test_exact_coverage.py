@@ -25,7 +25,7 @@ def test_intervals_cover_and_verdicts_err_as_promised(family: str) -> None:
 @pytest.mark.parametrize("runs", RUNS[:-2])
 def test_a_mode_at_the_threshold_is_called_collapsed_in_one_case_in_forty(share: float, runs: int) -> None:
     """At the threshold itself, just above one half too, with one other answer that has the rest: 2.5 % at most."""
-    from evalq.evalcore.modes import FIXED_RUNS
+    from evalq.evalcore.statistics.mode_share import FIXED_RUNS
 
     found, mode, _ = outcomes(FAMILIES[0], share, runs)
     threshold = max(share, 1 - share)

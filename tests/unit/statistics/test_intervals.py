@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.modes import (
+from evalq.evalcore.statistics.distributions import student_t
+from evalq.evalcore.statistics.mode_share import (
     collision_interval,
     collision_probability,
     mode_share_interval,
     mode_share_p_value,
-    student_t,
 )
 from tests.unit.statistics.test_special import exact_at_least
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.modes import ALPHA, mode_share_interval, mode_share_p_value, verdict
-from evalq.evalcore.modes.sequence import (
-    log_e_above,
-    log_e_below,
-    mode_share_sequence,
-    sequence_p_value,
+from evalq.evalcore.statistics.mode_share import (
+    ALPHA,
+    mode_share_interval,
+    mode_share_p_value,
     sequence_verdict,
+    verdict,
 )
+from evalq.evalcore.statistics.sequences import log_e_above, log_e_below, mode_share_sequence, sequence_p_value
 
 shares = st.sampled_from([0.05, 0.2, 1 / 3, 0.45, 0.5, 0.51, 0.6, 0.7, 0.8, 0.95])
 counted = st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n)))

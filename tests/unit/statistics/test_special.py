@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.modes import at_least, at_most, beta_cdf, student_t
-from evalq.evalcore.statistics.distributions import lowest, smallest
+from evalq.evalcore.statistics.distributions import at_least, at_most, beta_cdf, lowest, smallest, student_t
 
 
 def exact_at_least(m: int, n: int, p: Fraction) -> Fraction:

@@ -11,14 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.modes import (
-    ALPHA,
-    limits,
-    sequence_p_value,
-    sequence_verdict,
-    spending_p_value,
-    spending_verdict,
-)
+from evalq.evalcore.statistics.mode_share import ALPHA, limits, sequence_verdict, spending_p_value, spending_verdict
+from evalq.evalcore.statistics.sequences import sequence_p_value
 
 SHARES = (0.2, 0.3, 0.5, 0.501, 0.505, 0.55, 0.6, 0.7, 0.8, 0.9)
 CAPS = (1, 2, 7, 20, 50, 100)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.modes import spending_verdict, stopping_rule
+from evalq.evalcore.statistics.mode_share import spending_verdict, stopping_rule
 from tests.bench.stopping import (
     CASES,
     COLLAPSE_SHARE,

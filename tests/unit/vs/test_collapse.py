@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.evaluators.vs import ModeCollapseReport, detect_mode_collapse
 from evalq.evalcore.evaluators.vs.collapse import robust_block, specified
 from evalq.evalcore.evaluators.vs.params import CollapseRule
-from evalq.evalcore.modes import FIXED_RUNS
-from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
+from evalq.evalcore.statistics.mode_share import FIXED_RUNS, CaseDiversity, collapse_nowhere
 
 RULE = CollapseRule()
 
@@ -177,8 +176,8 @@ def test_a_case_of_a_hundred_thousand_runs_is_fast() -> None:
     assert time.process_time() - began < 0.5
 
 
-def case(name: str, mode: int, runs: int, verdict: str) -> CaseCounts:
-    return CaseCounts(name, FIXED_RUNS.p_value(mode, runs, RULE.collapse_share) if runs else None, verdict)
+def case(name: str, mode: int, runs: int, verdict: str) -> CaseDiversity:
+    return CaseDiversity(name, FIXED_RUNS.p_value(mode, runs, RULE.collapse_share) if runs else None, verdict)
 
 
 def test_one_collapsed_case_fails_the_statement() -> None:
@@ -216,8 +215,8 @@ def test_one_answer_in_two_wordings_is_not_called_diverse() -> None:
     block = robust_block(options, CollapseRule())
     assert (block["verdict"], block["fuzzy"]["verdict"]) == ("diverse", "collapsed")
     assert (block["mode_share"]["value"], block["fuzzy"]["mode_share"]["value"]) == (0.45, 0.9)
-    plain = CaseCounts("one", 1.0, "diverse", "diverse")
-    unsure = CaseCounts("two", 1.0, block["verdict"], block["fuzzy"]["verdict"])
+    plain = CaseDiversity("one", 1.0, "diverse", "diverse")
+    unsure = CaseDiversity("two", 1.0, block["verdict"], block["fuzzy"]["verdict"])
     assert collapse_nowhere([plain])["verdict"] == "holds"
     assert collapse_nowhere([plain, unsure])["verdict"] == "inconclusive"
 
@@ -226,7 +225,7 @@ def test_more_options_than_are_compared_have_no_second_verdict() -> None:
     """Share and verdict by near-duplicates are null, and the case is judged by the other ones."""
     block = robust_block({f"option number {n}": 1 for n in range(6)}, CollapseRule(fuzzy_most=5))
     assert block["fuzzy"] == {"mode_share": {"value": None, "low": None, "high": None}, "verdict": None}
-    assert CaseCounts("one", 1.0, "diverse", None).surely_diverse
+    assert CaseDiversity("one", 1.0, "diverse", None).surely_diverse
 
 
 @pytest.mark.parametrize("options", [10, 13, 57])

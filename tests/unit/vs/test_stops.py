@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.vs import evaluator
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.modes import mode_share_interval, mode_share_sequence, spending_p_value
 from evalq.evalcore.records.json_values import stop_of
+from evalq.evalcore.statistics.mode_share import mode_share_interval, spending_p_value
+from evalq.evalcore.statistics.sequences import mode_share_sequence
 from tests.unit.vs.helpers import PARAMS, entry, evaluated, good_output, line, make_params, marked, runs_of, stop_mark
 
 

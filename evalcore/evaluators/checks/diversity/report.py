@@ -12,11 +12,9 @@ from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
-from evalq.evalcore.modes import ShareRule, Verdict
-from evalq.evalcore.modes.block import modes_block, share_rule
-from evalq.evalcore.modes.intervals import mean_interval
-from evalq.evalcore.modes.nowhere import CaseCounts, collapse_nowhere
 from evalq.evalcore.naming import shorten
+from evalq.evalcore.statistics.diversity import modes_block, share_rule
+from evalq.evalcore.statistics.mode_share import CaseDiversity, ShareRule, ShareVerdict, collapse_nowhere, mean_interval
 from evalq.evalcore.views.markdown import NONE, decimals, escape, percent_between, table
 
 __all__ = ["by_a_judge", "chained", "diversity_markdown", "diversity_section", "edged", "without_doubt"]
@@ -30,7 +28,7 @@ class ShareBounds(NamedTuple):
 
     low: float
     high: float
-    verdict: Verdict
+    verdict: ShareVerdict
 
 
 def looser(how: Diversity) -> Diversity:
@@ -204,9 +202,9 @@ def _nowhere(told: Sequence[_Told]) -> dict[str, Json]:
     return {**found, "verdict": "no_repeats" if any(each.entry["answers"] for each in told) else "no_data"}
 
 
-def _counts(told: Sequence[_Told]) -> Iterator[CaseCounts]:
+def _counts(told: Sequence[_Told]) -> Iterator[CaseDiversity]:
     for each in told:
-        yield CaseCounts(each.case.id, each.entry["p_collapsed"], each.entry["verdict"])
+        yield CaseDiversity(each.case.id, each.entry["p_collapsed"], each.entry["verdict"])
 
 
 def _over_cases(told: Sequence[_Told]) -> dict[str, Json]:
