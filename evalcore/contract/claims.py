@@ -1,8 +1,8 @@
 """A judge of claims: each claim of a record, with the words that bear on it, is supported, contradicted or absent.
 
-An evaluator that has a `ClaimsJudge` gets ``--judge NAME`` from `calls`: a target is asked about each record once, and
-its reply is kept in the record under ``judgement``. `verdict` reads that. It believes no quote: one that does not stand
-in the record's evidence, and one that only repeats the claim, counts as no evidence.
+An evaluator with a `ClaimsJudge` gets ``--judge NAME`` from `calls`. It calls a target once for each record, and keeps
+the reply in the record under ``judgement``. `verdict` reads that, and checks the quotes: a quote that does not occur in
+the record's evidence, or only repeats the claim, is no evidence.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ JUDGED_NUMBERS = (
     Number("judged.no_claim", "lower", holds_missing=True),
     Number("judged.**"),
 )
-"""What a gate may ask of ``judged``: whether more of each number is better or worse."""
+"""The numbers of ``judged`` for gates, and whether more is better or worse."""
 KEY = "judgement"
-"""Under which a record has what its judge replied."""
+"""The key of the judge's reply in a record."""
 CLAIMS_REPLY = (
     REPLY + '"claims": [{"claim": "what is claimed", "quote": "the words that bear on it, copied letter by letter, '
     'or empty", "finding": "supported" or "contradicted" or "absent"}, ...]}'
 )
-"""The reply that the task of a `ClaimsJudge` asks for."""
+"""The form of reply that the task of a `ClaimsJudge` asks for."""
 _MOST_CLAIMS = 200
 _LEAST_QUOTE = 4
-"""Characters, white space not counted: fewer stand in nearly any text."""
+"""Characters, without white space: a shorter quote occurs in nearly any text."""
 _MOST_JUDGES = 100
 
 Texts = Mapping[str, str]
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One claim: what the judge ``said`` of it, with its ``quote``, and what that counts as (``finding``)."""
+    """One claim: the judge's own finding (``said``) with its ``quote``, and the ``finding`` that counts."""
 
     claim: str
     quote: str
@@ -84,10 +84,9 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class ClaimsVerdict(msgspec.Struct, frozen=True):
-    """What a record's ``judge`` (asked with settings of digest ``config``) found.
+    """The verdict of a record's ``judge``, called with the settings that have the digest ``config``.
 
-    ``finding`` is that of the worst claim; None where there is no claim, or no reply that can be read: then ``fault``
-    says why.
+    ``finding`` is that of the worst claim. It is None without a claim or a readable reply; then ``fault`` says why.
     """
 
     judge: str
@@ -99,7 +98,7 @@ class ClaimsVerdict(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether every claim is supported, of which there is at least one."""
+        """Whether there is a claim, and every claim is supported."""
         return self.finding == "supported"
 
     def line(self) -> dict[str, Any]:
@@ -108,7 +107,7 @@ class ClaimsVerdict(msgspec.Struct, frozen=True):
 
 
 class _Judgement(msgspec.Struct):
-    """What is kept of a reply in its record."""
+    """A judge's reply, as its record keeps it."""
 
     judge: str
     config: str = ""
@@ -127,9 +126,9 @@ class _Recorded(msgspec.Struct):
 
 
 class ClaimsJudge(msgspec.Struct, frozen=True):
-    """``task`` says what to look at. ``texts`` gives its places from a record as it is read; None: nothing to judge.
+    """A judge with a ``task``. ``texts`` gives the texts for its places from a record; None: there is nothing to judge.
 
-    Quotes are looked for in the text of the place ``evidence``.
+    Quotes must occur in the text of the place ``evidence``.
     """
 
     task: Task
@@ -142,26 +141,26 @@ class ClaimsJudge(msgspec.Struct, frozen=True):
         return Calls("judge", partial(_prompts, self), partial(_judged, self))
 
     def verdict(self, given: Mapping[str, Any]) -> ClaimsVerdict | None:
-        """What the judgement in a record comes to; None where it has none. It raises nothing."""
+        """The verdict in a record's judgement; None if it has none. It raises no exception."""
         if given.get(KEY) is None:
             return None
         try:
-            told = msgspec.convert(given[KEY], _Judgement)
+            kept = msgspec.convert(given[KEY], _Judgement)
         except msgspec.ValidationError as error:
             return ClaimsVerdict("", "", fault=f"no judgement: {error}")
         texts = self.texts(given)
-        said = whole_reply(told.output, told.text, told.error)
+        whole = whole_reply(kept.output, kept.text, kept.error)
         try:
-            if texts is None or said is None:
-                raise NoJson(told.error or "no reply is recorded")
-            reply = reply_of(said, written(self.task, texts).marker)
+            if texts is None or whole is None:
+                raise NoJson(kept.error or "no reply is recorded")
+            reply = reply_of(whole, written(self.task, texts).marker)
             claims = tuple(self._claims(reply, texts[self.evidence]))
         except NoJson as error:
-            return ClaimsVerdict(told.judge, told.config, fault=str(error))
+            return ClaimsVerdict(kept.judge, kept.config, fault=str(error))
         found = max((claim.finding for claim in claims), key=FINDINGS.index, default=None)
         reason = reply.get("reason")
         why = reason if isinstance(reason, str) else ""
-        return ClaimsVerdict(told.judge, told.config, found, claims, why, "" if claims else "it found no claim")
+        return ClaimsVerdict(kept.judge, kept.config, found, claims, why, "" if claims else "it found no claim")
 
     def _claims(self, reply: Mapping[str, Any], evidence: str) -> Iterator[Claim]:
         listed = reply.get("claims")
@@ -177,7 +176,7 @@ class ClaimsJudge(msgspec.Struct, frozen=True):
 
 
 def _bears(quote: str, claim: str, evidence: str) -> bool:
-    """Whether a quote is evidence: it stands there, word for word but for white space, and is not the claim itself."""
+    """Whether a quote is evidence: it occurs word for word, except for white space, and is not the claim itself."""
     plain = _squeezed(quote)
     return len(plain.replace(" ", "")) >= _LEAST_QUOTE and plain in evidence and plain not in _squeezed(claim)
 
@@ -187,20 +186,20 @@ def _squeezed(text: str) -> str:
 
 
 def _prompts(judge: ClaimsJudge, asked: Request) -> Iterator[Prompt]:
-    """A prompt for each record that can be read, and has something to judge. Raises InputError, UsageError."""
+    """A prompt for each readable record with something to judge. Raises InputError, UsageError."""
     for source, line, data in _lines(asked):
         if (texts := _texts(judge, data)) is not None:
             yield Prompt(f"{source.name}:{line}", "", written(judge.task, texts).prompt)
 
 
 def _judged(judge: ClaimsJudge, asked: Request, outputs: Path, folder: Path) -> Request:
-    """Copies of the inputs in ``folder``, each record with its judgement, and the request that evaluates them."""
+    """Write copies of the inputs with the judgements into ``folder``; returns the request that evaluates them."""
     with outputs.open("rb") as stream:
         replies = {reply.case: reply for reply in (msgspec.json.decode(line, type=_Recorded) for line in stream)}
     copies: dict[str, list[bytes]] = {}
     for source, line, data in _lines(asked):
         lines = copies.setdefault(source.name, [])
-        # Records keep their lines, by which faults and prompts name them.
+        # Records keep their line numbers, by which faults and prompts name them.
         lines += [b""] * (line - 1 - len(lines))
         reply = replies.get(f"{source.name}:{line}")
         lines.append(data if reply is None or _texts(judge, data) is None else _with(data, reply))
@@ -210,16 +209,16 @@ def _judged(judge: ClaimsJudge, asked: Request, outputs: Path, folder: Path) -> 
 
 
 def _with(data: bytes, reply: _Recorded) -> bytes:
-    # The other values as they were written: their numbers and repeated keys are no business of a judge.
+    # Other values stay as written, with their numbers and repeated keys.
     record = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    told: dict[str, Any] = {"judge": reply.target, "config": reply.config}
+    judgement: dict[str, Any] = {"judge": reply.target, "config": reply.config}
     if reply.error:
-        told["error"] = reply.error
+        judgement["error"] = reply.error
     elif reply.output is not msgspec.UNSET:
-        told["output"] = reply.output
+        judgement["output"] = reply.output
     if reply.text is not None:
-        told["text"] = reply.text
-    return msgspec.json.encode({**record, KEY: told})
+        judgement["text"] = reply.text
+    return msgspec.json.encode({**record, KEY: judgement})
 
 
 def _texts(judge: ClaimsJudge, data: bytes) -> Texts | None:
@@ -231,7 +230,7 @@ def _texts(judge: ClaimsJudge, data: bytes) -> Texts | None:
 
 def _lines(asked: Request) -> Iterator[tuple[Source, int, bytes]]:
     if "-" in asked.inputs:
-        # Once for the prompts, and once more for the copies, when all answers are there.
+        # Once for the prompts, and again for the copies.
         raise UsageError("--judge reads its input twice: give a file, not standard input")
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         for source in discover(asked.inputs, format_suffixes("jsonl")):
@@ -243,7 +242,7 @@ def _lines(asked: Request) -> Iterator[tuple[Source, int, bytes]]:
 
 
 class ClaimsTally(Merging):
-    """What judges found: records by ``findings``, those ``unread`` and those without a claim, and by judge."""
+    """Counts of records: by ``findings``, ``unread`` ones, ones without a claim, and by judge."""
 
     findings: dict[str, int] = msgspec.field(default_factory=dict)
     unread: int = 0
@@ -251,7 +250,7 @@ class ClaimsTally(Merging):
     judges: dict[str, int] = msgspec.field(default_factory=dict)
 
     def add(self, verdict: ClaimsVerdict, line: int, left_out: LeftOut) -> None:
-        """Count one verdict; a reply that says nothing goes into ``left_out``."""
+        """Count one verdict; one without a finding goes into ``left_out``."""
         name = f"{verdict.judge} ({verdict.config[:12]})" if verdict.config else verdict.judge
         if len(self.judges) < _MOST_JUDGES or name in self.judges:
             self.judges[name] = self.judges.get(name, 0) + 1
@@ -273,7 +272,7 @@ class ClaimsTally(Merging):
 
     @property
     def total(self) -> int:
-        """Records that a judge was asked about."""
+        """All records with a verdict."""
         return sum(self.findings.values()) + self.unread + self.unclaimed
 
     def section(self) -> dict[str, Json]:
@@ -292,7 +291,7 @@ class ClaimsTally(Merging):
 
 
 def judged_section(results: Mapping[str, Json]) -> list[str]:
-    """The section of report.md on what judges found, as its parts; none where nobody was asked."""
+    """The parts of report.md about claims; none without a judge."""
     judged = results.get("judged")
     if judged is None:
         return []
@@ -300,14 +299,14 @@ def judged_section(results: Mapping[str, Json]) -> list[str]:
     rate = "-" if share["value"] is None else f"{share['value']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
     names = ", ".join(f"{name} ({count:,} records)" for name, count in judged["judges"].items())
     known = sum(judged[finding] for finding in FINDINGS)
-    said = f"All claims supported: {rate} of {known:,} records with a verdict. Judged by {names}."
+    summary = f"All claims supported: {rate} of {known:,} records with a verdict. Judged by {names}."
     rows: list[tuple[object, ...]] = [(finding, judged[finding]) for finding in FINDINGS]
     rows += [("no verdict that can be read", judged["unread"]), ("no claim found", judged["no_claim"])]
-    return ["## Claims, by a judge\n", f"{escape(said)}\n", table(("finding of the worst claim", "records"), rows)]
+    return ["## Claims, by a judge\n", f"{escape(summary)}\n", table(("finding of the worst claim", "records"), rows)]
 
 
 def judged_tiles(results: Mapping[str, Json]) -> list[Tile]:
-    """The share of records whose claims are all supported, for the page's summary; none where nobody was asked."""
+    """The tile for the page's summary: the share of records whose claims are all supported; none without a judge."""
     judged = results.get("judged")
     if judged is None:
         return []
@@ -316,7 +315,7 @@ def judged_tiles(results: Mapping[str, Json]) -> list[Tile]:
 
 
 def judged_evidence(judged: Mapping[str, Any]) -> Iterator[Evidence]:
-    """What the page shows of a record's judged claims: those that are not supported, the worst first."""
+    """The claims of a record that are not supported, for the page, the worst first."""
     claims = [claim for claim in judged.get("claims", ()) if claim["finding"] != "supported"]
     for claim in sorted(claims, key=lambda one: -FINDINGS.index(one["finding"])):
         yield Evidence(f"claim: {claim['claim']}", "supported", f"{claim['finding']}: {claim['quote'] or 'no quote'}")

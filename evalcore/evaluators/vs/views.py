@@ -380,7 +380,7 @@ class _CheckParts(msgspec.Struct):
     expected: list[ExpectationResult] = []
 
 
-class _OutputRow(msgspec.Struct):
+class _TestRow(msgspec.Struct):
     """The keys of a line in records.jsonl that a row shows."""
 
     record: str
@@ -399,14 +399,14 @@ class _OutputRow(msgspec.Struct):
 _checks = msgspec.json.Decoder(_CheckParts | None).decode
 
 
-def _row_reader(report: Mapping[str, Json]) -> Callable[[_OutputRow], Row | None]:
+def _row_reader(report: Mapping[str, Json]) -> Callable[[_TestRow], Row | None]:
     wanted = {
         (case["id"], expected["key"]): _in_words(expected)
         for case in report["params"]["cases"]
         for expected in case["expected"]
     }
 
-    def row(line: _OutputRow) -> Row:
+    def row(line: _TestRow) -> Row:
         cells = (line.agent, line.case, line.repeat, line.option)
         reason = line.issue or line.reason or ""
         state = state_of(line.status)
@@ -421,7 +421,7 @@ def _in_words(expected: Mapping[str, Any]) -> str:
     return want if expected["op"] == "==" else f"{expected['op']} {want}"
 
 
-def _evidence(line: _OutputRow, wanted: Mapping[tuple[str, str], str]) -> Iterator[Evidence]:
+def _evidence(line: _TestRow, wanted: Mapping[tuple[str, str], str]) -> Iterator[Evidence]:
     """What an output fails, then what it meets."""
     for fault in line.faults:
         path, _, what = fault.partition(": ")
@@ -505,7 +505,7 @@ VIEWS = Views(
     document=results_document,
     summary=page_summary,
     charts=_CHARTS,
-    rows=Rows((Column("Agent"), Column("Case"), Column("Repeat", "number"), Column("Option")), _OutputRow, _row_reader),
+    rows=Rows((Column("Agent"), Column("Case"), Column("Repeat", "number"), Column("Option")), _TestRow, _row_reader),
     at_times=("stopping",),
     failed=_case_failed,
 )
