@@ -45,7 +45,7 @@ def test_bounds_of_large_draws_hold_the_chance_and_are_close(asked: tuple[int, i
     """At sizes that can be counted."""
     with pytest.MonkeyPatch.context() as patch:
         exact, _ = draw_bounds(*asked)
-        patch.setattr(pairs, "EXACT", 0)
+        patch.setattr(pairs, "EXACT_DRAWS", 0)
         low, high = draw_bounds(*asked)
     assert low <= exact <= high
     taken, marked, every, least = asked
@@ -82,8 +82,8 @@ def test_the_bound_of_agreement_is_the_sum_of_binomials(rows: list[tuple[int, in
     wanted = min(1.0, sum(_counted(taken, count, total, least) for count in pooled) / math.comb(total, taken))
     assert _bound(pooled, ours) == wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs, "EXACT", 0)
-        patch.setattr("evalq.evalcore.compare.comparison.EXACT", 0)
+        patch.setattr(pairs, "EXACT_DRAWS", 0)
+        patch.setattr("evalq.evalcore.compare.comparison.EXACT_DRAWS", 0)
         assert wanted <= _bound(pooled, ours) <= min(1.0, wanted + 3 * DRAW_TOLERANCE * len(rows))
 
 
