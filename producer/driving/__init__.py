@@ -1,1 +1,1 @@
-"""Driving a run or a sweep to its end: the loop that both take, and waiting for servers in it."""
+"""Driving a run or a sweep to its end: the driver, waiting for servers, and Ctrl-C meanwhile."""

@@ -39,10 +39,10 @@ class ServerRetry:
     """
 
     def __init__(
-        self, settings: Settings, told: StatusSink | None = None, check: Callable[[], None] | None = None
+        self, settings: Settings, sink: StatusSink | None = None, check: Callable[[], None] | None = None
     ) -> None:
         self._settings = settings
-        self._told = told
+        self._sink = sink
         self._check = check or (lambda: None)
         self._server = f"the server at {settings.ledger_address}"
         self._lock = threading.Lock()
@@ -96,8 +96,8 @@ class ServerRetry:
         """Nothing is waited for any more."""
         with self._lock:
             since, said, self._since, self._said_at = self._since, self._said_at, None, None
-        if since is not None and said is not None and self._told is not None:
-            self._told.recovered(self._what, time.monotonic() - since)
+        if since is not None and said is not None and self._sink is not None:
+            self._sink.recovered(self._what, time.monotonic() - since)
 
     def once(self, step: Callable[[], object]) -> bool:
         """Take a last step if its server answers at once; whether it was taken. Raises nothing of a server's."""
@@ -176,5 +176,5 @@ class ServerRetry:
                 return
             self._said_at = now
         # Outside the lock: a terminal that is stopped holds up whoever writes to it, and must not hold up the steps.
-        if self._told is not None and since is not None:
-            self._told.waiting(what, now - since, self._settings.patience_seconds)
+        if self._sink is not None and since is not None:
+            self._sink.waiting(what, now - since, self._settings.patience_seconds)

@@ -46,7 +46,7 @@ def run_with_report(run: str | None, servers: Servers) -> RunFolder:
     return find(run)
 
 
-# A report that others made, of a detached run or of one begun elsewhere too: from the ledger into its folder.
+# From the ledger into the folder.
 
 
 def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFolder | None:

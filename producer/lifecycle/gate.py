@@ -257,7 +257,7 @@ def _still_suspect(screened: Decision, suspects: Sequence[Check]) -> Decision:
     )
 
 
-# The gate of a suite: its runs, once they are all done, held to its policy.
+# The gate of a suite: its runs, once they are all done, are held to its policy.
 
 
 class GateOptions(NamedTuple):

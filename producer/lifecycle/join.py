@@ -1,4 +1,4 @@
-"""Waiting for a run that another process drives, and taking it over when that one is gone. Watching changes nothing."""
+"""Joining a run that another process drives, taking it over when that one is gone, and trying again what failed."""
 
 from __future__ import annotations
 
@@ -192,19 +192,19 @@ def _elsewhere(
     from evalq.producer.driving.retries import ServerRetry
     from evalq.producer.servers import named_servers
 
-    settings, patience = servers.settings, ServerRetry(servers.settings, reporter)
+    settings, retry = servers.settings, ServerRetry(servers.settings, reporter)
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     where, lost, orphaned = f"{run} {named_servers(settings)}", False, _Orphaned(run, servers)
-    with only_watching(where), patience.telling():
+    with only_watching(where), retry.telling():
         if not (told or isinstance(driven, Finished)):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while True:
             # The server may be away for this command and for that driver: each waits, and nobody is heard meanwhile.
-            waits = patience.waits
-            state = patience(lambda: ledger_state(run, servers))
-            if patience.waits > waits or (not state and not lost):
+            waits = retry.waits
+            state = retry(lambda: ledger_state(run, servers))
+            if retry.waits > waits or (not state and not lost):
                 lost, until = not state, time.monotonic() + settings.driver_seconds
-            if state == "done" and patience(lambda: _taken(folder, servers)):
+            if state == "done" and retry(lambda: _taken(folder, servers)):
                 _tell_taken(driven, reporter)
                 return
             if state == "cancelled":
@@ -215,7 +215,7 @@ def _elsewhere(
             # it again by its driver: who took it up here before that would pay for all of a sweep once more.
             if state not in ("open", "done", ""):
                 return
-            since = patience(orphaned.seconds)
+            since = retry(orphaned.seconds)
             if since is None and time.monotonic() >= until:
                 return
             # Nobody but that folder has the outputs: taking the run over here would pay for them again.
@@ -286,7 +286,7 @@ class _Orphaned:
         return True
 
 
-# Trying again what has no result: the chunks with dead records of a finished run, and only those.
+# Trying again what has no result: failed calls, and chunks with dead records.
 
 
 def refuse_uncallable(folder: RunFolder, backend: Backend) -> None:

@@ -116,9 +116,6 @@ def _carry_out(begun: Job | Sweep, backend: Backend, reporter: Reporter) -> None
         carry_out_sweep(begun, backend, reporter)
 
 
-# What is told of a run that another process drives.
-
-
 @contextlib.contextmanager
 def driven_at(backend: Backend) -> Iterator[None]:
     """Who is told that another process drives the run is told at which server to watch it."""

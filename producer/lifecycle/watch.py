@@ -50,12 +50,12 @@ def watch_driver(folder: RunFolder, reporter: Reporter, fleet: Callable[[], str]
         reporter.say("; ".join(filter(None, (f"{folder.path}: driven by {by}", "waiting for its report", fleet()))))
         while folder.driver():
             with contextlib.suppress(EvalqError):  # it may go at any moment
-                seen(_standing(folder))
+                seen(_status_in(folder))
             time.sleep(POLL_SECONDS)
     return True
 
 
-def _standing(folder: RunFolder) -> RunStatus:
+def _status_in(folder: RunFolder) -> RunStatus:
     progress = folder.info().progress
     done, chunks = int(progress.get("committed", 0)), int(progress.get("chunks", 0))
     return RunStatus(done, done, chunks, unit="chunks")
@@ -85,25 +85,25 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
 
     _ = servers.client  # connects: a server that is not there from the start is not waited for
     told, server, due = "", named_servers(servers.settings), time.monotonic() + _QUIET_SECONDS
-    watched, patience = (
+    watched, retry = (
         f"{run} {server}" if folder is None else folder.named(server),
         ServerRetry(servers.settings, reporter),
     )
-    with only_watching(watched), reporter.watching() as seen, patience.telling():
+    with only_watching(watched), reporter.watching() as seen, retry.telling():
         while folder is None or not folder.driver():
-            state = patience(lambda: ledger_state(run, servers))
+            state = retry(lambda: ledger_state(run, servers))
             if state == "cancelled":
                 raise Cancelled(f"run {run} was cancelled; {_then(state, folder, server)}")
             if state in LEFT_ALONE:
                 raise Incomplete(f"run {run} is {state}; {_then(state, folder, server)}")
-            standing = patience(lambda: _busy(run, servers, folder is not None))
-            if standing is None:
+            status = retry(lambda: _busy(run, servers, folder is not None))
+            if status is None:
                 return
-            seen(standing)
+            seen(status)
             # Seldom: it reads what every process of the fleet tells of itself.
             if time.monotonic() > due:
                 due = time.monotonic() + _QUIET_SECONDS
-                why = patience(lambda: _unserved(run, servers))
+                why = retry(lambda: _unserved(run, servers))
                 if why not in ("", told):
                     told = why
                     reporter.say(f"waiting: {why}")

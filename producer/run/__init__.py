@@ -1,1 +1,1 @@
-"""Carrying a run out: its backend, chunks, driver, and what a finished one leaves on its server."""
+"""Carrying a run out: its backend, chunks, what its driver does with them, and what a finished one leaves behind."""

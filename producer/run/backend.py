@@ -1,4 +1,4 @@
-"""The server's side of a command: where a job is computed, and what is started for it and ends with it."""
+"""What a command holds while a run is driven: servers and local workers on one side, the run folder on the other."""
 
 from __future__ import annotations
 

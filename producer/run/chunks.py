@@ -1,4 +1,4 @@
-"""Planning: cutting the inputs of a job into chunks, from where an earlier plan ended, and telling the ledger."""
+"""A job's chunks in one process: planned, computed, and collected in order into the run folder."""
 
 from __future__ import annotations
 
@@ -97,17 +97,17 @@ class PublishedPlan:
         self._ledger = ledger
         self._planner = begun or Planner(job)
         self._chunks = self._planner.chunks()
-        self._told = 0
+        self._published = 0
         self.sealed = False
 
     def extend(self, ahead: int) -> bool:
-        """Cut and tell a few chunks, unless the plan is more than ``ahead`` in front of what is collected.
+        """Cut and publish a few chunks, unless the plan is more than ``ahead`` in front of what is collected.
 
         False when there was nothing to do. Raises InputError, InputChanged.
         """
         job = self._job
         if self._behind:
-            return self.tell()  # what the server did not take the last time
+            return self.publish()  # what the server did not take the last time
         if job.manifest.seal is not None or len(job.manifest.chunks) - self._collector.next > ahead:
             return False
         with tracing.span("plan", job.run, first=len(job.manifest.chunks)) as span:
@@ -118,33 +118,33 @@ class PublishedPlan:
             job.manifest.extend(chunks)
         elif self._planner.seal is not None:
             job.manifest.close(self._planner.seal)
-        return self.tell()
+        return self.publish()
 
-    def tell(self, *, anew: bool = False) -> bool:
-        """Tell the ledger of chunks (and the plan's end) that it has not been told of, or ``anew`` of all of them.
+    def publish(self, *, anew: bool = False) -> bool:
+        """Give the ledger the chunks (and the plan's end) that it does not have yet, or ``anew`` all of them.
 
         False while it lacks some.
         """
         if anew:
-            self._told, self.sealed = 0, False
+            self._published, self.sealed = 0, False
         manifest = self._job.manifest
-        fresh = manifest.chunks[self._told :]
+        fresh = manifest.chunks[self._published :]
         # Not all that was sent: the ledger says how much it has, which is less where it lost some. It is more where
         # another folder has planned further: what is planned here from then on is still held against that.
-        there = self._ledger.append(self._job.run, fresh, self._told, manifest.seal)
-        self._told = max(0, min(there, len(manifest.chunks)))
-        self.sealed = manifest.seal is not None and self._told == manifest.seal.chunks
-        return self._told == len(manifest.chunks)
+        there = self._ledger.append(self._job.run, fresh, self._published, manifest.seal)
+        self._published = max(0, min(there, len(manifest.chunks)))
+        self.sealed = manifest.seal is not None and self._published == manifest.seal.chunks
+        return self._published == len(manifest.chunks)
 
     def lost(self, progress: Progress) -> bool:
-        """Whether the server has forgotten some of what it was told."""
-        return progress.chunks < self._told or (self.sealed and not progress.sealed)
+        """Whether the server has forgotten some of what it was given."""
+        return progress.chunks < self._published or (self.sealed and not progress.sealed)
 
     @property
     def _behind(self) -> bool:
-        """Whether the folder has more of the plan than the ledger has been told."""
+        """Whether the folder has more of the plan than the ledger was given."""
         manifest = self._job.manifest
-        return self._told < len(manifest.chunks) or (manifest.seal is not None and not self.sealed)
+        return self._published < len(manifest.chunks) or (manifest.seal is not None and not self.sealed)
 
 
 @contextlib.contextmanager

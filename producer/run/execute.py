@@ -1,4 +1,4 @@
-"""A run's driver at the servers and local workers of a backend, and what it leaves there when it ends."""
+"""Carrying a job out, on an embedded server, a given one, or in this process, from its plan to its files."""
 
 from __future__ import annotations
 
@@ -47,6 +47,227 @@ if TYPE_CHECKING:
     from evalq.workers.settings import Settings
 
 __all__ = ["carry_out", "carry_out_here", "launch", "resume"]
+
+T = TypeVar("T")
+
+
+def carry_out(job: Job, backend: Backend, reporter: Reporter) -> dict[str, Json]:
+    """Drive a job to its report and write all of its files. Returns the report.
+
+    Raises what driving raises, and StorageError when the folder cannot be written. Of a run that this process began
+    faulty input leaves no folder; anything else leaves one that can be resumed.
+    """
+    with driving(job.folder, backend):
+        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))[1]
+
+
+def resume(folder: RunFolder, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
+    """Drive the run begun in ``folder`` to its report: `carry_out` for one that was left. Returns its job, too.
+
+    It is read only when nobody else can write there any more. Raises AlreadyRunning, what `Job.load` raises, and
+    UsageError for a run that is over.
+    """
+    with driving(folder, backend):
+        refuse_over(folder)
+        job = Job.load(folder)
+        reporter.event("launch", run=job.run, folder=str(folder.path))
+        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))
+
+
+def _through(job: Job, reporter: Reporter, drive: Callable[[Job], T]) -> tuple[Job, T]:
+    """``drive`` a job, again where the plan of another folder that began the run has to be taken for this one's."""
+    while True:
+        try:
+            return job, drive(job)
+        except Replanned as told:
+            reporter.warn(str(told))
+            job = Job.load(job.folder)
+
+
+def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
+    """`carry_out` for whoever holds the folder already; ``asked`` is the backend a user would name to resume it."""
+    began = time.monotonic()
+    if not backend.settings.broker:
+        job.folder.note(state="open", server=None)  # else noted together with the ledger
+    collector = Collector(job)
+    reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
+    with _leaving(job, collector, asked):
+        status = _compute(job, collector, backend, reporter)
+        report = collector.finish(_sealed(job))
+        seconds = round(time.monotonic() - began, 3)
+        reporter.detail(_summary_line(status, seconds))
+        # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
+        for missing in _recorded(job, report, seconds, backend.settings):
+            reporter.say(missing)
+        history = recent_text(job.folder, job.evaluator, backend.settings) if backend.settings.broker else ""
+        facts = {"seconds": seconds, "progress": msgspec.to_builtins(status.progress)}
+        write_final(job, report, facts, history, collector.written)
+    return report
+
+
+@contextlib.contextmanager
+def _leaving(job: Job, collector: Collector, asked: Backend) -> Iterator[None]:
+    """Where the block raises, an unfinished run's files are closed, and its folder says how the run was left.
+
+    What is raised then says how to resume the run at ``asked``, where it can be resumed.
+    """
+    try:
+        yield
+    except (InputError, NothingEvaluated):
+        _leave(job, collector, "failed")
+        job.folder.discard()  # one that was begun by another command stays, and a report does
+        raise
+    except KeyboardInterrupt:
+        state, ending = halted(job.folder, asked)
+        _leave(job, collector, state)
+        raise ending from None
+    except Paused:
+        _leave(job, collector, "paused")
+        raise Interrupted(asked.resume(job.folder)) from None
+    except Cancelled as error:
+        _leave(job, collector, "cancelled")
+        raise Cancelled(f"{error}; what was computed is in {job.folder.path}") from None
+    except AlreadyRunning:
+        # Somebody else drives it: how it stands is that one's to say.
+        _leave(job, collector, job.folder.info().state)
+        raise
+    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
+        _leave(job, collector, "stopped")
+        raise asked.resumable(error, job.folder) from error
+    except BaseException:
+        _leave(job, collector, "stopped")
+        raise
+
+
+def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
+    """Leave a finished run with the server of its user's choice; why a part of it could not be."""
+    with Servers(settings) as servers:
+        missing = (
+            record_in_history(job.folder, job.evaluator, report, seconds, servers),
+            count_drift(job.folder, job.evaluator, report, servers),
+            # The report last: who takes that from the ledger looks for the cases beside it.
+            publish_cases(job.folder, job.evaluator, report, servers),
+            publish_report(job.run, report, servers),
+        )
+    yield from filter(None, missing)
+
+
+def _leave(job: Job, collector: Collector, state: RunState) -> None:
+    """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
+    with contextlib.suppress(OSError):
+        collector.close()
+    left(job.folder, state)
+
+
+def launch(given: Job | RunFolder, backend: Backend, reporter: Reporter) -> None:
+    """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
+
+    Raises what driving raises; a run that could not be left is one that can be resumed.
+    """
+    with driving(given.folder if isinstance(given, Job) else given, backend):
+        if isinstance(given, RunFolder):
+            refuse_over(given)
+        job = given if isinstance(given, Job) else Job.load(given)
+        _through(job, reporter, lambda job: _leave_to_workers(job, backend, reporter))
+
+
+def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
+    from evalq.workers.servers.errors import SERVER_ERRORS
+
+    collector = Collector(job)
+    with _leaving(job, collector, backend), driver_at(job, collector, backend, reporter) as driver:
+        with tracing.run_span(job.run, begun=job.folder.info().epoch > 0):
+            driver.launch()
+        driver.detach()
+        job.folder.note(state="detached")
+        with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
+            Unserved(job.header, backend.settings, reporter).leaving(*_serving(driver.work.ledger, job))
+    collector.close()
+
+
+def _compute(job: Job, collector: Collector, backend: Backend, reporter: Reporter) -> RunStatus:
+    """Drive the job with its progress shown; returns the last status."""
+    with (
+        shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
+        _forks(job, shared) as forks,  # before the threads of those who watch
+        reporter.watching() as watch,
+    ):
+        shown = _Shown(job, backend, reporter, watch)
+        if shared.inline:
+            from evalq.producer.run.chunks import drive_inline
+
+            drive_inline(job, collector, shown)
+        elif shared.later is None or forks is None:
+            _drive(job, collector, shared.later.backend() if shared.later else shared, reporter, shown)
+        else:
+            from evalq.producer.run.local_pool import LocalPool
+
+            beginning = LocalPool(job, collector, forks, shared.later, reporter)
+            if not beginning.drive(shown):
+                # Their cores are the workers' from here on.
+                forks.end()
+                # The driver counts from nothing again.
+                shown.before = shown.last
+                _drive(job, collector, shared.later.backend(), reporter, shown, beginning.planner)
+    return shown.last
+
+
+def _forks(job: Job, backend: Backend) -> AbstractContextManager[Forks | None]:
+    """Processes for the beginning of a job; none where something else computes it already."""
+    if backend.later is None or backend.later.started is not None:
+        return contextlib.nullcontext()
+    from evalq.producer.run.local_pool import forks_for
+
+    return forks_for(job, backend.settings)
+
+
+class _Shown:
+    """Shows a job to whoever watches: ``last`` is its last status, ``before`` what was done elsewhere."""
+
+    def __init__(self, job: Job, backend: Backend, reporter: Reporter, watch: Watcher) -> None:
+        own = backend.served or bool(backend.workers) or not backend.settings.broker
+        self._unserved = Unserved(job.header, backend.settings, reporter, own=own)
+        self._watch = watch
+        self.last = self.before = RunStatus(0, 0, job.total_bytes)
+
+    def __call__(self, status: RunStatus) -> None:
+        self.note(status)
+        self._unserved.see(self.last)
+        self._watch(self.last)
+
+    def note(self, status: RunStatus) -> None:
+        """Take in a status that nobody needs to be shown."""
+        records, done = status.records + self.before.records, status.done_bytes + self.before.done_bytes
+        self.last = msgspec.structs.replace(status, records=records, done_bytes=done)
+
+
+def _drive(
+    job: Job, collector: Collector, backend: Backend, reporter: Reporter, shown: _Shown, begun: Planner | None = None
+) -> None:
+    """Drive the job over a queue."""
+    with driver_at(job, collector, backend, reporter, shown, begun) as driver:
+        driver.drive(shown)
+        shown.note(driver.work.progress)
+
+
+def _summary_line(status: RunStatus, seconds: float) -> str:
+    """What it took, in one line."""
+    progress = status.progress
+    if progress is None:
+        return f"{status.records:,} records in {seconds} s, without a queue"
+    return (
+        f"{progress.chunks} chunks, {progress.computed} computed, {progress.duplicates} duplicates, "
+        f"{progress.reconciled} published again, epoch {progress.epoch}, {seconds} s"
+    )
+
+
+def _sealed(job: Job) -> Seal:
+    if job.manifest.seal is None:
+        raise AssertionError("a driven job has its seal")
+    return job.manifest.seal
+
+
+# A driver at the servers and local workers of a backend.
 
 
 @contextlib.contextmanager
@@ -100,224 +321,3 @@ def _serving(ledger: Scripts, job: Job) -> tuple[int, dict[str, int], bool]:
     from evalq.workers.ledger.heartbeats import Heartbeats
 
     return Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)
-
-
-# Carrying a job out, on an embedded server, a given one, or here, from its plan to its files.
-
-T = TypeVar("T")
-
-
-def carry_out(job: Job, backend: Backend, reporter: Reporter) -> dict[str, Json]:
-    """Drive a job to its report and write all of its files. Returns the report.
-
-    Raises what driving raises, and StorageError when the folder cannot be written. Of a run that this process began
-    faulty input leaves no folder; anything else leaves one that can be resumed.
-    """
-    with driving(job.folder, backend):
-        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))[1]
-
-
-def resume(folder: RunFolder, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
-    """Drive the run begun in ``folder`` to its report: `carry_out` for one that was left. Returns its job, too.
-
-    It is read only when nobody else can write there any more. Raises AlreadyRunning, what `Job.load` raises, and
-    UsageError for a run that is over.
-    """
-    with driving(folder, backend):
-        refuse_over(folder)
-        job = Job.load(folder)
-        reporter.event("launch", run=job.run, folder=str(folder.path))
-        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))
-
-
-def _through(job: Job, reporter: Reporter, drive: Callable[[Job], T]) -> tuple[Job, T]:
-    """``drive`` a job, again where the plan of another folder that began the run has to be taken for this one's."""
-    while True:
-        try:
-            return job, drive(job)
-        except Replanned as told:
-            reporter.warn(str(told))
-            job = Job.load(job.folder)
-
-
-def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
-    """`carry_out` for whoever holds the folder already; ``asked`` is the backend a user would name to resume it."""
-    began = time.monotonic()
-    if not backend.settings.broker:
-        job.folder.note(state="open", server=None)  # else noted together with the ledger
-    collector = Collector(job)
-    reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
-    with _leaving(job, collector, asked):
-        standing = _compute(job, collector, backend, reporter)
-        report = collector.finish(_sealed(job))
-        seconds = round(time.monotonic() - began, 3)
-        reporter.detail(_told(standing, seconds))
-        # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
-        for missing in _recorded(job, report, seconds, backend.settings):
-            reporter.say(missing)
-        history = recent_text(job.folder, job.evaluator, backend.settings) if backend.settings.broker else ""
-        facts = {"seconds": seconds, "progress": msgspec.to_builtins(standing.progress)}
-        write_final(job, report, facts, history, collector.written)
-    return report
-
-
-@contextlib.contextmanager
-def _leaving(job: Job, collector: Collector, asked: Backend) -> Iterator[None]:
-    """Where the block raises, an unfinished run's files are closed, and its folder says how the run was left.
-
-    What is raised then says how to resume the run at ``asked``, where it can be resumed.
-    """
-    try:
-        yield
-    except (InputError, NothingEvaluated):
-        _leave(job, collector, "failed")
-        job.folder.discard()  # one that was begun by another command stays, and a report does
-        raise
-    except KeyboardInterrupt:
-        state, ending = halted(job.folder, asked)
-        _leave(job, collector, state)
-        raise ending from None
-    except Paused:
-        _leave(job, collector, "paused")
-        raise Interrupted(asked.resume(job.folder)) from None
-    except Cancelled as error:
-        _leave(job, collector, "cancelled")
-        raise Cancelled(f"{error}; what was computed is in {job.folder.path}") from None
-    except AlreadyRunning:
-        # Somebody else drives it: how it stands is that one's to say.
-        _leave(job, collector, job.folder.info().state)
-        raise
-    except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
-        _leave(job, collector, "stopped")
-        raise asked.resumable(error, job.folder) from error
-    except BaseException:
-        _leave(job, collector, "stopped")
-        raise
-
-
-def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
-    """Leave a finished run with the server of its user's choice; why a part of it could not be."""
-    with Servers(settings) as servers:
-        told = (
-            record_in_history(job.folder, job.evaluator, report, seconds, servers),
-            count_drift(job.folder, job.evaluator, report, servers),
-            # The report last: who takes that from the ledger looks for the cases beside it.
-            publish_cases(job.folder, job.evaluator, report, servers),
-            publish_report(job.run, report, servers),
-        )
-    yield from filter(None, told)
-
-
-def _leave(job: Job, collector: Collector, state: RunState) -> None:
-    """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
-    with contextlib.suppress(OSError):
-        collector.close()
-    left(job.folder, state)
-
-
-def launch(given: Job | RunFolder, backend: Backend, reporter: Reporter) -> None:
-    """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
-
-    Raises what driving raises; a run that could not be left is one that can be resumed.
-    """
-    with driving(given.folder if isinstance(given, Job) else given, backend):
-        if isinstance(given, RunFolder):
-            refuse_over(given)
-        job = given if isinstance(given, Job) else Job.load(given)
-        _through(job, reporter, lambda job: _leave_to_workers(job, backend, reporter))
-
-
-def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
-    from evalq.workers.servers.errors import SERVER_ERRORS
-
-    collector = Collector(job)
-    with _leaving(job, collector, backend), driver_at(job, collector, backend, reporter) as driver:
-        with tracing.run_span(job.run, begun=job.folder.info().epoch > 0):
-            driver.launch()
-        driver.detach()
-        job.folder.note(state="detached")
-        with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
-            Unserved(job.header, backend.settings, reporter).leaving(*_serving(driver.work.ledger, job))
-    collector.close()
-
-
-def _compute(job: Job, collector: Collector, backend: Backend, reporter: Reporter) -> RunStatus:
-    """Drive the job with its progress shown; returns the last standing."""
-    with (
-        shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
-        _forks(job, shared) as forks,  # before the threads of those who watch
-        reporter.watching() as watch,
-    ):
-        shown = _Shown(job, backend, reporter, watch)
-        if shared.inline:
-            from evalq.producer.run.chunks import drive_inline
-
-            drive_inline(job, collector, shown)
-        elif shared.later is None or forks is None:
-            _drive(job, collector, shared.later.backend() if shared.later else shared, reporter, shown)
-        else:
-            from evalq.producer.run.local_pool import LocalPool
-
-            beginning = LocalPool(job, collector, forks, shared.later, reporter)
-            if not beginning.drive(shown):
-                # Their cores are the workers' from here on.
-                forks.end()
-                # The driver counts from nothing again.
-                shown.before = shown.last
-                _drive(job, collector, shared.later.backend(), reporter, shown, beginning.planner)
-    return shown.last
-
-
-def _forks(job: Job, backend: Backend) -> AbstractContextManager[Forks | None]:
-    """Processes for the beginning of a job; none where something else computes it already."""
-    if backend.later is None or backend.later.started is not None:
-        return contextlib.nullcontext()
-    from evalq.producer.run.local_pool import forks_for
-
-    return forks_for(job, backend.settings)
-
-
-class _Shown:
-    """Whoever watches a job, told of all of it: ``last`` is the last standing, ``before`` what was done elsewhere."""
-
-    def __init__(self, job: Job, backend: Backend, reporter: Reporter, watch: Watcher) -> None:
-        own = backend.served or bool(backend.workers) or not backend.settings.broker
-        self._unserved = Unserved(job.header, backend.settings, reporter, own=own)
-        self._watch = watch
-        self.last = self.before = RunStatus(0, 0, job.total_bytes)
-
-    def __call__(self, standing: RunStatus) -> None:
-        self.note(standing)
-        self._unserved.see(self.last)
-        self._watch(self.last)
-
-    def note(self, standing: RunStatus) -> None:
-        """Take in a standing that nobody needs to be shown."""
-        records, done = standing.records + self.before.records, standing.done_bytes + self.before.done_bytes
-        self.last = msgspec.structs.replace(standing, records=records, done_bytes=done)
-
-
-def _drive(
-    job: Job, collector: Collector, backend: Backend, reporter: Reporter, shown: _Shown, begun: Planner | None = None
-) -> None:
-    """Drive the job over a queue."""
-    with driver_at(job, collector, backend, reporter, shown, begun) as driver:
-        driver.drive(shown)
-        shown.note(driver.work.progress)
-
-
-def _told(standing: RunStatus, seconds: float) -> str:
-    """What it took, in one line."""
-    progress = standing.progress
-    if progress is None:
-        return f"{standing.records:,} records in {seconds} s, without a queue"
-    return (
-        f"{progress.chunks} chunks, {progress.computed} computed, {progress.duplicates} duplicates, "
-        f"{progress.reconciled} published again, epoch {progress.epoch}, {seconds} s"
-    )
-
-
-def _sealed(job: Job) -> Seal:
-    if job.manifest.seal is None:
-        raise AssertionError("a driven job has its seal")
-    return job.manifest.seal

@@ -1,4 +1,4 @@
-"""A job's place in the ledger: who drives it, in which epoch, and what is told again where the ledger lost it."""
+"""A job's place in the ledger: who drives it, in which epoch, and what it is given again where it lost some."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ownership:
     """This process's place in the ledger as the driver of ``job``.
 
     ``epoch`` is the one in which it drives the run (0: not yet), ``header`` as the ledger has it (whoever began the run
-    chose how urgent it is), ``plan`` what the ledger was told of it.
+    chose how urgent it is), ``plan`` what the ledger was given of it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Ownership:
 
     def restore(self) -> None:
         """Tell the ledger the whole plan, and which answers the folder has."""
-        self.plan.tell(anew=True)
+        self.plan.publish(anew=True)
         held, chunks = self._collector.digests(), self._job.manifest.chunks
         self._ledger.restore(self._job.run, ((seq, found, chunks[seq].records) for seq, found in held))
 

@@ -1,4 +1,4 @@
-"""Leaving a finished run's report in the ledger, for whoever began the same run in another folder."""
+"""What a finished run leaves on its server: its report and cases, its place in the history and in the drift."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def publish_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dic
     return ""
 
 
-# Putting a run's answer into the ledger's history, where there is a ledger that outlives the run.
+# The history of a suite.
 
 _SHOWN = 10
 _TITLE = "\n## The last runs of the suite, the newest last\n\n"
@@ -142,7 +142,7 @@ def tags_of(folder: RunFolder) -> dict[str, str]:
     return folder.info().tags
 
 
-# Counting a run in its suite's drift, where there is a ledger that outlives the run.
+# The drift of a suite.
 
 
 def count_drift(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], servers: Servers) -> str:

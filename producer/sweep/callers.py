@@ -1,4 +1,4 @@
-"""What is known of targets before they are called: by the targets file here, or by what processes that call tell."""
+"""The processes that call: what they know of a target, under which settings they call it, and what troubles them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Callers:
         return load_targets(targets) if targets and self._backend.calls_here else {}
 
     @cached_property
-    def _told(self) -> list[Mapping[str, TargetFacts]]:
+    def _known(self) -> list[Mapping[str, TargetFacts]]:
         """{target: its facts} of everybody who calls."""
         if self.here:
             return [{name: target_facts(named) for name, named in self.here.items()}]
@@ -56,15 +56,15 @@ class Callers:
 
         Raises UsageError where none of them knows it, or lets it choose what it chooses, or has no price (``priced``).
         """
-        found = [facts for told in self._told if (facts := known_facts(told, target)) is not None]
-        if self._told and not found:
-            refuse_unknown(self._told, target)
+        found = [facts for known in self._known if (facts := known_facts(known, target)) is not None]
+        if self._known and not found:
+            refuse_unknown(self._known, target)
         if priced and any(each.price is None for each in found):
             raise UsageError(f"--max-cost: target {target!r} has no price in the targets file")
         return found
 
 
-# Who calls the target of a sweep, under which settings, and what its user has to be told meanwhile.
+# Who calls the target of a sweep, and what its user is told meanwhile.
 
 PATIENT_SECONDS = 3.0
 """So long from the beginning of a command, or from when the last one left, nobody need call."""
@@ -73,30 +73,30 @@ _START = "start one: evalq worker --calls N --targets FILE; or call from here: -
 
 
 class Warnings:
-    """What the user of a sweep has to be told of it, by name: each once; and ``news``, in words."""
+    """What the user of a sweep has to know of it: by name, each shown once; and ``lines``, in words."""
 
     def __init__(self) -> None:
         self.due: set[str] = set()
-        self.news: list[str] = []
-        self._told: set[str] = set()
+        self.lines: list[str] = []
+        self._shown: set[str] = set()
         self._waits_for = ""
 
     def knows(self, name: str) -> bool:
-        """Whether it was told, or is about to be."""
-        return name in self.due | self._told
+        """Whether it was shown, or is about to be."""
+        return name in self.due | self._shown
 
     def add(self, name: str) -> None:
-        """There is something to tell, by its name in `tell`."""
-        self.due |= {name} - self._told
+        """There is something to show, by its name in `show`."""
+        self.due |= {name} - self._shown
 
     def wait_for(self, what: str) -> None:
-        """It waits, and for what is to be told: once, and again where that changes."""
+        """It waits, and for what is shown: once, and again where that changes."""
         if what != self._waits_for:
             self._waits_for = what
-            self.news.append(what)
+            self.lines.append(what)
 
-    def tell(self, reporter: Reporter, target: str, *, here: bool) -> None:
-        """Tell what there is; who calls ``target`` from ``here`` need not start anything."""
+    def show(self, reporter: Reporter, target: str, *, here: bool) -> None:
+        """Show what there is; who calls ``target`` from ``here`` need not start anything."""
         texts = {
             "nobody": f"no process calls {target!r} yet ({_START})",
             "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
@@ -104,21 +104,21 @@ class Warnings:
             "untold": f"warning: some answers of {target!r} tell no tokens: they count at the mean cost in --max-cost",
             "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
         }
-        while self.news:
-            reporter.say(self.news.pop(0))
+        while self.lines:
+            reporter.say(self.lines.pop(0))
         for name in sorted(self.due - ({"nobody"} if here else set())):
             (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
             self.due.discard(name)
-            self._told.add(name)
+            self._shown.add(name)
 
 
 class CallingProcesses:
     """The processes that call for one sweep. ``priced``: its target needs a price."""
 
-    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, notices: Warnings, *, priced: bool) -> None:
+    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, warnings: Warnings, *, priced: bool) -> None:
         self._heartbeats = heartbeats
         self._header = header
-        self._notices = notices
+        self._warnings = warnings
         self._priced = priced
         self._alone: float | None = command_began()
 
@@ -126,7 +126,7 @@ class CallingProcesses:
         """Whether nobody can call it now, which is to be told at once to somebody who leaves it to the fleet."""
         alone = not any(known_facts(caller.targets, self._header.target) for caller in self._callers())
         if alone:
-            self._notices.add("nobody")
+            self._warnings.add("nobody")
         return alone
 
     def _callers(self) -> list[CallerFacts]:
@@ -152,7 +152,7 @@ class CallingProcesses:
             now = time.monotonic()
             self._alone = self._alone or now
             if now - self._alone >= PATIENT_SECONDS:
-                self._notices.add("nobody")
+                self._warnings.add("nobody")
             return None
         self._alone = None
         configs = {facts.config for _, facts in able}
@@ -161,7 +161,7 @@ class CallingProcesses:
         # Those who may not call it give no outputs, and so make no difference.
         configs = set(filter(self._header.may_call, configs))
         if len(configs) > 1:
-            self._notices.add("differ")
+            self._warnings.add("differ")
             return ""
         return configs.pop()
 
@@ -175,7 +175,7 @@ def _changed(header: SweepHeader, configs: Iterable[str]) -> str:
     )
 
 
-# What the processes that call say of a sweep's target: who cannot call it and why, and which call takes long.
+# What those processes say of a sweep's target: who cannot call it and why, and which call takes long.
 
 _AGAIN_SECONDS = 60.0
 
@@ -189,7 +189,7 @@ class Health:
         self._poll_seconds = poll_seconds
         # So that the first question is a look, whatever the clock says.
         self._looked = -poll_seconds
-        self._told: dict[str, float] = {}
+        self._shown: dict[str, float] = {}
         self._waiting = False
 
     def news(self) -> list[str]:
@@ -202,8 +202,8 @@ class Health:
         with contextlib.suppress(*SERVER_ERRORS):
             callers = self._heartbeats.callers().values()
             lines = [*self._troubles(list(callers)), *self._long(list(callers))]
-            fresh = [line for key, line in lines if now - self._told.get(key, -_AGAIN_SECONDS) >= _AGAIN_SECONDS]
-            self._told |= {key: now for key, line in lines if line in fresh}
+            fresh = [line for key, line in lines if now - self._shown.get(key, -_AGAIN_SECONDS) >= _AGAIN_SECONDS]
+            self._shown |= {key: now for key, line in lines if line in fresh}
             return fresh
         return []
 
@@ -217,13 +217,13 @@ class Health:
         if self._waiting:
             self._waiting = False
             # Or the next time would go untold for a minute.
-            self._told.pop("nobody", None)
+            self._shown.pop("nobody", None)
             yield f"again {time.monotonic()}", f"{target!r} is called again"
         for caller in callers:
             known = known_facts(caller.targets, target)
             if known is not None and known.trouble:
-                told = f"warning: {caller.host} does not call {target!r} now: {known.trouble}"
-                yield f"{caller.host} {caller.pid}", told
+                line = f"warning: {caller.host} does not call {target!r} now: {known.trouble}"
+                yield f"{caller.host} {caller.pid}", line
 
     def _long(self, callers: list[CallerFacts]) -> Iterator[tuple[str, str]]:
         found = [

@@ -1,4 +1,4 @@
-"""Making the calls of a sweep for a command: told of while they go, paused at Ctrl-C, and left as they ended."""
+"""Making the calls of a sweep for a command, and those about its outputs: shown meanwhile, and paused at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Calling:
             ):
 
                 def seen(progress: RunStatus) -> None:
-                    work.warnings.tell(reporter, sweep.header.target, here=self._backend.calls_here)
+                    work.warnings.show(reporter, sweep.header.target, here=self._backend.calls_here)
                     for line in health.news():
                         reporter.warn(line)
                     watch(progress)
@@ -160,7 +160,7 @@ def sweep_driver(
                 )
 
 
-# Asking about outputs for a command: after the calls that gave them, and before they are evaluated.
+# Calls about outputs, before they are evaluated.
 
 
 def ask_further(

@@ -210,7 +210,7 @@ def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter)
             ):
                 driver.launch()
                 driver.detach()
-                work.warnings.tell(reporter, sweep.header.target, here=False)
+                work.warnings.show(reporter, sweep.header.target, here=False)
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
             state, error = halted(sweep.folder, backend)
@@ -227,8 +227,8 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, backend: Backend, reporter
     from evalq.workers.ledger.detached import Reports
     from evalq.workers.ledger.runs import RunLedger
 
-    patience = ServerRetry(shared.settings, reporter, shared.check)
-    with resumable(sweep.folder, backend), patience.telling(), contextlib.closing(patience.client()) as client:
+    retry = ServerRetry(shared.settings, reporter, shared.check)
+    with resumable(sweep.folder, backend), retry.telling(), contextlib.closing(retry.client()) as client:
         ledger = RunLedger(client, shared.settings)
 
         def forget() -> bool:
@@ -238,7 +238,7 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, backend: Backend, reporter
                     ledger.delete(sweep.run)
             return True
 
-        patience(forget)
+        retry(forget)
 
 
 def _roots(sweep: Sweep) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What makes a sweep this one and no other: all that its report depends on and its suite, long things by digest."""
+"""The head of a sweep in its run folder: what is asked of whom, and what makes it this sweep and no other."""
 
 from __future__ import annotations
 
@@ -24,6 +24,70 @@ from evalq.producer.sweep.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 
 __all__ = ["Before", "SweepHead", "asked_of", "once_id", "prompts_digest", "read_head", "refuse_changed"]
+
+
+class Before(msgspec.Struct, frozen=True):
+    """What a run did for sweeps whose place another one took: attempts, those of them that came to nothing that
+    anybody told, outputs that were not taken over although they were paid for, and what all of it cost.
+    """
+
+    attempts: int = 0
+    lost: int = 0
+    repaid: int = 0
+    cost: float = 0.0
+
+
+class SweepHead(msgspec.Struct, frozen=True):
+    """All that a sweep was begun with; ``cwd`` is the folder that the paths of its request are seen from."""
+
+    header: SweepHeader
+    live: SweepOptions
+    asked: RunOptions
+    request: Request
+    cwd: str = ""
+    before: Before = Before()
+
+    def to_wire(self) -> bytes:
+        """What the file holds."""
+        return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
+
+    @classmethod
+    def from_wire(cls, data: bytes) -> SweepHead:
+        """The head in ``data``. Raises msgspec.DecodeError."""
+        return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
+
+
+def read_head(folder: Path, name: str) -> SweepHead:
+    """The head in the file ``name`` of ``folder``. Raises WireError."""
+    try:
+        return SweepHead.from_wire(read_plain(folder / name))
+    except (OSError, msgspec.DecodeError) as error:
+        raise WireError(f"{folder / name} is damaged: {error}; start the sweep anew") from error
+
+
+def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
+    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
+    # Before the digests, to which files that are not seen from here are changed ones.
+    away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
+    if away and head.cwd not in ("", str(Path.cwd())):
+        # A folder that a colleague sent names one of another machine.
+        if not os.path.isdir(head.cwd):  # whatever a stranger's file says, this raises nothing
+            raise ConfigError(
+                f"{away[0]}: not found from this folder, and the sweep was begun in {shlex.quote(head.cwd)}, which is "
+                "not seen from here: resume it in a folder that has the file as it was then"
+            )
+        raise ConfigError(
+            f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {shlex.quote(head.cwd)}"
+        )
+    then = head.header.asked.get("expectations")
+    if then not in (None, expectations(head.request.inputs)):
+        raise ConfigError(
+            f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
+            f"that back, or evaluate what was recorded: --outputs {shlex.quote(str(folder.path / OUTPUTS))}"
+        )
+
+
+# All that its report depends on, and its suite; long things by digest.
 
 _SHOWN = 16
 """Letters of a digest: messages show them."""
@@ -109,67 +173,3 @@ def _files(path: str) -> Iterator[Path]:
     for name in [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True)):
         place = Path(name)
         yield from sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
-
-
-# The head of a sweep in its run folder: what is asked of whom, so that it can be resumed, and asked again.
-
-
-class Before(msgspec.Struct, frozen=True):
-    """What a run did for sweeps whose place another one took: attempts, those of them that came to nothing that
-    anybody told, outputs that were not taken over although they were paid for, and what all of it cost.
-    """
-
-    attempts: int = 0
-    lost: int = 0
-    repaid: int = 0
-    cost: float = 0.0
-
-
-class SweepHead(msgspec.Struct, frozen=True):
-    """All that a sweep was begun with; ``cwd`` is the folder that the paths of its request are seen from."""
-
-    header: SweepHeader
-    live: SweepOptions
-    asked: RunOptions
-    request: Request
-    cwd: str = ""
-    before: Before = Before()
-
-    def to_wire(self) -> bytes:
-        """What the file holds."""
-        return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
-
-    @classmethod
-    def from_wire(cls, data: bytes) -> SweepHead:
-        """The head in ``data``. Raises msgspec.DecodeError."""
-        return msgspec.json.decode(data, type=cls, dec_hook=lambda _kind, value: Path(value))
-
-
-def read_head(folder: Path, name: str) -> SweepHead:
-    """The head in the file ``name`` of ``folder``. Raises WireError."""
-    try:
-        return SweepHead.from_wire(read_plain(folder / name))
-    except (OSError, msgspec.DecodeError) as error:
-        raise WireError(f"{folder / name} is damaged: {error}; start the sweep anew") from error
-
-
-def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
-    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
-    # Before the digests, to which files that are not seen from here are changed ones.
-    away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
-    if away and head.cwd not in ("", str(Path.cwd())):
-        # A folder that a colleague sent names one of another machine.
-        if not os.path.isdir(head.cwd):  # whatever a stranger's file says, this raises nothing
-            raise ConfigError(
-                f"{away[0]}: not found from this folder, and the sweep was begun in {shlex.quote(head.cwd)}, which is "
-                "not seen from here: resume it in a folder that has the file as it was then"
-            )
-        raise ConfigError(
-            f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {shlex.quote(head.cwd)}"
-        )
-    then = head.header.asked.get("expectations")
-    if then not in (None, expectations(head.request.inputs)):
-        raise ConfigError(
-            f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
-            f"that back, or evaluate what was recorded: --outputs {shlex.quote(str(folder.path / OUTPUTS))}"
-        )

@@ -1,4 +1,8 @@
-"""Replies that a sweep takes over from the one whose place it takes, and what the run did for that one."""
+"""Asking judges about a run's outputs, before they are evaluated: a sweep for each, below the run's folder.
+
+Its prompts are made of the outputs, so that a question that was answered keeps its answer whatever else is asked. The
+answers are joined to the lines of the outputs, and that file is evaluated.
+"""
 
 from __future__ import annotations
 
@@ -27,57 +31,6 @@ from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 from evalq.workers.targets.variable import canonical_name
 
 __all__ = ["JudgeCalls", "JudgeSweep", "TargetSettings", "judge_sweeps"]
-
-_STEP = 500
-
-
-def carry_over(before: Sweep, sweep: Sweep) -> Before:
-    """What ``before`` recorded of questions that ``sweep`` asks again, word for word, of the same target as it was.
-
-    Returns what was done up to and with ``before``, in attempts, calls and the targets' unit of cost.
-    """
-    paid = _taken_over(before, sweep) if _asked(before) == _asked(sweep) else 0
-    recorded, so_far = before.recorded, before.before
-    begun = max(recorded.begun, recorded.ended)  # what is told of either may be the older
-    return Before(
-        so_far.attempts + begun,
-        so_far.lost + begun - recorded.ended,  # nobody tells of those under way any more
-        so_far.repaid + max(0, recorded.paid - paid),
-        so_far.cost + recorded.cost,
-    )
-
-
-def _asked(sweep: Sweep) -> tuple[str, str]:
-    return sweep.header.target, sweep.header.asked[SETTINGS]
-
-
-def _taken_over(before: Sweep, sweep: Sweep) -> int:
-    """Take the replies over; returns how many of them ``before`` had paid for."""
-    known = {(prompt.case, prompt.digest): number for number, prompt in enumerate(before.prompts())}
-    kept: list[Output] = []
-    paid = 0
-    for number, prompt in enumerate(sweep.prompts()):
-        earlier = known.get((prompt.case, prompt.digest))
-        if earlier is None:
-            continue
-        for repeat in range(min(before.header.repeats, sweep.header.repeats)):
-            call = repeat * before.header.cases + earlier
-            output = before.recorded.get(call)
-            # A call that failed is made again; replies are paid for once.
-            if output is not None and not output.failed:
-                kept.append(msgspec.structs.replace(output, call=repeat * sweep.header.cases + number))
-                paid += not before.recorded.given(call)
-        # In steps: a sync for each reply takes long, and all of them at once take memory.
-        if len(kept) >= _STEP:
-            sweep.recorded.add(kept, cached=True)
-            kept.clear()
-    sweep.recorded.add(kept, cached=True)
-    return paid
-
-
-# Asking further targets about a run's outputs, before they are evaluated: a sweep for each, below the run's folder.
-# Its prompts are made of the outputs, so that a question that was answered keeps its answer whatever else is asked.
-# The answers are joined to the lines of the outputs, and that file is evaluated.
 
 _NEW, _OLD = ".new", ".old"
 
@@ -315,3 +268,52 @@ def _key(question: Question) -> bytes:
     told = f"{question.target}\0{question.repeats}\0{question.prompt.case}"
     # Twelve bytes for a question of any length: all of them are in memory at once.
     return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=12).digest()
+
+
+# Replies that a sweep takes over from the one that it replaces.
+
+_STEP = 500
+
+
+def carry_over(before: Sweep, sweep: Sweep) -> Before:
+    """What ``before`` recorded of questions that ``sweep`` asks again, word for word, of the same target as it was.
+
+    Returns what was done up to and with ``before``, in attempts, calls and the targets' unit of cost.
+    """
+    paid = _taken_over(before, sweep) if _asked(before) == _asked(sweep) else 0
+    recorded, so_far = before.recorded, before.before
+    begun = max(recorded.begun, recorded.ended)  # what is told of either may be the older
+    return Before(
+        so_far.attempts + begun,
+        so_far.lost + begun - recorded.ended,  # nobody tells of those under way any more
+        so_far.repaid + max(0, recorded.paid - paid),
+        so_far.cost + recorded.cost,
+    )
+
+
+def _asked(sweep: Sweep) -> tuple[str, str]:
+    return sweep.header.target, sweep.header.asked[SETTINGS]
+
+
+def _taken_over(before: Sweep, sweep: Sweep) -> int:
+    """Take the replies over; returns how many of them ``before`` had paid for."""
+    known = {(prompt.case, prompt.digest): number for number, prompt in enumerate(before.prompts())}
+    kept: list[Output] = []
+    paid = 0
+    for number, prompt in enumerate(sweep.prompts()):
+        earlier = known.get((prompt.case, prompt.digest))
+        if earlier is None:
+            continue
+        for repeat in range(min(before.header.repeats, sweep.header.repeats)):
+            call = repeat * before.header.cases + earlier
+            output = before.recorded.get(call)
+            # A call that failed is made again; replies are paid for once.
+            if output is not None and not output.failed:
+                kept.append(msgspec.structs.replace(output, call=repeat * sweep.header.cases + number))
+                paid += not before.recorded.given(call)
+        # In steps: a sync for each reply takes long, and all of them at once take memory.
+        if len(kept) >= _STEP:
+            sweep.recorded.add(kept, cached=True)
+            kept.clear()
+    sweep.recorded.add(kept, cached=True)
+    return paid

@@ -1,4 +1,4 @@
-"""The targets that a sweep's second stage asks: known, priced, and of one setting from the first reply to the last."""
+"""The targets that judge a sweep's outputs: known, priced, and of one setting from the first reply to the last."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ def settle_targets(
     """
     shared, backend = backends
     callers, found = Callers(backend, shared), {}
-    patience = ServerRetry(shared.settings, reporter, shared.check)
-    with patience.telling(), contextlib.closing(patience.client()) as client:
+    retry = ServerRetry(shared.settings, reporter, shared.check)
+    with retry.telling(), contextlib.closing(retry.client()) as client:
         ledger, before = SweepLedger(client, shared.settings), judge_sweeps(sweep.folder)
         for target in targets:
             settled = _settled(callers, target)
-            configs = {settled.config} if settled.config else _awaited(sweep, target, client, patience, reporter)
+            configs = {settled.config} if settled.config else _awaited(sweep, target, client, retry, reporter)
             asked = [each for each in before if each.header.target == target]
             for each in asked:
                 if each.settings not in configs:
                     # Before it is judged which settings count: replies that wait there count, too.
-                    patience(partial(_collect, each, ledger))
+                    retry(partial(_collect, each, ledger))
             found[target] = msgspec.structs.replace(settled, config=_one_of(configs, target, asked, settled.parts))
             for each in asked:
                 if each.settings != found[target].config:
-                    patience(partial(_forget, each, ledger))
+                    retry(partial(_forget, each, ledger))
     return found
 
 
@@ -133,16 +133,16 @@ def _settled(callers: Callers, target: str) -> TargetSettings:
     return TargetSettings("") if named is None else TargetSettings(config_digest(named), setting_digests(named))
 
 
-def _awaited(sweep: Sweep, target: str, client: redis.Redis, patience: ServerRetry, reporter: Reporter) -> set[str]:
+def _awaited(sweep: Sweep, target: str, client: redis.Redis, retry: ServerRetry, reporter: Reporter) -> set[str]:
     """The digests of a target's settings at processes that call, as soon as there are any. Raises UsageError."""
-    notices, heartbeats = Warnings(), Heartbeats(client)
+    warnings, heartbeats = Warnings(), Heartbeats(client)
     header = SweepHeader(sweep.run, target, code_version(), 1, 1)
-    served = CallingProcesses(heartbeats, header, notices, priced=bool(sweep.live.max_cost))
+    served = CallingProcesses(heartbeats, header, warnings, priced=bool(sweep.live.max_cost))
     while True:
-        if patience(served.config) is not None:
-            callers = [one for one in patience(heartbeats.callers).values() if one.code == header.code]
+        if retry(served.config) is not None:
+            callers = [one for one in retry(heartbeats.callers).values() if one.code == header.code]
             found = (known_facts(caller.targets, target) for caller in callers)
             if configs := {facts.config for facts in found if facts is not None}:
                 return configs
-        notices.tell(reporter, target, here=False)
+        warnings.show(reporter, target, here=False)
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""What a user asks of a live sweep, apart from the evaluator's own request."""
+"""What a user asks of a live sweep, apart from the evaluator's own request; and the words around each question."""
 
 from __future__ import annotations
 
@@ -58,8 +58,6 @@ class SweepOptions(msgspec.Struct, frozen=True):
         """To ask ``target`` so often by the same stop rule, in the same words, and to take nothing from anywhere."""
         return SweepOptions(target, repeat, self.stop, wording=self.wording)
 
-
-# How a suite words its cases' questions: a template around each, and a system prompt before it.
 
 PLACE = "{input}"
 """Where a case's own question stands in a template."""

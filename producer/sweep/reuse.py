@@ -1,4 +1,4 @@
-"""Outputs that earlier runs recorded, taken into a sweep that asks the same: paid for once, and told of as theirs."""
+"""Outputs that are paid for already: those of earlier runs (`--reuse`), and those in a cache file (`--cache`)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _unanswered(output: Output) -> bool:
     return output.error.partition(":")[0] in UNANSWERED
 
 
-# A cache of recorded outputs in one file: what was paid for once, under the same settings, is not paid for again.
+# A cache of recorded outputs in one file.
 
 _SCHEMA = (
     """create table if not exists outputs (

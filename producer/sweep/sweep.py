@@ -1,4 +1,8 @@
-"""What a sweep is to ask, looked at before anything is made or paid for it, and its prompts written down."""
+"""A sweep in its run folder: what is asked of whom, and every output that was recorded so far.
+
+`sweep.json` is the head, `prompts.jsonl` a prompt a case, `calls.jsonl` the recorded outputs as they came. When the
+calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job evaluates that file.
+"""
 
 from __future__ import annotations
 
@@ -37,93 +41,6 @@ from evalq.producer.sweep.reuse import SourceRun
 from evalq.workers.ledger.sweep_model import SweepHeader
 
 __all__ = ["Sweep", "read_prompts", "recorded_lines"]
-
-
-class PreparedSweep(NamedTuple):
-    """A sweep that can begin: its header with the run's id, and what asks further targets, where anything does."""
-
-    header: SweepHeader
-    live: SweepOptions
-    stage: Stage | None
-
-
-def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> PreparedSweep:
-    """Raises ConfigError, UsageError or InputError for what cannot be asked."""
-    from evalq.workers.targets.variable import canonical_name  # brings what calls along, which looking at a run is not
-
-    calls = live_calls(evaluator)
-    live = msgspec.structs.replace(live, target=canonical_name(live.target))
-    if live.stop and calls.stopping(request) is None:
-        raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
-    if "-" in request.inputs:
-        raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-    for path in live.reuse:  # one that gives nothing is told before anything is paid
-        if live.target:
-            SourceRun(path)
-        else:
-            RunFolder.existing(Path(path))
-    stage = None
-    if calls.further is not None:
-        stage = calls.further.begin(request)  # raises where it is not said who is asked
-    cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
-    if not cases:
-        raise UsageError("there is nothing to ask: no case is left")
-    facts = asked_of(evaluator, request, live, asked, digest)
-    header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
-    run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
-    return PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)
-
-
-def read_prompts(path: Path) -> Iterator[Prompt]:
-    """The prompts that `write_prompts` wrote, in order."""
-    with open_input(path) as stream:
-        for line in stream:
-            yield msgspec.json.decode(line, type=Prompt)
-
-
-def write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
-    """Write prompts down, a line each."""
-    with replacing(path) as out:
-        for prompt in prompts:
-            out.write(msgspec.json.encode(prompt) + b"\n")
-
-
-# Recorded outputs that further targets are to be asked about, in one file of the run folder.
-
-
-def gather(evaluator: Evaluator[Any, Any], request: Request, folder: RunFolder, unpack_bytes: int) -> None:
-    """Copy the lines of what ``request`` names: what is paid for is about these, whatever becomes of the files.
-
-    Raises InputError.
-    """
-    with replacing(folder.path / RECORDED) as out:
-        out.writelines(line + b"\n" for line in recorded_lines(evaluator, request, folder.spool, unpack_bytes))
-
-
-def recorded_lines(
-    evaluator: Evaluator[Any, Any], request: Request, scratch: Path | None = None, most: int = MAX_UNPACKED_BYTES
-) -> Iterator[bytes]:
-    """The lines of all recorded outputs that ``request`` asks about; packed ones are unpacked into ``scratch``.
-
-    Raises InputError.
-    """
-    further = live_calls(evaluator).further
-    named = list(further.recorded(request)) if further is not None else []
-    if not named or "-" in named:
-        raise InputError("without a target there have to be files of recorded outputs to ask about")
-    sources = discover(named, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
-    with contextlib.ExitStack() as stack:
-        place = scratch or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evalq-")))
-        for source in sources:
-            plain = spool(source, place, evaluator.gathering.line, most)
-            with opened(plain, evaluator.records.format, evaluator.records.columns) as cutter:
-                for batch in batches(cutter, plain):
-                    yield from (line for _, line in batch.lines())
-
-
-# A sweep in its run folder: what is asked of whom, and every output that was recorded so far.
-# `sweep.json` is the head, `prompts.jsonl` a prompt a case, `calls.jsonl` the recorded outputs as they came. When
-# the calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job evaluates that file.
 
 
 class Sweep:
@@ -370,3 +287,88 @@ class Sweep:
                 # First: without its head the folder is no sweep to resume, whatever of the rest a crash leaves.
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
             remove(self.folder.path, PROMPTS, CALLS, RESERVE, DRIVER, FURTHER)
+
+
+# What a sweep is to ask, looked at before anything is made or paid for it.
+
+
+class PreparedSweep(NamedTuple):
+    """A sweep that can begin: its header with the run's id, and what asks further targets, where anything does."""
+
+    header: SweepHeader
+    live: SweepOptions
+    stage: Stage | None
+
+
+def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> PreparedSweep:
+    """Raises ConfigError, UsageError or InputError for what cannot be asked."""
+    from evalq.workers.targets.variable import canonical_name  # brings what calls along, which looking at a run is not
+
+    calls = live_calls(evaluator)
+    live = msgspec.structs.replace(live, target=canonical_name(live.target))
+    if live.stop and calls.stopping(request) is None:
+        raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
+    if "-" in request.inputs:
+        raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
+    for path in live.reuse:  # one that gives nothing is told before anything is paid
+        if live.target:
+            SourceRun(path)
+        else:
+            RunFolder.existing(Path(path))
+    stage = None
+    if calls.further is not None:
+        stage = calls.further.begin(request)  # raises where it is not said who is asked
+    cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
+    if not cases:
+        raise UsageError("there is nothing to ask: no case is left")
+    facts = asked_of(evaluator, request, live, asked, digest)
+    header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
+    run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
+    return PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)
+
+
+def read_prompts(path: Path) -> Iterator[Prompt]:
+    """The prompts that `write_prompts` wrote, in order."""
+    with open_input(path) as stream:
+        for line in stream:
+            yield msgspec.json.decode(line, type=Prompt)
+
+
+def write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
+    """Write prompts down, a line each."""
+    with replacing(path) as out:
+        for prompt in prompts:
+            out.write(msgspec.json.encode(prompt) + b"\n")
+
+
+# Recorded outputs that judges are to be asked about, in one file of the run folder.
+
+
+def gather(evaluator: Evaluator[Any, Any], request: Request, folder: RunFolder, unpack_bytes: int) -> None:
+    """Copy the lines of what ``request`` names: what is paid for is about these, whatever becomes of the files.
+
+    Raises InputError.
+    """
+    with replacing(folder.path / RECORDED) as out:
+        out.writelines(line + b"\n" for line in recorded_lines(evaluator, request, folder.spool, unpack_bytes))
+
+
+def recorded_lines(
+    evaluator: Evaluator[Any, Any], request: Request, scratch: Path | None = None, most: int = MAX_UNPACKED_BYTES
+) -> Iterator[bytes]:
+    """The lines of all recorded outputs that ``request`` asks about; packed ones are unpacked into ``scratch``.
+
+    Raises InputError.
+    """
+    further = live_calls(evaluator).further
+    named = list(further.recorded(request)) if further is not None else []
+    if not named or "-" in named:
+        raise InputError("without a target there have to be files of recorded outputs to ask about")
+    sources = discover(named, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
+    with contextlib.ExitStack() as stack:
+        place = scratch or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evalq-")))
+        for source in sources:
+            plain = spool(source, place, evaluator.gathering.line, most)
+            with opened(plain, evaluator.records.format, evaluator.records.columns) as cutter:
+                for batch in batches(cutter, plain):
+                    yield from (line for _, line in batch.lines())

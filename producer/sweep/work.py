@@ -175,7 +175,7 @@ class SweepWork:
         if intake.several and not self.warnings.knows("differ"):
             self.warnings.add("changed")
         if intake.uncached:
-            self.warnings.news.append(intake.uncached)
+            self.warnings.lines.append(intake.uncached)
             intake.uncached = ""
         return taken
 
@@ -221,7 +221,7 @@ class SweepWork:
             self.warnings.wait_for(f"{self._sweep.live.cache}: waiting, since {others}; nothing is paid twice")
             return
         if reused := self._intake.take_known(config):
-            self.warnings.news.append(reused)
+            self.warnings.lines.append(reused)
         self.publish()
 
     def conclude(self) -> bool:

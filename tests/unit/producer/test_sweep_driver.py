@@ -273,7 +273,7 @@ def test_a_cache_that_takes_no_more_is_told_once_and_the_calls_go_on(
     while driver.work.step():
         pass
     assert sweep.recorded.count == 2
-    (told,) = driver.work.warnings.news
+    (told,) = driver.work.warnings.lines
     assert told.startswith(f"warning: {stage.folder / 'cache'}: this cache takes no more outputs: ")
 
 
