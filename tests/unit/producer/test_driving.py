@@ -17,6 +17,7 @@ from evalq.producer.monitor.progress import RunStatus
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 from tests.folders import begun
+from tests.unit.producer.quiet import QUIET
 
 
 class Scripted:
@@ -165,3 +166,54 @@ def test_who_may_not_begin_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(AlreadyRunning):
         _driven(work)
     assert work.told == ["open on"]
+
+
+class Ended(Exception):
+    """Ends the driving of scripted work for all."""
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_work_that_nobody_is_to_go_on_with_is_closed_before_it_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken_over: bool
+) -> None:
+    """Others go on with what is merely without a driver. What another drives by now is left as it is."""
+    work = Scripted(tmp_path)
+    retry = ServerRetry(work.ledger.settings)
+
+    def close(run: str, state: str, reason: str) -> str:
+        work.told.append(f"close {state} {reason}")
+        if taken_over:
+            raise AlreadyRunning("run", "another")
+        return state
+
+    def taken(step: Callable[[], object]) -> bool:
+        step()
+        return True
+
+    monkeypatch.setattr(retry, "once", taken)
+    monkeypatch.setattr(
+        work, "closing", lambda error: Closing("paused", "by hand") if isinstance(error, Ended) else None
+    )
+    monkeypatch.setattr(work, "closed", lambda error: work.told.append("closed"))
+    monkeypatch.setattr(work.ledger, "close", close)
+    monkeypatch.setattr(work.ledger, "release", lambda run: work.told.append("release"))
+    with pytest.raises(Ended), Driver(work, retry).leaving(QUIET):
+        raise Ended
+    assert work.told == ["close paused by hand", *([] if taken_over else ["closed"]), "release"]
+    work.told.clear()
+    with pytest.raises(ValueError, match="another"), Driver(work, retry).leaving(QUIET):
+        raise ValueError("another error")
+    assert work.told == ["release"]
+
+
+def test_a_server_that_does_not_answer_cannot_stop_the_work_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command ends all the same."""
+    work = Scripted(tmp_path)
+    monkeypatch.setattr(work, "closing", lambda error: Closing("paused", ""))
+    said: list[str] = []
+    monkeypatch.setattr(QUIET, "warn", said.append)
+    with pytest.raises(Ended), Driver(work, ServerRetry(work.ledger.settings)).leaving(QUIET):
+        raise Ended
+    assert said == ["the server does not answer, so it goes on"]
