@@ -15,7 +15,7 @@ import msgspec
 
 from evalq.evalcore.compare.pairs import ROUNDED
 from evalq.evalcore.compare.repeats import Causes, unusable_of
-from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, Summing, Taking, Took, Usage
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, RunUsage, Summing, Taking, Took
 from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Measures, Params, Tally, Views
 from evalq.evalcore.contract.measures import Measure, Number, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
@@ -219,12 +219,12 @@ USAGE_NUMBERS = (
 """What stands under ``usage`` in the results of a live run."""
 
 
-def usage_of(outputs: Path) -> Usage:
+def usage_of(outputs: Path) -> RunUsage:
     """What all lines of ``outputs`` say, in eight bytes of memory a line. Raises WireError for a damaged line."""
     return read_usage(outputs)[0]
 
 
-def read_usage(outputs: Path) -> tuple[Usage, dict[str, Took]]:
+def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
     """The same, and what single outputs took."""
     decode = msgspec.json.Decoder(_UsageLine).decode
     seconds, count, errors, attempts, cost, asked, told = array("d"), 0, 0, 0, 0.0, 0, 0
@@ -262,7 +262,7 @@ def read_usage(outputs: Path) -> tuple[Usage, dict[str, Took]]:
     config = configs.pop() if len(configs) == 1 else ""
     took = taking.found({})
     each = {name.partition(".")[2]: own.sketch.mean() for name, own in took.items()}
-    found = Usage(
+    found = RunUsage(
         count, errors, attempts, cost, asked, told, _quantiles(seconds), config, sorted(-number for number in sample),
         {name: mean for name, mean in each.items() if mean is not None},
         {name: outputs for name, outputs in untold.items() if outputs},
@@ -270,7 +270,7 @@ def read_usage(outputs: Path) -> tuple[Usage, dict[str, Took]]:
     return found, took
 
 
-def told_in(usage: Usage) -> dict[str, Json]:
+def told_in(usage: RunUsage) -> dict[str, Json]:
     """What stands under ``usage`` in the results: null for what no output says, which is not 0."""
     found: dict[str, Json] = msgspec.to_builtins(usage)
     named = [number.path.split(".")[1:] for number in USAGE_NUMBERS]
@@ -424,7 +424,7 @@ def why_no_number(
     parts = path.split(".")
     if parts[0] == "usage" and not live:
         return "usage is what live calls took, and this run makes none"
-    place: Json = {**results, "usage": msgspec.to_builtins(Usage())}
+    place: Json = {**results, "usage": msgspec.to_builtins(RunUsage())}
     for number, part in enumerate(parts):
         if place is None or place == {} or (isinstance(place, Mapping) and ".".join(parts[number:]) in place):
             return ""

@@ -23,10 +23,10 @@ __all__ = [
     "CaseColumn",
     "CaseSummary",
     "RunCases",
+    "RunUsage",
     "Summing",
     "Taking",
     "Took",
-    "Usage",
     "asked_alike",
     "of_cases",
     "pooled",
@@ -454,7 +454,7 @@ def with_unrecorded(cases: CaseSummary) -> CaseSummary:
 CASES_SCHEMA = "evalq.cases/2"
 
 
-class Usage(msgspec.Struct, frozen=True):
+class RunUsage(msgspec.Struct, frozen=True):
     """What the live calls of a run took, over all of its outputs.
 
     ``attempts`` counts failed ones, too; ``cost`` is that of all of them, 0 where the target has no price.
@@ -515,7 +515,7 @@ class RunCases(msgspec.Struct, kw_only=True):
     records: dict[str, int]
     results: dict[str, Json] = {}
     cases: CaseSummary
-    usage: Usage | None = None
+    usage: RunUsage | None = None
     lineage: Lineage | None = None
     took: dict[str, Took] = {}
     numbers: list[Number] = []

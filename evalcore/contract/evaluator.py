@@ -35,6 +35,7 @@ __all__ = [
     "Export",
     "Gathering",
     "InputResult",
+    "JudgeQuestion",
     "JudgeStage",
     "Measure",
     "Measures",
@@ -42,7 +43,6 @@ __all__ = [
     "Option",
     "Outcome",
     "Params",
-    "Question",
     "Records",
     "Request",
     "Sample",
@@ -206,7 +206,7 @@ def _no_rule(asked: Request) -> None:
     return None
 
 
-class Question(msgspec.Struct, frozen=True):
+class JudgeQuestion(msgspec.Struct, frozen=True):
     """What ``target`` is asked, ``repeats`` times, about an output; ``prompt.case`` names it among all of a run.
 
     Two of one name are one question: it is asked once, and both are given the answers.
@@ -232,10 +232,10 @@ class Stage(Protocol):
         Raises UsageError where it is not said who is asked.
         """
 
-    def questions(self, line: bytes) -> Sequence[Question]:
+    def questions(self, line: bytes) -> Sequence[JudgeQuestion]:
         """What is asked about the output in a line of outputs.jsonl; nothing where it has none."""
 
-    def joined(self, line: bytes, answers: Callable[[Question], Sequence[Output]]) -> bytes:
+    def joined(self, line: bytes, answers: Callable[[JudgeQuestion], Sequence[Output]]) -> bytes:
         """The line with what was recorded: ``answers`` gives, to each of its questions, those that there are."""
 
     def recorded(self, line: bytes) -> Sequence[Output]:
@@ -266,7 +266,7 @@ class Calls(msgspec.Struct, frozen=True):
     ``answers_suffice`` says that ``answered`` needs nothing but the answers: they are the only input of its request,
     whatever they say, and nothing is written. Workers can then evaluate a sweep that nobody attends. ``repeats`` says
     that a prompt may be asked many times; ``stopping`` then gives what tells when cases are decided, or None.
-    ``further`` asks other targets about the outputs.
+    ``judge_stage`` asks other targets about the outputs.
     """
 
     option: str
@@ -275,7 +275,7 @@ class Calls(msgspec.Struct, frozen=True):
     answers_suffice: bool = False
     repeats: bool = False
     stopping: Callable[[Request], Stopping | None] = _no_rule
-    further: JudgeStage | None = None
+    judge_stage: JudgeStage | None = None
 
 
 def _as_merged(state: S, params: P, reopen: Callable[[], BinaryIO], scratch: Path) -> S:
@@ -445,8 +445,8 @@ def without_result(state: S, record: Batch, reason: str) -> Outcome[S]:
 
 def asks_recorded(evaluator: Evaluator[Any, Any], request: Request) -> bool:
     """Whether ``request`` asks targets about recorded outputs: then evaluating these is not enough."""
-    further = evaluator.calls.further if evaluator.calls is not None else None
-    return further is not None and bool(further.recorded(request))
+    judge_stage = evaluator.calls.judge_stage if evaluator.calls is not None else None
+    return judge_stage is not None and bool(judge_stage.recorded(request))
 
 
 def live_calls(evaluator: Evaluator[Any, Any]) -> Calls:

@@ -9,7 +9,7 @@ import msgspec
 from evalq.evalcore.compare.comparison import Comparison, Estimate, compare
 from evalq.evalcore.compare.decision import Check, Decision, PairedCases, Quarantined
 from evalq.evalcore.compare.eligibility import doubled, paired, same_answers, shared
-from evalq.evalcore.compare.summary import RunCases, Usage
+from evalq.evalcore.compare.summary import RunCases, RunUsage
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table, visible
@@ -238,13 +238,13 @@ def _both_runs(base: RunCases, cand: RunCases) -> Iterator[str]:
             yield f"| {share} of their seconds | {seconds_text(base.usage, share)} | {seconds:.3g} |"
 
 
-def cost_text(usage: Usage) -> str:
+def cost_text(usage: RunUsage) -> str:
     """The mean cost of an output, or that nobody knows it."""
     each = usage.cost_each
     return "unknown" if each is None else f"{each:.4g}"
 
 
-def seconds_text(usage: Usage, share: str) -> str:
+def seconds_text(usage: RunUsage, share: str) -> str:
     """A quantile of the seconds of its calls, or that nobody knows it."""
     return f"{usage.seconds[share]:.3g}" if share in usage.seconds else "unknown"
 

@@ -63,8 +63,8 @@ def planned_calls(suite: SuitePlan) -> list[PlannedCalls]:
 
 
 def _judge_calls(run: PlannedRun) -> int:
-    further = live_calls(run.evaluator).further if run.live is not None else None
-    stage = further.begin(run.request) if further is not None else None
+    judge_stage = live_calls(run.evaluator).judge_stage if run.live is not None else None
+    stage = judge_stage.begin(run.request) if judge_stage is not None else None
     if run.live is None or stage is None:
         return 0
     asks = asks_of(run.evaluator, run.request, stage, run.live)
@@ -111,11 +111,11 @@ def _targets(run: PlannedRun, judges: dict[bytes, list[str]]) -> Iterator[str]:
         return
     if run.live.target:
         yield canonical_name(run.live.target)
-    further = live_calls(run.evaluator).further
-    if further is None:
+    judge_stage = live_calls(run.evaluator).judge_stage
+    if judge_stage is None:
         return
     request = msgspec.json.encode(run.request, enc_hook=str)
     if request not in judges:
-        stage = further.begin(run.request)
+        stage = judge_stage.begin(run.request)
         judges[request] = sorted({canonical_name(name) for name, _ in stage.asks()}) if stage is not None else []
     yield from judges[request]

@@ -35,7 +35,7 @@ def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
     calls = live_calls(evaluator)
     # As a sweep calls it: what was recorded and measured is under this name, in whatever order choices are written.
     live = msgspec.structs.replace(live, target=canonical_name(live.target))
-    stage = calls.further.begin(request) if calls.further is not None else None
+    stage = calls.judge_stage.begin(request) if calls.judge_stage is not None else None
     if live.target:
         yield from _for_outputs(list(prompts_of(evaluator, request, live)), live, settings)
     if stage is not None:

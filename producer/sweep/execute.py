@@ -185,8 +185,8 @@ def with_targets(backend: Backend, folder: RunFolder) -> Backend:
 
 def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request: Request) -> None:
     """Raise UsageError for what cannot be left to the processes that call."""
-    further = live_calls(evaluator).further
-    if further is not None and further.begin(request) is not None:
+    judge_stage = live_calls(evaluator).judge_stage
+    if judge_stage is not None and judge_stage.begin(request) is not None:
         raise UsageError("--detach goes with no judge: a producer has to stay to ask about the outputs; omit --detach")
     if live.stop or live.cache or live.reuse:
         raise UsageError(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import JudgeStage, Question, Stage, live_calls
+from evalq.evalcore.contract.evaluator import JudgeQuestion, JudgeStage, Stage, live_calls
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, read_plain, replacing, write_atomic
 from evalq.evalcore.model.calls import Output
@@ -106,7 +106,7 @@ class JudgeSweep(Sweep):
         stage, givers = self._given
         numbers = {(prompt.case, prompt.digest): number for number, prompt in enumerate(self.prompts())}
         for giver in givers:
-            replies = _replies(giver, stage, live_calls(self.evaluator).further, self.header.target)
+            replies = _replies(giver, stage, live_calls(self.evaluator).judge_stage, self.header.target)
             while some := list(islice(replies, _STEP)):
                 yield [
                     msgspec.structs.replace(each, call=each.repeat * self.header.cases + number)
@@ -176,7 +176,7 @@ class JudgeCalls:
                     outs[number].write(msgspec.json.encode(question.prompt) + b"\n")
         return counts
 
-    def _questions(self) -> Iterator[Question]:
+    def _questions(self) -> Iterator[JudgeQuestion]:
         for line in islice(self._lines(), self._limit):
             yield from self._stage.questions(line)
 
@@ -227,7 +227,7 @@ class JudgeCalls:
                 asked = self._limit is None or number < self._limit
                 out.write((self._stage.joined(line, self._answers) if asked else line) + b"\n")
 
-    def _answers(self, question: Question) -> list[Output]:
+    def _answers(self, question: JudgeQuestion) -> list[Output]:
         group, number = self._numbers[_key(question)]
         sweep = self._sweeps[group]
         calls = (repeat * sweep.header.cases + number for repeat in range(sweep.header.repeats))
@@ -241,9 +241,9 @@ def judge_sweeps(folder: RunFolder) -> list[JudgeSweep]:
     return [JudgeSweep(folder, read_head(place, HEAD), files=place) for place in places]
 
 
-def _replies(giver: RunFolder, stage: Stage, further: JudgeStage | None, target: str) -> Iterator[Output]:
+def _replies(giver: RunFolder, stage: Stage, judge_stage: JudgeStage | None, target: str) -> Iterator[Output]:
     """What another run recorded of ``target``: joined to its outputs and, where it came to no end, as it came in."""
-    joined = None if further is None else giver.path / further.file
+    joined = None if judge_stage is None else giver.path / judge_stage.file
     if joined is not None and joined.is_file():
         with open_input(joined) as lines:
             for line in lines:
@@ -264,7 +264,7 @@ def _told_apart(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
 
 
-def _key(question: Question) -> bytes:
+def _key(question: JudgeQuestion) -> bytes:
     told = f"{question.target}\0{question.repeats}\0{question.prompt.case}"
     # Twelve bytes for a question of any length: all of them are in memory at once.
     return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=12).digest()

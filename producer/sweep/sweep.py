@@ -194,14 +194,14 @@ class Sweep:
     @property
     def evaluated(self) -> Path:
         """What the run evaluates: the outputs, or the file in which they have what was said of them."""
-        further = live_calls(self.evaluator).further
-        return self.files / further.file if further is not None and self.stage is not None else self.outputs
+        judge_stage = live_calls(self.evaluator).judge_stage
+        return self.files / judge_stage.file if judge_stage is not None and self.stage is not None else self.outputs
 
     @cached_property
     def stage(self) -> Stage | None:
         """What asks further targets about the outputs; None where nothing does. Raises UsageError, ConfigError."""
-        further = live_calls(self.evaluator).further
-        return None if further is None else further.begin(self.request)
+        judge_stage = live_calls(self.evaluator).judge_stage
+        return None if judge_stage is None else judge_stage.begin(self.request)
 
     @property
     def given(self) -> tuple[RunOptions, Request, str]:
@@ -316,8 +316,8 @@ def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions
         else:
             RunFolder.existing(Path(path))
     stage = None
-    if calls.further is not None:
-        stage = calls.further.begin(request)  # raises where it is not said who is asked
+    if calls.judge_stage is not None:
+        stage = calls.judge_stage.begin(request)  # raises where it is not said who is asked
     cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
     if not cases:
         raise UsageError("there is nothing to ask: no case is left")
@@ -360,8 +360,8 @@ def recorded_lines(
 
     Raises InputError.
     """
-    further = live_calls(evaluator).further
-    named = list(further.recorded(request)) if further is not None else []
+    judge_stage = live_calls(evaluator).judge_stage
+    named = list(judge_stage.recorded(request)) if judge_stage is not None else []
     if not named or "-" in named:
         raise InputError("without a target there have to be files of recorded outputs to ask about")
     sources = discover(named, format_suffixes(evaluator.records.format), evaluator.gathering.endings)

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.contract.evaluator import Question, Request
+from evalq.evalcore.contract.evaluator import JudgeQuestion, Request
 from evalq.evalcore.evaluators.checks.score import OutputScorer
-from evalq.evalcore.evaluators.checks.stages import JudgeStage
+from evalq.evalcore.evaluators.checks.stages import VerdictStage
 from evalq.evalcore.evaluators.planagent.judging import judged, prompts
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.records.json_values import NoJson
@@ -93,10 +93,10 @@ def replies(wanted: Verdict, own: Verdict, choose: random.Random) -> Iterator[tu
 def verdict(check: Verdict, answer: str, reply: Callable[[str, str], str], contract: str = "text") -> str:
     """The status of an output whose judge replies so; ``contract``: what the judge's target has to answer."""
     params = params_of([{"id": "a", "checks": [check]}])
-    stage = JudgeStage(params, {"a": "Say it."}, {}, "grader", {})
+    stage = VerdictStage(params, {"a": "Say it."}, {}, "grader", {})
     (other, *_) = stage.questions(line("a", 0, "another answer"))
 
-    def recorded(question: Question) -> list[Output]:
+    def recorded(question: JudgeQuestion) -> list[Output]:
         prompt = question.prompt
         said = reply(marker_in(prompt.text), marker_in(other.prompt.text))
         ids = (0, prompt.case, "", 0, prompt.digest, "grader", "c")

@@ -24,7 +24,7 @@ from click.testing import CliRunner
 
 from evalq.evalcore.errors import EvalqError, UsageError, WireError
 from evalq.evalcore.evaluators.checks.score import OutputScorer
-from evalq.evalcore.evaluators.checks.stages import JudgeStage
+from evalq.evalcore.evaluators.checks.stages import VerdictStage
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.manifest import PlannedInput
 from evalq.evalcore.trust import TABLE, WRITERS, Reach, Thing, Writer, allows, refuse
@@ -221,7 +221,7 @@ def an_answer(traps: Traps, thing: Thing) -> list[str]:
 def a_judge_reply(traps: Traps, thing: Thing) -> list[str]:
     """The judge says it, with the marker and all: of its reply the verdict and a reason are read."""
     params = params_of([{"id": "a", "checks": [{"rubric": "polite"}]}])
-    stage, named = JudgeStage(params, {"a": "Say it."}, {}, "grader", {}), traps.names(thing)
+    stage, named = VerdictStage(params, {"a": "Say it."}, {}, "grader", {}), traps.names(thing)
     named = {} if thing is Thing.KEY else named
 
     def replied(question: Any) -> list[Output]:

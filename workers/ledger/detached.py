@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.compare.repeats import Causes
-from evalq.evalcore.compare.summary import Took, Usage
+from evalq.evalcore.compare.summary import RunUsage, Took
 from evalq.evalcore.errors import Divergent, WireError
 from evalq.evalcore.model.canonical import pack, unpack
 from evalq.evalcore.model.manifest import Chunk, Seal, from_wire
@@ -32,7 +32,7 @@ class Detached(msgspec.Struct, frozen=True):
     target: str = ""
     tags: dict[str, str] = {}
     name: str = ""
-    usage: Usage | None = None
+    usage: RunUsage | None = None
     took: dict[str, Took] = {}
     causes: Causes = Causes()
 

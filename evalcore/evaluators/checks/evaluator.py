@@ -312,7 +312,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         answers_suffice=True,
         repeats=True,
         stopping=stopping,
-        further=JudgeStage(asking, to_ask, "judged.jsonl"),
+        judge_stage=JudgeStage(asking, to_ask, "judged.jsonl"),
     )
     whole = WholeInput(settle, leave_out_repeated, dead_output)
 

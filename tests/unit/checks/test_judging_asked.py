@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Question, Request, live_calls
+from evalq.evalcore.contract.evaluator import JudgeQuestion, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
 from evalq.evalcore.evaluators.checks.stages import asking, other_answers, to_ask
@@ -130,10 +130,10 @@ def test_a_check_before_a_case_before_nobody_says_who_judges(here: Path) -> None
         "defaults: {judge: house}\n"
         "cases: [{id: a, input: x, checks: [{rubric: x, judge: own}, {rubric: y, votes: 3}, {prefer: z}]}]\n"
     )
-    further = live_calls(plugins.get("checks")).further
-    assert further is not None
+    judge_stage = live_calls(plugins.get("checks")).judge_stage
+    assert judge_stage is not None
     for judge, other in (("", "house"), ("grader", "grader")):
-        stage = further.begin(Request([str(cases)], {}, {"judge": judge}))
+        stage = judge_stage.begin(Request([str(cases)], {}, {"judge": judge}))
         assert stage is not None
         assert stage.asks() == {("own", 1): 1, (other, 3): 1, (other, 1): 2}
 
@@ -144,9 +144,11 @@ def test_another_runs_answers_are_those_of_the_same_repeat(here: Path) -> None:
     lines = ["{", '{"case":"a","repeat":0,"output":"first"}', '{"case":"a","repeat":0,"output":"second"}',
              '{"case":"a","repeat":1,"error":"lost"}', '{"case":"b","output":{"n":1},"text":"whole"}']  # fmt: skip
     (here / "other.jsonl").write_text("\n".join(lines))
-    further = live_calls(plugins.get("checks")).further
-    assert further is not None
-    stage = further.begin(Request([str(here / "cases.yaml")], {}, {"judge": "j", "against": str(here / "other.jsonl")}))
+    judge_stage = live_calls(plugins.get("checks")).judge_stage
+    assert judge_stage is not None
+    stage = judge_stage.begin(
+        Request([str(here / "cases.yaml")], {}, {"judge": "j", "against": str(here / "other.jsonl")})
+    )
     assert stage is not None
     asked = [stage.questions(b'{"case":"%s","repeat":%d,"output":"mine"}' % each) for each in
              ((b"a", 0), (b"a", 1), (b"b", 0))]  # fmt: skip
@@ -215,9 +217,9 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
     checks = [{"rubric": "polite"}, {"min-length": 1}]
     case = {"id": "a", "checks": checks, "diversity": {"by": "embedding", "embedder": "vectors"}}
     (here / "cases.json").write_text(json.dumps({"cases": [case]}))
-    further = live_calls(plugins.get("checks")).further
-    assert further is not None
-    stage = further.begin(Request([str(here / "cases.json")], {}, {"judge": "grader"}))
+    judge_stage = live_calls(plugins.get("checks")).judge_stage
+    assert judge_stage is not None
+    stage = judge_stage.begin(Request([str(here / "cases.json")], {}, {"judge": "grader"}))
     assert stage is not None
     assert dict(stage.asks()) == {("grader", 1): 1, ("vectors", 1): 1}
     data = b'{"case": "a", "repeat": 0, "output": "Hello"}'
@@ -226,7 +228,7 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
     vector = base64.b64encode(pack_vector([1, 2])).decode()
     said = {"grader": b'{"pass": true}', "vectors": json.dumps({"vector": vector}).encode()}
 
-    def recorded(question: Question) -> list[Output]:
+    def recorded(question: JudgeQuestion) -> list[Output]:
         prompt, target = question.prompt, question.target
         return [Output(0, prompt.case, "", 0, prompt.digest, target, "c", msgspec.Raw(said[target]))]
 

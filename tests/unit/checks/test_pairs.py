@@ -17,7 +17,7 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import load_cases
 from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS, PAIR, PairHalf, by_judge
 from evalq.evalcore.evaluators.checks.diversity.report import diversity_markdown
-from evalq.evalcore.evaluators.checks.stages import JudgeStage
+from evalq.evalcore.evaluators.checks.stages import VerdictStage
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.records.prompts import marker_of
 from tests.unit.checks.helpers import counts, evaluated, line, merged_anyhow, params_of, state_of, stop_mark
@@ -40,9 +40,9 @@ def verdict(*said: str, share: float = SHARE, planned: int = 0) -> str:
     return str(by_judge(halves(*said), share, planned)["verdict"])
 
 
-def stage_of(case: dict[str, Any] = CASE, judge: str = "grader") -> JudgeStage:
+def stage_of(case: dict[str, Any] = CASE, judge: str = "grader") -> VerdictStage:
     """What asks about this case."""
-    return JudgeStage(params_of([case]), {"a": "Say it."}, {}, judge, {})
+    return VerdictStage(params_of([case]), {"a": "Say it."}, {}, judge, {})
 
 
 def replying(says: Callable[[str], Any], judge: str = "grader") -> Callable[[Any], list[Output]]:
@@ -56,7 +56,7 @@ def replying(says: Callable[[str], Any], judge: str = "grader") -> Callable[[Any
     return answers
 
 
-def judged(lines: list[bytes], says: Callable[[str], Any], stage: JudgeStage | None = None) -> list[bytes]:
+def judged(lines: list[bytes], says: Callable[[str], Any], stage: VerdictStage | None = None) -> list[bytes]:
     """The lines with what a judge said of their pairs."""
     stage = stage or stage_of()
     stage.look(lambda: lines)

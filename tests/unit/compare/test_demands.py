@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.outlook import signed
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, Usage
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunUsage
 from evalq.evalcore.contract.measures import Measure
 from tests.unit.compare.made import passes, run_of
 
@@ -174,7 +174,7 @@ def test_what_is_missing_might_have_changed_a_number_of_the_results(
     """
     results = {"failed": 0, "verdict": "holds"}
     run = run_of(passes([(answered, answered)] * 10, [missing] * 10), results, facts=["failed"])
-    run.usage = Usage(outputs=100, each={"cost": 0.0})
+    run.usage = RunUsage(outputs=100, each={"cost": 0.0})
     decision = decide(Policy.model_validate({"gates": [demand]}), [run], {})
     assert decision.decided == wanted
     if wanted == "INCONCLUSIVE":

@@ -14,7 +14,7 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.repeats import Causes, causes_in, count_recorded, unusable_of
-from evalq.evalcore.compare.summary import RunCases, Usage
+from evalq.evalcore.compare.summary import RunCases, RunUsage
 from evalq.evalcore.contract.measures import Judged
 from tests.unit.compare.made import passes, run_of
 
@@ -24,7 +24,7 @@ def live(lost: int, unusable: int = 0, cases: int = 100) -> RunCases:
     missing = [1] * (lost + unusable) + [0] * (cases - lost - unusable)
     run = run_of(passes([(2 - lacking, 2 - lacking) for lacking in missing], missing))
     run.cases.unusable = dict.fromkeys(run.cases.ids[lost : lost + unusable], 1)
-    return msgspec.structs.replace(run, target="agent", usage=Usage(outputs=2 * cases))
+    return msgspec.structs.replace(run, target="agent", usage=RunUsage(outputs=2 * cases))
 
 
 def gated(base: RunCases, cand: RunCases, missing: int = 0, max_drop: float = 0.1) -> Decision:

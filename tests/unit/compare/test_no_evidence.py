@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.compare.decision import LEAST, Check, Decision, overall
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, Summing, Usage
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, RunUsage, Summing
 from evalq.evalcore.contract.measures import Observation
 from tests.unit.compare.made import PASS, answered, passes, run_of
 
@@ -64,7 +64,7 @@ _POLICIES = st.builds(
 
 def run(cases: CaseSummary) -> RunCases:
     made = run_of(cases, RESULTS)
-    return msgspec.structs.replace(made, usage=Usage(outputs=sum(cases.columns[PASS.name].count)))
+    return msgspec.structs.replace(made, usage=RunUsage(outputs=sum(cases.columns[PASS.name].count)))
 
 
 def gated(policy: Policy, cand: RunCases, base: RunCases) -> Decision:

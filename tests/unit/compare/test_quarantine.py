@@ -15,7 +15,7 @@ from evalq.evalcore.compare.decision import Decision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import STEADY, flakiness, past_of
-from evalq.evalcore.compare.summary import RunCases, Usage
+from evalq.evalcore.compare.summary import RunCases, RunUsage
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.statistics.sequences import mode_share_sequence, rate_limits
@@ -29,7 +29,7 @@ ENTRY = {"case": "flaky", "reason": "its index is rebuilt at night"}
 
 def live(rows: Sequence[tuple[int, int]], name: str, config: str = "c", sample: Sequence[int] = ()) -> RunCases:
     """A run of a target with these settings."""
-    usage = Usage(config=config, sample=list(sample))
+    usage = RunUsage(config=config, sample=list(sample))
     return msgspec.structs.replace(run_of(passes(rows, ids=IDS[: len(rows)])), run=name, target="t", usage=usage)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import evalq
 from evalq.evalcore.compare.counting import CaseCounter, usage_of
-from evalq.evalcore.compare.summary import Summing, Usage
+from evalq.evalcore.compare.summary import RunUsage, Summing
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
@@ -260,7 +260,7 @@ def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(map(msgspec.json.encode, [*lines, {"case": "b", "error": "no"}])))
     found = usage_of(path)
     seconds = {"p50": 5.0, "p95": 9.5, "p99": 9.9}
-    wanted = Usage(101, 1, 200, 50.0, 300, 0, seconds, each=found.each, untold=found.untold)
+    wanted = RunUsage(101, 1, 200, 50.0, 300, 0, seconds, each=found.each, untold=found.untold)
     assert msgspec.structs.replace(found, sample=[]) == wanted
     assert found.each == {"seconds": 5.05, "cost": 0.5, "prompt_tokens": 3.0}
     assert found.untold == {"cost": 100, "completion_tokens": 100}, "what failed may say nothing"
@@ -269,7 +269,7 @@ def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
 def test_runs_that_share_answers_are_known_by_some_of_them(tmp_path: Path) -> None:
     """And those of one target by its settings; a sample is no larger for more answers."""
 
-    def used(seconds: range, config: str = "c") -> Usage:
+    def used(seconds: range, config: str = "c") -> RunUsage:
         lines = [
             {"case": "a", "repeat": at, "config": config, "attempts": [{"latency_seconds": second / 7}]}
             for at, second in enumerate(seconds)

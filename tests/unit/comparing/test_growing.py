@@ -13,7 +13,7 @@ from evalq.evalcore.compare.drift import counted
 from evalq.evalcore.compare.eligibility import shared, shares
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.summary import RunCases, Usage
+from evalq.evalcore.compare.summary import RunCases, RunUsage
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Lineage
 from evalq.producer.comparing.comparing import compare_runs
@@ -28,7 +28,7 @@ def _run(name: str, *akin: str, number: int = 1, first: str = "", sample: tuple[
     lineage = Lineage({akin[0]: 3}, akin, number, first) if akin else None
     run = run_of(passes([(20, 20)] * 10))
     return msgspec.structs.replace(
-        run, run=name, report=f"report of {name}", lineage=lineage, usage=Usage(config="k", sample=list(sample))
+        run, run=name, report=f"report of {name}", lineage=lineage, usage=RunUsage(config="k", sample=list(sample))
     )
 
 

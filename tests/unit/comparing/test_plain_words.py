@@ -11,7 +11,7 @@ import pytest
 
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.summary import Usage
+from evalq.evalcore.compare.summary import RunUsage
 from evalq.producer.comparing.comparing import comparison_text, cost_text, decision_text
 from evalq.producer.comparing.html import decision_html
 from evalq.producer.folder.run_folder import RunFolder
@@ -54,15 +54,15 @@ def test_retry_needs_no_option_for_its_only_form(made: Made, here: Path, command
 @pytest.mark.parametrize(
     ("usage", "said"),
     [
-        (Usage(outputs=4), "unknown"),
-        (Usage(), "unknown"),
-        (Usage(outputs=4, cost=1.0), "0.25"),
-        (Usage(outputs=4, each={"cost": 0.0}), "0"),
-        (Usage(outputs=4, each={"seconds": 0.1}), "unknown"),
+        (RunUsage(outputs=4), "unknown"),
+        (RunUsage(), "unknown"),
+        (RunUsage(outputs=4, cost=1.0), "0.25"),
+        (RunUsage(outputs=4, each={"cost": 0.0}), "0"),
+        (RunUsage(outputs=4, each={"seconds": 0.1}), "unknown"),
     ],
     ids=["no price", "no output", "a price", "free", "times alone"],
 )
-def test_a_cost_that_nobody_knows_is_no_zero(usage: Usage, said: str, made: Made, here: Path) -> None:
+def test_a_cost_that_nobody_knows_is_no_zero(usage: RunUsage, said: str, made: Made, here: Path) -> None:
     """A target whose price is 0 costs 0; one without a price, nobody knows what."""
 
     cases = msgspec.structs.replace(cases_of(RunFolder.existing(made("evalq-runs/one", MADE))), usage=usage)

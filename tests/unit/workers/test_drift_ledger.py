@@ -8,7 +8,7 @@ from threading import Barrier
 import pytest
 import redis
 
-from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, Usage
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, RunUsage
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import InfrastructureError, WireError
 from evalq.workers.ledger.history import CHAINS, Drift, Entry, History, HistoryKey, read_states
@@ -198,7 +198,7 @@ def test_answers_from_a_cache_are_no_new_evidence(drift: Drift) -> None:
 
     def asked(name: str, numbers: range, passed: int = 9, report: str = "") -> RunCases:
         run = a_run(name, passed, report=report)
-        run.usage = Usage(sample=list(numbers))
+        run.usage = RunUsage(sample=list(numbers))
         return run
 
     for number, name in enumerate("abc"):
