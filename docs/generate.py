@@ -23,10 +23,10 @@ from evalq.evalcore.trust import TABLE, WRITERS, Reach, Thing
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.views.metrics import LABELS
 from evalq.workers.exporter.catalogue import FAMILIES
-from evalq.workers.exporter.family import SECONDS, Family, quality
+from evalq.workers.exporter.family import SECONDS, MetricFamily, quality
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.names import CELERY_VARIABLES, FOLDERS, FOREIGN_VARIABLES, OWN_VARIABLES, SIGNALS, TRANSPORT
-from evalq.workers.ratelimit import Policy
+from evalq.workers.ratelimit import PacePolicy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
 from evalq.workers.targets.config import MODELS
@@ -62,7 +62,7 @@ def targets_page() -> str:
     rows: list[tuple[object, ...]] = [(kind, r.times, r.wait_seconds, r.factor) for kind, r in retries]
     parts.append(f"`retries`, for each kind of failure:\n\n{_keys(RetryRule)}")
     parts.append("By default:\n\n" + table(("failure", "times", "wait_seconds", "factor"), rows))
-    pace: list[tuple[object, ...]] = list(msgspec.structs.asdict(Policy()).items())
+    pace: list[tuple[object, ...]] = list(msgspec.structs.asdict(PacePolicy()).items())
     parts.append(
         "## The policy of the pace\n\nSeconds, calls a second, or shares.\n\n" + table(("name", "value"), pace)
     )
@@ -187,7 +187,7 @@ def _evaluator_metrics(evaluator: Evaluator[Any, Any]) -> str:
     return f"## {evaluator.name}\n\n{intro}\n\n{_families(shown)}{values}"
 
 
-def _families(families: list[Family]) -> str:
+def _families(families: list[MetricFamily]) -> str:
     return table(
         ("name", "type", "labels", "meaning"), [(f.name, f.kind, ", ".join(f.labels), f.help) for f in families]
     )

@@ -122,14 +122,14 @@ def read_address(url: str) -> Address:
             f"{_shown(scheme) if sep else _HIDDEN}: unknown kind of URL; "
             "use redis://, rediss://, unix:///path, amqp:// or amqps://"
         )
-    return _Reader(scheme.lower(), means).address(rest)
+    return _UrlReader(scheme.lower(), means).address(rest)
 
 
 def _shown(scheme: str) -> str:
     return f"{scheme}://{_HIDDEN}" if re.fullmatch(r"[a-zA-Z+-]{1,20}", scheme) else _HIDDEN
 
 
-class _Reader:
+class _UrlReader:
     """What stands behind the scheme of one URL, taken apart."""
 
     def __init__(self, scheme: str, means: str) -> None:

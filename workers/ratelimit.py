@@ -20,13 +20,13 @@ from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
 from evalq.workers.processes.identity import unique_name
 
-__all__ = ["Ask", "Limits", "Policy", "RateLimiter"]
+__all__ = ["Ask", "PacePolicy", "PoolLimits", "RateLimiter"]
 
 LIFE_SECONDS = 3600.0
 """How long a pool that nobody asks is remembered, with the rate that was found."""
 
 
-class Policy(msgspec.Struct, frozen=True):
+class PacePolicy(msgspec.Struct, frozen=True):
     """How the rate follows what the server bears; all times in seconds, rates in calls a second.
 
     The numbers come from simulations and from sweeps by real processes: docs/decisions/0008-pacing-live-calls.md.
@@ -59,7 +59,7 @@ class Policy(msgspec.Struct, frozen=True):
     """How often a holder asks that waits for others' calls to end."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class PoolLimits(msgspec.Struct, frozen=True):
     """What a target's file says of its pool; 0 is no limit. What the last process that asked has counts."""
 
     requests_per_minute: float = 0.0
@@ -72,7 +72,7 @@ class Ask(msgspec.Struct, kw_only=True):
     """What a process reports and asks for in one exchange; `workers/ledger/lua/ratelimit/pace.lua` reads it."""
 
     holder: str
-    policy: Policy
+    policy: PacePolicy
     requests_per_minute: float
     tokens_per_minute: float
     max_concurrency: int
@@ -127,8 +127,8 @@ class RateLimiter:
         self,
         client: redis.Redis,
         target: str,
-        limits: Limits,
-        policy: Policy = Policy(),  # noqa: B008 - frozen
+        limits: PoolLimits,
+        policy: PacePolicy = PacePolicy(),  # noqa: B008 - frozen
         *,
         lease_seconds: float = 10.0,
         patience_seconds: float = 30.0,

@@ -26,7 +26,7 @@ from evalq.producer.local.processes import workers_wait
 from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
 from evalq.producer.run.backend import LazyBackend
 from evalq.producer.run.chunks import Collector, Planner, evaluate, read
-from evalq.workers.pool.isolation import Limits
+from evalq.workers.pool.isolation import ChunkLimits
 from evalq.workers.processes.system import die_with_parent, usable_cpus
 from evalq.workers.settings import Settings
 
@@ -49,7 +49,7 @@ _ANSWERED, _FAILED = b"+", b"!"
 def forks_for(job: Job, settings: Settings) -> Iterator[Forks]:
     """Processes that compute chunks of ``job``, a core each, but no more than it can have chunks, within the limits
     that a worker's processes have."""
-    limits = Limits.of(settings)
+    limits = ChunkLimits.of(settings)
     # A size given in records says nothing of bytes before they are read; a chunk has one at least.
     chunks = 1 + job.total_bytes // BLOCK_BYTES if job.header.chunk_size is None else job.total_bytes
 

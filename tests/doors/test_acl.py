@@ -15,7 +15,7 @@ import redis
 from evalq.producer.local.processes import server_program
 from evalq.workers.ledger.keys import HistoryKeys, RunKeys, SweepKeys
 from evalq.workers.names import TRANSPORT
-from evalq.workers.ratelimit import Limits, RateLimiter
+from evalq.workers.ratelimit import PoolLimits, RateLimiter
 from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import PATIENCE, Server, clean_environment, evalq, info, launch, same_answer, wait_until
@@ -244,7 +244,9 @@ def test_calls_are_paced_by_either_role(guarded: GuardedServer, role: str) -> No
     """The exchange of live calls needs no right that workers and producers do not have."""
 
     async def call() -> None:
-        async with RateLimiter(guarded.as_user(role), "t", Limits(max_concurrency=1), patience_seconds=0.1) as pacer:
+        async with RateLimiter(
+            guarded.as_user(role), "t", PoolLimits(max_concurrency=1), patience_seconds=0.1
+        ) as pacer:
             pacer.settle(await pacer.acquire())
             pacer.settle(await pacer.acquire())
 

@@ -11,7 +11,7 @@ import yaml
 
 from evalq.evalcore.contract import plugins
 from evalq.workers.exporter.catalogue import FAMILIES
-from evalq.workers.exporter.family import LEDGER, Family, quality
+from evalq.workers.exporter.family import LEDGER, MetricFamily, quality
 from tests.grafana.promql import parsed, result_labels
 
 __all__ = ["RULES", "TOP", "alerts", "exported", "families", "groups", "known", "recordings"]
@@ -27,7 +27,7 @@ _OWN = {  # what Prometheus itself makes
 }
 
 
-def families() -> list[Family]:
+def families() -> list[MetricFamily]:
     """The catalogue: the fleet's metrics, and the gauges of all evaluators."""
     own = [each for name in plugins.names() for metric in plugins.get(name).views.metrics for each in quality(metric)]
     return [*FAMILIES, *own]

@@ -14,7 +14,7 @@ import pytest
 
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.ledger.keys import RateLimitKeys
-from evalq.workers.ratelimit import Limits, RateLimiter
+from evalq.workers.ratelimit import PoolLimits, RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, call_paced, limits_of, load_targets
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, evalq, wait_until
@@ -173,7 +173,7 @@ def test_pacers_share_what_is_at_once(server: Server) -> None:
             pacer.settle(grant)
 
     async def both() -> None:
-        limits = Limits(requests_per_minute=60_000, max_concurrency=6)
+        limits = PoolLimits(requests_per_minute=60_000, max_concurrency=6)
         async with RateLimiter(server.client, "t", limits) as one, RateLimiter(server.client, "t", limits) as other:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*(lane(pacer) for pacer in (one, other) for _ in range(15)))
@@ -187,7 +187,7 @@ def test_a_caller_that_gives_up_gives_back(server: Server) -> None:
     """Cancelled while waiting or just granted, a call takes no room."""
 
     async def gave_up() -> None:
-        async with RateLimiter(server.client, "t", Limits(max_concurrency=1)) as pacer:
+        async with RateLimiter(server.client, "t", PoolLimits(max_concurrency=1)) as pacer:
             held = await pacer.acquire()
             for _ in range(3):
                 with contextlib.suppress(TimeoutError):
@@ -204,7 +204,7 @@ def test_a_lost_server_is_waited_for_and_then_told(server: Server) -> None:
     """Calls wait while the server is away for a moment; away for longer, they fail with what is wrong."""
 
     async def away(patience: float, *, back: bool) -> None:
-        async with RateLimiter(server.client, "t", Limits(), patience_seconds=patience) as pacer:
+        async with RateLimiter(server.client, "t", PoolLimits(), patience_seconds=patience) as pacer:
             pacer.settle(await pacer.acquire())
             server.kill()
             turn = asyncio.create_task(pacer.acquire())

@@ -49,7 +49,7 @@ class _NoArguments(msgspec.Struct, forbid_unknown_fields=True):
     """The keyword arguments of the task: none."""
 
 
-class _Body(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _HintBody(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     hint: Hint
     kwargs: _NoArguments
     embed: _Embed
@@ -72,7 +72,7 @@ class _Envelope(msgspec.Struct):
 
 
 _envelopes = msgspec.json.Decoder(_Envelope)
-_bodies = msgspec.json.Decoder(_Body)
+_bodies = msgspec.json.Decoder(_HintBody)
 
 
 def read_hint(item: bytes) -> tuple[str, Hint]:

@@ -32,7 +32,7 @@ from evalq.workers.servers.connections import Complaint, connect, until_reached
 from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import key_names, load_targets
 
-__all__ = ["main", "run_calls"]
+__all__ = ["run_calls"]
 
 log = logging.getLogger("evalq.calls")
 
@@ -62,14 +62,14 @@ def run_calls(
         return 0
     targets = load_targets(settings.targets)
     seal(key_names(targets))  # before any target's program starts
-    process = _Process(settings, timings)
+    process = _CallingProcess(settings, timings)
     if parent is None and not quiet:
         say_ready(settings, process.name, tuple(sorted(targets)))
     asyncio.run(process.serve(parent))
     return 0
 
 
-class _Process:
+class _CallingProcess:
     """One process: its sessions (a target each), its sweeps, and what it tells of itself."""
 
     def __init__(self, settings: Settings, timings: Timings = TIMINGS) -> None:

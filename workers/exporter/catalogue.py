@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import get_args
 
 from evalq.workers.exporter import series as of
-from evalq.workers.exporter.family import Family, counter, gauge, histogram
+from evalq.workers.exporter.family import MetricFamily, counter, gauge, histogram
 from evalq.workers.ledger.failures import Kind
 
 __all__ = ["FAMILIES", "family"]
@@ -16,7 +16,7 @@ __all__ = ["FAMILIES", "family"]
 _OF = ("evaluator", "suite")
 _NEWEST = (*_OF, "target")
 
-FAMILIES: tuple[Family, ...] = (
+FAMILIES: tuple[MetricFamily, ...] = (
     counter(
         "records_submitted", of.totals("submitted"), "Records of the chunks that were planned into the ledger.", *_OF
     ),
@@ -294,19 +294,19 @@ FAMILIES: tuple[Family, ...] = (
     gauge(
         "series_folded", None, "Label sets that were left out or counted as other because of a cap.", group="exporter"
     ),
-    Family(
+    MetricFamily(
         "evalq_ledger_info",
         "info",
         "The id of the ledger's server since it started: two of them under one `ledger` are two ledgers of one name.",
         ("server",),
         group="server",
     ),
-    Family("evalq_build_info", "info", "The exporter's version.", ("version", "code"), group="exporter"),
+    MetricFamily("evalq_build_info", "info", "The exporter's version.", ("version", "code"), group="exporter"),
 )
 
 _BY_NAME = {each.name: each for each in FAMILIES}
 
 
-def family(name: str) -> Family:
+def family(name: str) -> MetricFamily:
     """The fleet metric of that name. Raises KeyError."""
     return _BY_NAME[name]

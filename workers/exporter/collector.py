@@ -14,7 +14,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.version import __version__, code_version
 from evalq.evalcore.views.metrics import Unit
 from evalq.workers.exporter.catalogue import FAMILIES, family
-from evalq.workers.exporter.family import LEDGER, Family, quality
+from evalq.workers.exporter.family import LEDGER, MetricFamily, quality
 from evalq.workers.exporter.series import (
     Series,
     Together,
@@ -25,7 +25,7 @@ from evalq.workers.exporter.series import (
 )
 from evalq.workers.monitor import Newest, Snapshot
 
-__all__ = ["About", "Live", "Named", "Quality"]
+__all__ = ["ExporterMetrics", "FleetMetrics", "QualityMetrics", "WithLedgerName"]
 
 _TOGETHER: dict[Unit, Together] = {"count": "sum", "state": "max"}
 _RUNS_ENDED = "evalq_runs_ended_total"
@@ -34,7 +34,7 @@ _EXEMPLAR_CHARS = 128
 """What OpenMetrics lets an exemplar's names and values have."""
 
 
-class Named(Collector):
+class WithLedgerName(Collector):
     """The families of ``inner``, each series with the name of its ledger in front: one Prometheus may watch several."""
 
     def __init__(self, inner: Collector, ledger: str) -> None:
@@ -59,14 +59,14 @@ class _Bounded(Collector):
         self.folded = 0
 
     def _family(
-        self, shown: Family, rows: list[Series], together: Together = "sum", exemplars: _Exemplars | None = None
+        self, shown: MetricFamily, rows: list[Series], together: Together = "sum", exemplars: _Exemplars | None = None
     ) -> PrometheusMetric:
         kept, others = folded(rows, self._most, together)
         self.folded += others
         return _filled(shown, kept, exemplars)
 
 
-class Live(_Bounded):
+class FleetMetrics(_Bounded):
     """Work, fleet, calls, server and the newest runs: what may change with every scrape."""
 
     def __init__(self, snapshot: Snapshot, most: int) -> None:
@@ -88,7 +88,7 @@ class Live(_Bounded):
                 yield filled
 
 
-class Quality(_Bounded):
+class QualityMetrics(_Bounded):
     """What an evaluator declares of its runs: what only changes when one of them ends."""
 
     def __init__(self, evaluator: str, histories: Sequence[Newest], most: int) -> None:
@@ -104,7 +104,7 @@ class Quality(_Bounded):
                 yield self._family(shown, read(metric, self._histories), together)
 
 
-class About(Collector):
+class ExporterMetrics(Collector):
     """The exporter itself: whether the ledger answered, after how many seconds, how many series were folded.
 
     ``server`` is the id that the ledger's server gave itself when it started; empty where it did not answer.
@@ -142,7 +142,7 @@ def _newest_runs(snapshot: Snapshot) -> dict[tuple[str, ...], Exemplar]:
     }
 
 
-def _filled(shown: Family, rows: list[Series], exemplars: _Exemplars | None = None) -> PrometheusMetric:
+def _filled(shown: MetricFamily, rows: list[Series], exemplars: _Exemplars | None = None) -> PrometheusMetric:
     kind: Any = CounterMetricFamily if shown.kind == "counter" else GaugeMetricFamily
     filled: Any = kind(shown.name, shown.help, labels=shown.labels)
     for labels, value in rows:

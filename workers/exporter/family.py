@@ -13,18 +13,15 @@ import msgspec
 
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.exporter.series import Histogram, Series, Together
-from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.ledger.sweep_model import SECONDS
 from evalq.workers.monitor import Snapshot
 
 __all__ = [
     "LEDGER",
-    "OTHER",
     "RECENT_LABEL",
     "RUN_LABELS",
     "SECONDS",
-    "Family",
-    "Group",
+    "MetricFamily",
     "counter",
     "gauge",
     "histogram",
@@ -45,7 +42,7 @@ Group = Literal["work", "fleet", "server", "runs", "calls", "exporter"]
 _Read = Callable[[Snapshot], list[Series]]
 
 
-class Family(msgspec.Struct, frozen=True):
+class MetricFamily(msgspec.Struct, frozen=True):
     """A metric: its full name, type, one sentence of help, labels, and a histogram's bucket bounds.
 
     ``read`` finds its series in a snapshot, ``spread`` those of a histogram; a metric with neither is filled by the
@@ -63,30 +60,30 @@ class Family(msgspec.Struct, frozen=True):
     together: Together = "sum"
 
 
-def counter(name: str, read: _Read, text: str, *labels: str, group: Group = "work") -> Family:
+def counter(name: str, read: _Read, text: str, *labels: str, group: Group = "work") -> MetricFamily:
     """A counter that is kept in the ledger, or by its server."""
-    return Family(f"evalq_{name}_total", "counter", text, labels, group=group, read=read)
+    return MetricFamily(f"evalq_{name}_total", "counter", text, labels, group=group, read=read)
 
 
 def gauge(
     name: str, read: _Read | None, text: str, *labels: str, group: Group = "work", together: Together = "sum"
-) -> Family:
+) -> MetricFamily:
     """What goes up and down."""
-    return Family(f"evalq_{name}", "gauge", text, labels, group=group, read=read, together=together)
+    return MetricFamily(f"evalq_{name}", "gauge", text, labels, group=group, read=read, together=together)
 
 
 def histogram(
     name: str, spread: Callable[[Snapshot], list[Histogram]], text: str, label: str, group: Group = "work"
-) -> Family:
+) -> MetricFamily:
     """Times, in the ledger's buckets."""
-    return Family(f"evalq_{name}_seconds", "histogram", text, (label,), SECONDS, group, spread=spread)
+    return MetricFamily(f"evalq_{name}_seconds", "histogram", text, (label,), SECONDS, group, spread=spread)
 
 
-def quality(metric: Metric) -> list[Family]:
+def quality(metric: Metric) -> list[MetricFamily]:
     """An evaluator's gauge as the exporter shows it: of the newest run, and (`Metric.recent`) of the last ones."""
     labels = (*RUN_LABELS, *metric.labels)
-    shown = [Family(metric.name, "gauge", metric.help, labels, group="runs")]
+    shown = [MetricFamily(metric.name, "gauge", metric.help, labels, group="runs")]
     if metric.recent:
         text = f"{metric.help} Of the last {metric.recent} runs, the newest at 1."
-        shown.append(Family(f"{metric.name}_recent", "gauge", text, (*labels, RECENT_LABEL), group="runs"))
+        shown.append(MetricFamily(f"{metric.name}_recent", "gauge", text, (*labels, RECENT_LABEL), group="runs"))
     return shown

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
-from evalq.workers.exporter.collector import About, Live, Named, Quality
+from evalq.workers.exporter.collector import ExporterMetrics, FleetMetrics, QualityMetrics, WithLedgerName
 from evalq.workers.monitor import Newest, Snapshot, Watch
 from evalq.workers.servers.listening import Listening
 from evalq.workers.settings import Settings
@@ -63,7 +63,7 @@ class Page:
         encoder, kind = _encoder(accept)
 
         def encode(families: Collector) -> bytes:
-            return encoder(Named(families, self._ledger))
+            return encoder(WithLedgerName(families, self._ledger))
 
         began = time.monotonic()
         snapshot: Snapshot | None = None
@@ -77,13 +77,15 @@ class Page:
         parts, folded = [], 0
         if snapshot is not None:
             self._before = snapshot
-            live = Live(snapshot, self._most)
+            live = FleetMetrics(snapshot, self._most)
             parts.append(encode(live))
             of_runs = self._of_runs(snapshot, encode, kind)
             parts += [part.text for part in of_runs]
             folded = live.folded + sum(part.folded for part in of_runs)
         server = snapshot.server.run_id if snapshot is not None else ""
-        parts.append(encode(About(up=snapshot is not None, seconds=seconds, series_folded=folded, server=server)))
+        parts.append(
+            encode(ExporterMetrics(up=snapshot is not None, seconds=seconds, series_folded=folded, server=server))
+        )
         # Each encoded part ends with OpenMetrics' end mark, which may occur only once on a page.
         return kind, b"".join(part.removesuffix(_END) for part in parts[:-1]) + parts[-1]
 
@@ -110,7 +112,7 @@ class Page:
 
     def _part(self, evaluator: str, histories: list[Newest], encode: _Encoder) -> _Part:
         try:
-            shown = Quality(evaluator, histories, self._most)
+            shown = QualityMetrics(evaluator, histories, self._most)
         # A plug-in that cannot be loaded, or that ends its process, takes no other's metrics along.
         except (EvalqError, SystemExit) as error:
             log.warning("no metrics of %s: %s", evaluator, error)

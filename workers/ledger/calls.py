@@ -24,7 +24,7 @@ from evalq.workers.ledger.scripts import SWEEPS, Scripts
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.settings import Settings
 
-__all__ = ["MAX_WIRE_BYTES", "CallLedger", "EndedAttempts", "Tally", "about", "subject", "unpacked"]
+__all__ = ["MAX_WIRE_BYTES", "CallLedger", "EndedAttempts", "ProcessTally", "about", "subject", "unpacked"]
 
 # What one process made for one sweep: a sum that it reports again and again, so that no server can lose it.
 
@@ -41,7 +41,7 @@ class EndedAttempts(NamedTuple):
     untold: bool = False
 
 
-class Tally:
+class ProcessTally:
     """Attempts, outputs and cost so far, numbered by their changes: of two that were reported, the later counts.
 
     A ledger that adds up events counts some twice, when an answer is lost, and forgets others, when a replica that lags
@@ -92,7 +92,7 @@ class CallLedger(Scripts):
 
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
         super().__init__(client, settings, token)
-        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._tallies: dict[tuple[str, str], ProcessTally] = {}
         self._generations: dict[str, int] = {}
         self._lock = threading.Lock()
         self.regressed = False
@@ -225,9 +225,9 @@ class CallLedger(Scripts):
         self.step("give_back", run, holder, tally.wire(), int(leave), *returned)
         tally.confirm(made)
 
-    def _tally(self, run: str, holder: str) -> Tally:
+    def _tally(self, run: str, holder: str) -> ProcessTally:
         with self._lock:
-            tally = self._tallies.get((run, holder)) or Tally()
+            tally = self._tallies.get((run, holder)) or ProcessTally()
             _keep(self._tallies, (run, holder), tally)
             return tally
 

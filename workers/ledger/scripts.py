@@ -31,7 +31,7 @@ __all__ = [
     "SWEEPS",
     "Claimed",
     "Committed",
-    "Family",
+    "ScriptFamily",
     "Scripts",
     "StateAfter",
     "answer_of",
@@ -72,7 +72,7 @@ STEP = 1000
 """Items that one script is given: it keeps the server from everybody else for a few milliseconds."""
 
 
-class Family(NamedTuple):
+class ScriptFamily(NamedTuple):
     """Scripts that are given the same keys, from one folder below `lua`.
 
     Where the keys ``expire``, their lifetime in ms is the first argument of each; where they may be ``driven``, the
@@ -85,16 +85,16 @@ class Family(NamedTuple):
     driven: bool = False
 
 
-RUNS = Family("runs", RunKeys, driven=True)
-SWEEPS = Family("sweeps", SweepKeys, driven=True)
-HISTORY = Family("history", HistoryKeys, expire=False)
-LOOKS = Family("looks", LookKeys)
-MONITOR = Family("monitor", expire=False)
-RATE_LIMIT = Family("ratelimit", RateLimitKeys)
+RUNS = ScriptFamily("runs", RunKeys, driven=True)
+SWEEPS = ScriptFamily("sweeps", SweepKeys, driven=True)
+HISTORY = ScriptFamily("history", HistoryKeys, expire=False)
+LOOKS = ScriptFamily("looks", LookKeys)
+MONITOR = ScriptFamily("monitor", expire=False)
+RATE_LIMIT = ScriptFamily("ratelimit", RateLimitKeys)
 
 
 @cache
-def script_text(family: Family, name: str, clock: str = "") -> str:
+def script_text(family: ScriptFamily, name: str, clock: str = "") -> str:
     """The text of a script. ``clock`` may define now_us() otherwise than by the server's clock, for simulation.
 
     Raises KeyError for a script that names a key which there is not.
@@ -125,7 +125,7 @@ def keep_texts() -> None:
 class Scripts:
     """The steps of runs or of sweeps over one client (which returns bytes), as their driver ``token`` ("": as none)."""
 
-    family: ClassVar[Family]
+    family: ClassVar[ScriptFamily]
 
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
         self.client: Any = client  # redis-py types each answer as bytes or text; this client gives bytes

@@ -30,7 +30,7 @@ from evalq.workers import tracing
 from evalq.workers.ledger.failures import REASON_CHARACTERS, Failures, Kind, server_is_away
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import Lease, RunLedger
-from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
+from evalq.workers.pool.isolation import DEATHS, LOSSES, ChunkLimits, Isolation
 from evalq.workers.processes import identity, system
 from evalq.workers.processes.identity import CodeVersionGuard
 from evalq.workers.settings import Settings
@@ -81,7 +81,7 @@ class ChunkRunner:
         self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
         # One renewal may be late or lost without the lease's end.
         self._pulse = settings.lease_seconds / 3
-        self._limits = Limits.of(settings)
+        self._limits = ChunkLimits.of(settings)
         self._failures = Failures(ledger)
         self._heartbeats = Heartbeats(ledger.client)
         self._committed_in: float | None = None

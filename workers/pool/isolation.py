@@ -21,7 +21,7 @@ from evalq.evalcore.errors import InfrastructureError
 from evalq.workers.processes.system import bound_memory, die_with_parent, leave_group, signal_name
 from evalq.workers.settings import Settings
 
-__all__ = ["DEATHS", "LOSSES", "MAX_DEAD", "Isolation", "Limits"]
+__all__ = ["DEATHS", "LOSSES", "ChunkLimits", "Isolation"]
 
 DEATHS = 3
 """How often a chunk's process dies before the chunk is taken apart, and a lone record before it is dead."""
@@ -35,14 +35,14 @@ _DIGEST = 64
 _LOOK_MS = 100
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ChunkLimits(msgspec.Struct, frozen=True):
     """What a chunk may take: ``seconds`` of time, and ``bytes`` of memory beyond what its process has already."""
 
     seconds: float
     bytes: int
 
     @classmethod
-    def of(cls, settings: Settings) -> Limits:
+    def of(cls, settings: Settings) -> ChunkLimits:
         """Those of a worker's settings."""
         return cls(settings.chunk_seconds, settings.chunk_megabytes << 20)
 
@@ -95,7 +95,7 @@ class Isolation:
         evaluator: Evaluator[Any, Any],
         params: Params,
         batch: Batch,
-        limits: Limits,
+        limits: ChunkLimits,
         fallen: Mapping[str, int],
         trying: Callable[[str], None],
     ) -> None:
@@ -164,7 +164,7 @@ class Isolation:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._limits.bound_memory()
             try:
-                with Limits(seconds, self._limits.bytes).bounding_time():
+                with ChunkLimits(seconds, self._limits.bytes).bounding_time():
                     partial = encode(self._evaluator.evaluate(piece, self._params))
                 answer = b"+" + partial.digest.encode() + partial.data
             except MemoryError:

@@ -38,7 +38,7 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.scripts import keep_texts, server_micros
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
-from evalq.workers.pool.isolation import Limits
+from evalq.workers.pool.isolation import ChunkLimits
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.processes.system import fork_lock, leave_group
 from evalq.workers.ready import HealthFile, say_ready
@@ -170,7 +170,7 @@ class _Consumer(Consumer):  # type: ignore[misc]  # Celery is untyped
         )
 
 
-class _Pool(TaskPool):  # type: ignore[misc]  # Celery is untyped
+class _CeleryPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
     """Celery's, which a worker may still ask about its processes when a signal has just ended them.
 
     A worker asks once, right after it is ready. The signal's own answer, a good end, is the one that counts.
@@ -185,7 +185,7 @@ def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
     """Celery's own worker, not started yet."""
     worker = app.Worker(
         hostname=f"evalq@{name}",
-        pool=_Pool,
+        pool=_CeleryPool,
         consumer_cls=_Consumer,
         concurrency=settings.processes,
         # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
@@ -290,7 +290,7 @@ def _app(settings: Settings, name: str, *, alone: bool) -> Any:
             here.clear()
             if alone:
                 leave_group()
-            Limits.of(settings).bound_memory()
+            ChunkLimits.of(settings).bound_memory()
             here[pid] = ChunkRunner(RunLedger(connect(settings.ledger_address, settings), settings), settings, name)
         return here[pid]
 

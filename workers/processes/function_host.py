@@ -92,7 +92,7 @@ class _Host:
         value = await self._function(call) if _is_async(self._function) else await self._in_thread(call)
         text = _unpaired.sub("\ufffd", value) if isinstance(value, str) else msgspec.json.encode(value).decode()
         if len(text.encode()) > self._most:
-            raise _Told(kind="bad_output", reason=f"the answer is longer than max_bytes, {self._most}",
+            raise _OwnFailure(kind="bad_output", reason=f"the answer is longer than max_bytes, {self._most}",
                         text=text[:_SHOWN])  # fmt: skip
         return text
 
@@ -118,7 +118,7 @@ class _Host:
         return value
 
 
-class _Told(Exception):
+class _OwnFailure(Exception):
     """A failure of this process's own finding."""
 
     def __init__(self, **told: Any) -> None:
@@ -134,7 +134,7 @@ def tell(out: BinaryIO, told: CallReply) -> None:
 
 def _failure(error: BaseException, most: int) -> dict[str, Any]:
     """As plain data, with a text of ``most`` bytes; a user's CallFailed chooses the kind."""
-    if isinstance(error, _Told):
+    if isinstance(error, _OwnFailure):
         return error.told
     answers = sys.modules.get("evalq.workers.targets.answers")
     if answers is not None and isinstance(error, answers.CallFailed):

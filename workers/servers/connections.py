@@ -32,7 +32,7 @@ _KEEPALIVE: dict[str, Any] = {
 }
 
 
-class _Pool(redis.ConnectionPool):
+class _RedisPool(redis.ConnectionPool):
     """Connections of which none is used again that was left between a command and its answer.
 
     Ctrl-C comes at any line of the client's code. What is sent on such a connection next would get the answer of the
@@ -205,7 +205,7 @@ def _client(
     given = arguments(address, patience, settings.connect_seconds) | {"redis_connect_func": begin}
     if not again:
         given["retry"] = Retry(NoBackoff(), 0)
-    return redis.Redis.from_pool(_Pool(**given))
+    return redis.Redis.from_pool(_RedisPool(**given))
 
 
 # Trouble that lasts, in a log: said once, then every half minute, and when it is over.

@@ -17,7 +17,7 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.workers.processes.environment import inherited, is_secret
-from evalq.workers.ratelimit import Limits, RateLimiter
+from evalq.workers.ratelimit import PoolLimits, RateLimiter
 from evalq.workers.targets.answers import Answer, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
@@ -128,10 +128,12 @@ def _cut(result: R, count: int) -> R:
     return msgspec.structs.replace(result, cut=count, note="; ".join(filter(None, (result.note, told))))
 
 
-def limits_of(named: NamedTarget) -> Limits:
+def limits_of(named: NamedTarget) -> PoolLimits:
     """What the fleet's pool for the target is bounded by."""
     target = named.target
-    return Limits(target.requests_per_minute, target.tokens_per_minute, target.max_concurrency, target.tokens_per_call)
+    return PoolLimits(
+        target.requests_per_minute, target.tokens_per_minute, target.max_concurrency, target.tokens_per_call
+    )
 
 
 async def attempt(

@@ -14,9 +14,8 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.command import CommandTarget
-from evalq.workers.targets.embeddings import EmbeddingsTarget
 from evalq.workers.targets.http import HttpTarget
-from evalq.workers.targets.openai import OpenAiTarget
+from evalq.workers.targets.openai import EmbeddingsTarget, OpenAiTarget
 from evalq.workers.targets.python import PythonTarget
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name

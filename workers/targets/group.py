@@ -159,7 +159,7 @@ class _Signs(NamedTuple):
         return False
 
 
-class _Process(NamedTuple):
+class _ProcessFacts(NamedTuple):
     """What the kernel shows of a process to everybody."""
 
     parent: int
@@ -182,7 +182,7 @@ def _left(signs: _Signs) -> set[int]:
     return found - {signs.leader}
 
 
-def _processes() -> dict[int, _Process]:
+def _processes() -> dict[int, _ProcessFacts]:
     """{number: process} of this machine; one that has ended and is not reaped is there, too."""
     found = {}
     try:
@@ -192,7 +192,7 @@ def _processes() -> dict[int, _Process]:
     for name in names:
         with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb", 0) as file:
             fields = file.read().rpartition(b")")[2].split()
-            found[int(name)] = _Process(int(fields[1]), int(fields[3]), int(fields[19]))
+            found[int(name)] = _ProcessFacts(int(fields[1]), int(fields[3]), int(fields[19]))
     return found
 
 

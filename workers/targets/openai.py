@@ -1,8 +1,10 @@
-"""Targets of kind openai: chat completions."""
+"""Targets of kinds openai and embeddings: chat completions, and a vector for a text, as OpenAI's server gives them."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,7 @@ from pydantic import Field
 
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.model.calls import pack_vector
 from evalq.evalcore.records.json_values import NothingThere, find_at
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.answers import Answer, Call, Failure
@@ -33,10 +36,27 @@ from evalq.workers.targets.target import Client, RequestTarget, files_of, resolv
 if TYPE_CHECKING:
     from evalq.workers.targets.web import Reply  # with httpx, which takes a while to import
 
-__all__ = ["OpenAiTarget"]
+__all__ = ["EmbeddingsTarget", "OpenAiTarget"]
 
 
-class OpenAiTarget(RequestTarget):
+class _ServerTarget(RequestTarget):
+    """What both kinds have."""
+
+    kind: Literal["openai", "embeddings"]
+    base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")]
+    model: str = Field(min_length=1, description="The model's name")
+    headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
+
+    def address(self) -> str:
+        """Its URL without what may be secret in it, and the model."""
+        return f"{shown(self.base_url)} {self.model}"
+
+    def secrets(self) -> Iterator[str]:
+        """The secrets in its headers and URL."""
+        return secrets_of(self.base_url, self.headers)
+
+
+class OpenAiTarget(_ServerTarget):
     """Any endpoint that speaks chat completions."""
 
     keys: ClassVar = ("model", "system_prompt", "json_mode", "json_schema")
@@ -46,8 +66,6 @@ class OpenAiTarget(RequestTarget):
     base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")] = Field(
         description="The address before /chat/completions, such as http://127.0.0.1:8000/v1"
     )
-    model: str = Field(min_length=1, description="The model's name")
-    headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
     system_prompt: str | None = Field(
         default=None, description="A file next to or below the targets file; {agent} stands for the call's agent"
     )
@@ -55,14 +73,6 @@ class OpenAiTarget(RequestTarget):
     json_schema: str | None = Field(
         default=None, description="A JSON schema file to ask for, next to or below this one"
     )
-
-    def address(self) -> str:
-        """Its URL without what may be secret in it, and the model."""
-        return f"{shown(self.base_url)} {self.model}"
-
-    def secrets(self) -> Iterator[str]:
-        """The secrets in its headers and URL."""
-        return secrets_of(self.base_url, self.headers)
 
     def files(self) -> Mapping[str, str | None]:
         """The prompt and the schema."""
@@ -164,3 +174,58 @@ def _file(folder: Path, name: str) -> str:
     if len(text) > MAX_FILE_CHARACTERS:
         raise ConfigError(f"{name}: longer than {MAX_FILE_CHARACTERS >> 20} MiB")
     return text
+
+
+# Targets of kind embeddings: a vector for a text, as OpenAI's /embeddings gives it.
+
+_SHOWN = 2000
+
+
+class EmbeddingsTarget(_ServerTarget):
+    """Any endpoint that gives embeddings. Its answers are {"vector": ...}, a signed byte a dimension in base64."""
+
+    keys: ClassVar = ("model",)
+    fixed: ClassVar = ("input",)
+
+    kind: Literal["embeddings"]
+    base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")] = Field(
+        description="The address before /embeddings, such as http://127.0.0.1:8000/v1"
+    )
+
+    def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
+        """How it is called."""
+        return EmbeddingsClient(self, key)
+
+
+class EmbeddingsClient(PostingClient):
+    """Calls of a target of kind embeddings."""
+
+    def __init__(self, target: EmbeddingsTarget, key: str | None) -> None:
+        super().__init__(target.base_url.rstrip("/") + "/embeddings", target.headers, key, target.max_bytes)
+        self._fixed = {"model": target.model, "encoding_format": "float", **target.options}
+
+    async def call(self, call: Call) -> Answer | Failure:
+        """The vector of the prompt: of floats as JSON, or as base64 of those of 32 bits."""
+        reply = await self._web.post({**self._fixed, "input": call.prompt})
+        if isinstance(reply, Failure):
+            return reply
+        try:
+            vector = pack_vector(_floats(find_at(reply.value, ("data", 0, "embedding"))))
+        except (NothingThere, ValueError) as error:
+            return bad_reply(reply, f"not an embedding: {error}", reply.text[:_SHOWN])
+        return Answer(
+            text=msgspec.json.encode({"vector": vector}).decode(),
+            latency_seconds=reply.seconds,
+            limits=reply.limits,
+            **token_counts(reply, value_at(reply.value, ("usage", "prompt_tokens")), None),
+        )
+
+
+def _floats(found: Any) -> list[float]:
+    """Raises ValueError."""
+    if isinstance(found, str):
+        data = base64.b64decode(found, validate=True)
+        return [value for (value,) in struct.iter_unpack("<f", data)] if len(data) % 4 == 0 else []
+    if not isinstance(found, list):
+        raise ValueError(f"{type(found).__name__} where a list of numbers is wanted")
+    return found

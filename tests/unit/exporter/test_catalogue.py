@@ -8,7 +8,7 @@ import pytest
 
 from evalq.evalcore.contract import plugins
 from evalq.workers.exporter.catalogue import FAMILIES, family
-from evalq.workers.exporter.family import SECONDS, Family, quality
+from evalq.workers.exporter.family import SECONDS, MetricFamily, quality
 
 FORBIDDEN = {"run", "run_id", "worker", "host", "pid", "error", "message", "record"}
 EVERY = [
@@ -18,7 +18,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("each", EVERY, ids=lambda each: each.name)
-def test_names_types_and_labels_are_as_prometheus_has_them(each: Family) -> None:
+def test_names_types_and_labels_are_as_prometheus_has_them(each: MetricFamily) -> None:
     """Counters end in _total and nothing else does; labels never tell runs, processes or messages apart."""
     assert re.fullmatch(r"evalq_[a-z][a-z0-9_]*[a-z]", each.name)
     assert each.name.endswith("_total") == (each.kind == "counter")

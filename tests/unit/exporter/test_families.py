@@ -10,8 +10,8 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from evalq.evalcore.compare.drift import DriftState, MeasureState
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.exporter.catalogue import FAMILIES, family
-from evalq.workers.exporter.collector import Live
-from evalq.workers.exporter.family import Family
+from evalq.workers.exporter.collector import FleetMetrics
+from evalq.workers.exporter.family import MetricFamily
 from evalq.workers.exporter.series import Series, folded, newest_series, recent_series
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.ledger.history import Entry, HistoryKey
@@ -60,7 +60,7 @@ def test_every_metric_of_the_catalogue_has_a_source() -> None:
 
 
 @pytest.mark.parametrize("shown", [each for each in FAMILIES if each.read], ids=lambda each: each.name)
-def test_every_series_has_a_value_for_each_label(shown: Family) -> None:
+def test_every_series_has_a_value_for_each_label(shown: MetricFamily) -> None:
     """As many label values as the catalogue has labels, from a snapshot in which everything occurs."""
     totals = {f"{name} vs a b": 1 for name in ("submitted", "records", "dead", "chunks", "duplicates", "divergent")}
     totals |= {"failures vs a b load": 1, "reconciled vs a b lost": 2, "ended vs a b done": 3, "last_commit": 5}
@@ -101,7 +101,7 @@ def test_the_newest_run_of_a_suite_is_told_beside_its_counter_and_never_as_a_lab
     totals = {f"{name} vs {suite}{tail}": 3 for suite in ("night", "long", "none")
               for name, tail in (("submitted", ""), ("ended", " done"))}  # fmt: skip
     seen = _snapshot(totals=totals, histories=[Newest(entry, []) for entry in entries])
-    text = generate_latest(Live(seen, 100)).decode()  # type: ignore[no-untyped-call]  # the library has no types here
+    text = generate_latest(FleetMetrics(seen, 100)).decode()  # type: ignore[no-untyped-call]  # the library has no types here
     lines = [line for line in text.splitlines() if line.startswith("evalq_runs_ended_total")]
     assert [line for line in lines if "#" in line] == [
         'evalq_runs_ended_total{evaluator="vs",state="done",suite="night"} 3.0 # {run="new"} 1.0 6.500000000'
@@ -198,7 +198,7 @@ def test_the_last_runs_stand_side_by_side() -> None:
 def test_histograms_beyond_the_cap_are_counted_as_left_out() -> None:
     """A histogram has no series for the others; that there are some is told all the same."""
     calls = {f"seconds t{number} 1": 1 for number in range(7)}
-    none, some = Live(_snapshot(), 5), Live(_snapshot(calls=calls), 5)
+    none, some = FleetMetrics(_snapshot(), 5), FleetMetrics(_snapshot(calls=calls), 5)
     list(none.collect())
     shown = {each.name: each for each in some.collect()}
     assert len({sample.labels["target"] for sample in shown["evalq_call_seconds"].samples}) == 5

@@ -130,7 +130,7 @@ class Stage:
 
         threads = []
         for _ in range(count):
-            process = calling._Process(self.settings, self.timings)
+            process = calling._CallingProcess(self.settings, self.timings)
             stops.append(process._stop)
             threads.append(threading.Thread(target=serve))
             threads[-1].start()

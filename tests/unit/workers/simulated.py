@@ -14,7 +14,7 @@ import msgspec
 
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
-from evalq.workers.ratelimit import Ask, Limits, Policy
+from evalq.workers.ratelimit import Ask, PacePolicy, PoolLimits
 
 CLOCK = "local function now_us() return tonumber(ARGV[3]) end"
 """The time comes along with what is asked: to set it before would be a second exchange each time."""
@@ -53,7 +53,7 @@ class World:
     def __init__(
         self,
         client: Any,
-        limits: Limits,
+        limits: PoolLimits,
         limit: Callable[[float], float],
         *,
         holders: int = 2,
@@ -134,7 +134,7 @@ class World:
         wanted = holder.most - holder.in_flight
         ask = Ask(
             holder=holder.name,
-            policy=Policy(),
+            policy=PacePolicy(),
             lease_seconds=LEASE,
             in_flight=holder.in_flight,
             wanted=wanted,

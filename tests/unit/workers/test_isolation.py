@@ -24,11 +24,11 @@ from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import read_span
 from evalq.evalcore.records.cut import Cutter
 from evalq.workers.pool import isolation
-from evalq.workers.pool.isolation import DEATHS, LOSSES, Isolation, Limits
+from evalq.workers.pool.isolation import DEATHS, LOSSES, ChunkLimits, Isolation
 from tests.contract.specimens import Summing, SumParams
 from tests.samples import sampled
 
-LIMITS = Limits(20.0, 1 << 30)
+LIMITS = ChunkLimits(20.0, 1 << 30)
 HANGS = 10
 
 
@@ -205,11 +205,11 @@ def test_rows_are_parted_at_their_own_ends(tmp_path: Path) -> None:
 
 def test_a_block_in_time_and_one_out_of_it() -> None:
     """A process over its time is ended by SIGALRM, whatever it does; one in time goes on without an alarm."""
-    assert _status_of(lambda: Limits(0.05, 1 << 30), lambda: signal.pause()) == -signal.SIGALRM
-    assert _status_of(lambda: Limits(60.0, 1 << 30), lambda: None) == 0
+    assert _status_of(lambda: ChunkLimits(0.05, 1 << 30), lambda: signal.pause()) == -signal.SIGALRM
+    assert _status_of(lambda: ChunkLimits(60.0, 1 << 30), lambda: None) == 0
 
 
-def _status_of(limits: Callable[[], Limits], deed: Callable[[], None]) -> int:
+def _status_of(limits: Callable[[], ChunkLimits], deed: Callable[[], None]) -> int:
     """How a process ends that does ``deed`` under ``limits``, and then checks that no alarm is set."""
     pid = os.fork()
     if pid == 0:

@@ -20,7 +20,7 @@ from evalq.workers.ledger.scripts import (
     SWEEPS,
     Claimed,
     Committed,
-    Family,
+    ScriptFamily,
     StateAfter,
     answer_of,
     script_text,
@@ -35,7 +35,7 @@ PARTS_OF_SCRIPTS = {"prelude", "clock", "driver", "expire"}
 USERS = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
 
 
-def _bodies(family: Family) -> list[str]:
+def _bodies(family: ScriptFamily) -> list[str]:
     own = [path.stem for path in (LUA / family.folder).glob("*.lua")]
     return sorted({*own, *(SHARED_BODIES if family in (RUNS, SWEEPS) else ())} - PARTS_OF_SCRIPTS)
 
@@ -63,7 +63,7 @@ def test_a_script_that_names_no_key_is_refused() -> None:
 @pytest.mark.parametrize(
     ("family", "name", "answers"), [(RUNS, "claim", Claimed), (RUNS, "commit", Committed)], ids=["claim", "commit"]
 )
-def test_a_script_answers_what_its_type_says(family: Family, name: str, answers: Any) -> None:
+def test_a_script_answers_what_its_type_says(family: ScriptFamily, name: str, answers: Any) -> None:
     """Each answer in the Lua is one that Python knows, and each that Python knows is given somewhere."""
     text = (LUA / family.folder / f"{name}.lua").read_text()
     code = "\n".join(line for line in text.splitlines() if not line.startswith("--"))

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.workers.ratelimit import Limits, RateLimiter
+from evalq.workers.ratelimit import PoolLimits, RateLimiter
 
 
 class Away:
@@ -29,7 +29,7 @@ async def _refusals(count: int) -> list[int]:
     """How long the tracebacks are of so many calls that ask in turn while the server is lost."""
     lengths: list[int] = []
     client: Any = Away()
-    async with RateLimiter(client, "t", Limits(), patience_seconds=0.0) as pacer:
+    async with RateLimiter(client, "t", PoolLimits(), patience_seconds=0.0) as pacer:
         while len(lengths) < count:
             try:
                 await pacer.acquire()

@@ -9,7 +9,7 @@ import pytest
 
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger.calls import EndedAttempts, Tally
+from evalq.workers.ledger.calls import EndedAttempts, ProcessTally
 from evalq.workers.ledger.keys import SweepKeys
 from evalq.workers.ledger.sweep_model import FolderCounts, Result, SweepHeader, SweepStatus
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -348,7 +348,7 @@ def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Pa
 
 def test_a_tally_counts_once_what_is_told_twice() -> None:
     """An answer of the server's was lost, so it is recorded again; made again later, it counts again."""
-    tally = Tally()
+    tally = ProcessTally()
     assert tally.wire() == ""
     tally.count({1: EndedAttempts(2, 1, 0.5), 2: EndedAttempts(1, 1)})
     name, *first = tally.wire().split()
@@ -357,13 +357,13 @@ def test_a_tally_counts_once_what_is_told_twice() -> None:
     tally.confirm([1, 2, 3])
     tally.count({1: EndedAttempts(1, 1, 0.25)})
     assert tally.wire().split() == [name, "4", "5", "3", "0.75"]
-    assert Tally().wire() != tally.wire()
+    assert ProcessTally().wire() != tally.wire()
 
 
 def test_an_answer_that_tells_no_tokens_counts_at_the_mean_of_those_that_do() -> None:
     """In whatever order they come; where none does, nothing is known."""
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
-        tally = Tally()
+        tally = ProcessTally()
         made = [
             EndedAttempts(1, 1, 0.5),
             EndedAttempts(1, 1, untold=True),
@@ -373,7 +373,7 @@ def test_an_answer_that_tells_no_tokens_counts_at_the_mean_of_those_that_do() ->
         for call in order:
             tally.count({call: made[call]})
         assert tally.wire().split()[2:] == ["4", "4", "3.0"]
-    tally = Tally()
+    tally = ProcessTally()
     tally.count({1: EndedAttempts(1, 1, untold=True)})
     assert tally.wire().split()[2:] == ["1", "1", "0.0"]
 

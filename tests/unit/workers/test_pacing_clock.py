@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evalq.workers.ledger.keys import RateLimitKeys
-from evalq.workers.ratelimit import Limits, Policy
+from evalq.workers.ratelimit import PacePolicy, PoolLimits
 from tests.integration.harness import Server
 from tests.unit.workers.simulated import LEASE, World
 
@@ -15,7 +15,7 @@ TIMES = ("at", "next_call", "next_token", "held_at", "stepped_at", "doubled_at",
 
 def _ahead(world: World) -> dict[str, float]:
     """Stored times that lie further ahead of the server's clock than any wait, in seconds."""
-    state, now, most = world.state(), world.clock(), Policy().longest_hold_seconds
+    state, now, most = world.state(), world.clock(), PacePolicy().longest_hold_seconds
     found = {name: (state[name] - now) / 1e6 for name in TIMES if name in state}
     return {name: seconds for name, seconds in found.items() if seconds > most}
 
@@ -23,7 +23,7 @@ def _ahead(world: World) -> dict[str, float]:
 @pytest.mark.parametrize("back", [5.0, HOUR, 24 * HOUR])
 def test_a_clock_that_is_set_back_stops_nobody(server: Server, back: float) -> None:
     """Calls keep their pace, and what a dead holder had comes back after its lease, not after the step."""
-    limits = Limits(requests_per_minute=3000, tokens_per_minute=3_000_000, tokens_per_call=100, max_concurrency=20)
+    limits = PoolLimits(requests_per_minute=3000, tokens_per_minute=3_000_000, tokens_per_call=100, max_concurrency=20)
     world = World(server.client, limits, lambda _: 1e9, most=20, latency=0.2, tokens=lambda draw: draw.randrange(200))
     world.run(4)
     world.holders[0].dead = True
@@ -40,7 +40,7 @@ def test_a_clock_that_is_set_back_stops_nobody(server: Server, back: float) -> N
 def test_a_stored_time_far_ahead_is_cut_back(server: Server, name: str) -> None:
     """Whatever a restored or damaged server says, calls start again within two seconds, and refusals count again."""
     limit = [1e9]
-    world = World(server.client, Limits(requests_per_minute=600), lambda _: limit[0], latency=0.05)
+    world = World(server.client, PoolLimits(requests_per_minute=600), lambda _: limit[0], latency=0.05)
     world.run(3)
     server.client.hset(RateLimitKeys.of("sim").state, name, str(world.clock() + HOUR * 1e6))
     world.run(5)
@@ -53,7 +53,7 @@ def test_a_stored_time_far_ahead_is_cut_back(server: Server, name: str) -> None:
 
 def test_a_holder_far_ahead_is_cut_back(server: Server) -> None:
     """A lease that ends in an hour was written by another clock: its calls are given back after a lease."""
-    world = World(server.client, Limits(max_concurrency=10), lambda _: 1e9, holders=1, most=10, latency=0.5)
+    world = World(server.client, PoolLimits(max_concurrency=10), lambda _: 1e9, holders=1, most=10, latency=0.5)
     server.client.hset(RateLimitKeys.of("sim").holders, "gone", f"10 {world.clock() + int(HOUR * 1e6)}")
     world.run(5)
     assert world.sent == []
@@ -64,7 +64,7 @@ def test_a_holder_far_ahead_is_cut_back(server: Server) -> None:
 def test_one_reply_that_claims_a_million_tokens_is_minutes_and_not_days(server: Server) -> None:
     """What it is said to have cost is held against the limit for as long as a refusal may hold the pool, no longer."""
     told = iter([100, 100, (1 << 32) - 1])
-    limits = Limits(tokens_per_minute=60_000, tokens_per_call=100)
+    limits = PoolLimits(tokens_per_minute=60_000, tokens_per_call=100)
     world = World(server.client, limits, lambda _: 1e9, holders=1, latency=0.1, tokens=lambda _: next(told, 100))
     world.run(700)
-    assert world.rate(2 * Policy().longest_hold_seconds, 700) >= 5
+    assert world.rate(2 * PacePolicy().longest_hold_seconds, 700) >= 5

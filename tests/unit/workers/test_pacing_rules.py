@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalq.workers.ledger.keys import RateLimitKeys
-from evalq.workers.ratelimit import Limits, Policy
+from evalq.workers.ratelimit import PacePolicy, PoolLimits
 from tests.integration.harness import Server
 from tests.portions import some
 from tests.unit.workers.simulated import LEASE, World
@@ -30,7 +30,7 @@ def test_configured_limits_are_never_passed(
     server: Server, per_second: int, at_once: int, latency: float, holders: int, seed: int
 ) -> None:
     """Whoever asks: no second has more starts than configured (and one), nor any moment more calls at once."""
-    limits = Limits(requests_per_minute=60 * per_second, max_concurrency=at_once)
+    limits = PoolLimits(requests_per_minute=60 * per_second, max_concurrency=at_once)
     world = World(server.client, limits, _always(1e9), holders=holders, most=60, latency=latency, seed=seed)
     world.run(10)
     assert world.busiest <= at_once
@@ -41,7 +41,7 @@ def test_configured_limits_are_never_passed(
 
 def test_a_configured_limit_may_be_less_than_a_call_a_minute(server: Server) -> None:
     """Also where a call's turn comes later than any refusal may hold the pool."""
-    world = World(server.client, Limits(requests_per_minute=0.15), _always(1e9), holders=1, most=1, latency=1.0)
+    world = World(server.client, PoolLimits(requests_per_minute=0.15), _always(1e9), holders=1, most=1, latency=1.0)
     world.run(810)
     assert [round(later - sooner) for sooner, later in pairwise(world.sent)] == [400, 400]
 
@@ -50,7 +50,7 @@ def test_a_configured_limit_may_be_less_than_a_call_a_minute(server: Server) -> 
 def test_an_unknown_limit_is_found_and_followed(server: Server, holders: int, latency: float) -> None:
     """After 10 s under 1 % is refused and 90 % of the limit used; so again after the limit halved and doubled."""
     world = World(
-        server.client, Limits(), lambda t: 25 if 50 <= t < 100 else 50, holders=holders, latency=latency, seed=1
+        server.client, PoolLimits(), lambda t: 25 if 50 <= t < 100 else 50, holders=holders, latency=latency, seed=1
     )
     world.run(180)
     for start, end, limit in ((10, 50, 50), (65, 100, 25), (140, 180, 50)):
@@ -61,7 +61,16 @@ def test_an_unknown_limit_is_found_and_followed(server: Server, holders: int, la
 def _bench(server: Server, limit: Callable[[float], float], seed: int) -> World:
     """What tests/bench/pacing.py runs for real: four processes, a server that serves so many calls in any second."""
     return World(
-        server.client, Limits(), limit, holders=4, most=50, latency=0.1, refusal=0.003, late=0.01, burst=0, seed=seed
+        server.client,
+        PoolLimits(),
+        limit,
+        holders=4,
+        most=50,
+        latency=0.1,
+        refusal=0.003,
+        late=0.01,
+        burst=0,
+        seed=seed,
     )
 
 
@@ -106,7 +115,7 @@ def test_a_probe_costs_about_one_refusal(server: Server, limit: int) -> None:
 
 def test_one_step_back_a_round_trip(server: Server) -> None:
     """Refusals of calls that were granted before the last step back change nothing."""
-    world = World(server.client, Limits(requests_per_minute=6000), _always(0.001), holders=1, latency=0.5)
+    world = World(server.client, PoolLimits(requests_per_minute=6000), _always(0.001), holders=1, latency=0.5)
     world.run(0.58)
     before = world.state()["rate"]
     world.run(0.75)
@@ -116,7 +125,9 @@ def test_one_step_back_a_round_trip(server: Server) -> None:
 
 def test_back_to_most_of_the_last_good_rate(server: Server) -> None:
     """A second after the refusal the rate is 90 % of what it was; it creeps up to all of it."""
-    world = World(server.client, Limits(requests_per_minute=6000), lambda t: 0 if 3 <= t < 3.05 else 1e9, latency=0.02)
+    world = World(
+        server.client, PoolLimits(requests_per_minute=6000), lambda t: 0 if 3 <= t < 3.05 else 1e9, latency=0.02
+    )
     world.run(3.0)
     assert world.state()["rate"] == 100
     world.run(3.2)
@@ -124,26 +135,26 @@ def test_back_to_most_of_the_last_good_rate(server: Server) -> None:
     assert world.state()["rate"] < 0.9 * good
     world.run(4.3)
     assert 0.9 * good <= world.state()["rate"] <= 0.94 * good
-    world.run(3 + Policy().return_seconds + Policy().probe_most_seconds)
+    world.run(3 + PacePolicy().return_seconds + PacePolicy().probe_most_seconds)
     assert 0.99 * good <= world.state()["rate"] <= good
 
 
 def test_the_pool_waits_only_when_a_whole_window_was_refused(server: Server) -> None:
     """A server that refuses everything is left alone for as long as it asks; one that serves some is not."""
-    shut = World(server.client, Limits(requests_per_minute=600), _always(0), latency=0.05, retry_after=20.0)
+    shut = World(server.client, PoolLimits(requests_per_minute=600), _always(0), latency=0.05, retry_after=20.0)
     shut.run(22)
     held = [at for at in shut.sent if 4 <= at < 19]
     assert held == [], "the pool waits"
-    assert len([at for at in shut.sent if at < 4]) >= Policy().window
+    assert len([at for at in shut.sent if at < 4]) >= PacePolicy().window
     assert any(at >= 19 for at in shut.sent), "and comes back"
-    half = World(server.client, Limits(requests_per_minute=600), _always(5), latency=0.05, retry_after=20.0)
+    half = World(server.client, PoolLimits(requests_per_minute=600), _always(5), latency=0.05, retry_after=20.0)
     half.run(22)
     assert half.rate(4, 22) >= 4, "Retry-After of single calls does not stop the pool"
 
 
 def test_a_reply_that_says_nothing_remains_is_a_step_back(server: Server) -> None:
     """Without any refusal: the rate that spent all is stepped back from once, and the pool does not wait."""
-    world = World(server.client, Limits(requests_per_minute=6000), _always(0), holders=1, most=1, warns=True)
+    world = World(server.client, PoolLimits(requests_per_minute=6000), _always(0), holders=1, most=1, warns=True)
     world.run(0.02)
     while not world.state().get("stepped_at"):
         world.run(world.now + 0.01)
@@ -152,7 +163,7 @@ def test_a_reply_that_says_nothing_remains_is_a_step_back(server: Server) -> Non
     after = world.state()
     assert after["rate"] <= 0.8 * 100
     assert (after["streak"], after["held_at"]) == (0, 0)
-    steady = World(server.client, Limits(), _always(50), latency=0.1, burst=0.5, warns=True, seed=2)
+    steady = World(server.client, PoolLimits(), _always(50), latency=0.1, burst=0.5, warns=True, seed=2)
     steady.run(60)
     assert steady.rate(10, 60) >= 45
     assert steady.refused_share(10, 60) < 0.01
@@ -160,7 +171,7 @@ def test_a_reply_that_says_nothing_remains_is_a_step_back(server: Server) -> Non
 
 def test_a_dead_holder_gives_its_calls_back(server: Server) -> None:
     """Slots of a process that died are free again when its lease ends, and not before."""
-    world = World(server.client, Limits(max_concurrency=10), _always(1e9), holders=2, most=10, latency=0.5)
+    world = World(server.client, PoolLimits(max_concurrency=10), _always(1e9), holders=2, most=10, latency=0.5)
     world.run(3)
     world.holders[0].dead = True
     lost = world.holders[0].in_flight
@@ -173,7 +184,7 @@ def test_a_dead_holder_gives_its_calls_back(server: Server) -> None:
 
 def test_tokens_are_a_limit_of_their_own(server: Server) -> None:
     """Calls of unforeseen length keep to the tokens a minute, once their mean is known."""
-    limits = Limits(tokens_per_minute=60_000, tokens_per_call=100)
+    limits = PoolLimits(tokens_per_minute=60_000, tokens_per_call=100)
     world = World(server.client, limits, _always(1e9), latency=0.1, tokens=lambda draw: draw.randrange(200, 800))
     world.run(60)
     spent = sum(tokens for at, tokens in world.spent_tokens if at >= 5)
@@ -183,5 +194,5 @@ def test_tokens_are_a_limit_of_their_own(server: Server) -> None:
 
 def test_every_key_expires(server: Server) -> None:
     """A pool that nobody asks any more leaves nothing behind."""
-    World(server.client, Limits(max_concurrency=3), _always(1e9)).run(1)
+    World(server.client, PoolLimits(max_concurrency=3), _always(1e9)).run(1)
     assert all(0 < server.client.pttl(key) <= 3_600_000 for key in RateLimitKeys.of("sim"))
