@@ -25,6 +25,7 @@ __all__ = [
     "derived_charts",
     "derived_summary",
     "generic_rows",
+    "highest_first",
     "interval_text",
     "number",
     "of_all",
@@ -122,6 +123,12 @@ def _mark_faults(chart: Chart, mark: Mark) -> Iterator[str]:
         yield f"{mark.value} is outside the range"
     if bool(mark.part) != (chart.kind == "stacked"):
         yield "parts go with stacked charts, and only with them"
+
+
+def highest_first(counts: Mapping[str, int]) -> Iterator[Mark]:
+    """A row for each count, the highest first, and equal ones by name."""
+    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        yield Mark(name, count)
 
 
 def number(value: float | None, unit: Unit) -> str:

@@ -13,7 +13,19 @@ from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
 from evalq.evalcore.evaluators.planagent.report import round_order
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
-from evalq.evalcore.views.charts import Chart, Column, Evidence, Mark, Row, Rows, State, Summary, Tile, number
+from evalq.evalcore.views.charts import (
+    Chart,
+    Column,
+    Evidence,
+    Mark,
+    Row,
+    Rows,
+    State,
+    Summary,
+    Tile,
+    highest_first,
+    number,
+)
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
 __all__ = ["VIEWS", "page_summary"]
@@ -343,9 +355,7 @@ def _failures(report: Mapping[str, Json]) -> Iterator[Mark]:
             reasons[item["name"]] = reasons.get(item["name"], 0) + item["rows"]
         for reason in ("unparsable", "empty"):
             reasons[reason] = reasons.get(reason, 0) + found["failures"]["reasons"][reason]
-    for reason, rows in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
-        if rows:
-            yield Mark(reason, rows)
+    return highest_first({reason: rows for reason, rows in reasons.items() if rows})
 
 
 CHARTS = (

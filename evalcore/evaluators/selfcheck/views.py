@@ -27,6 +27,7 @@ from evalq.evalcore.views.charts import (
     State,
     Summary,
     Tile,
+    highest_first,
     number,
     of_all,
     rate_interval,
@@ -205,17 +206,12 @@ def _question_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
             yield Mark(question, share, low, high)
 
 
-def _most_frequent_first(counts: Mapping[str, int]) -> Iterator[Mark]:
-    for name, records in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        yield Mark(name, records)
-
-
 def _signal_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
-    return _most_frequent_first(report["results"]["signals"])
+    return highest_first(report["results"]["signals"])
 
 
 def _suspicion_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
-    return _most_frequent_first(report["results"]["suspected"]["reasons"])
+    return highest_first(report["results"]["suspected"]["reasons"])
 
 
 def _effectiveness_marks(report: Mapping[str, Json]) -> Iterator[Mark]:

@@ -25,6 +25,7 @@ from evalq.evalcore.views.charts import (
     State,
     Summary,
     Tile,
+    highest_first,
     number,
     of_answered,
     rate_interval,
@@ -46,65 +47,52 @@ _DRAWN_ISSUES = 15
 def page_summary(report: Mapping[str, Json]) -> Summary:
     """How many tests passed, and whether there is mode collapse."""
     results = report["results"]
-    run, nowhere, rate = results["test_run"], results["collapse_nowhere"], results["pass_rate"]
-    tests = run["passed"] + run["failed"]
+    run, cases, nowhere = results["test_run"], results["cases"], results["collapse_nowhere"]
+    passed, tests, total, errors = run["passed"], run["passed"] + run["failed"], run["total_tests"], run["errors"]
+    over = of_answered(
+        (tests, total, "tests with a readable output"), (cases["answered"], cases["total"], "cases answered")
+    )
+    rate_note = "; ".join(filter(None, (rate_interval(passed, tests), over)))
+    answered = f"{cases['answered']:,} of {cases['total']:,}"
     found, state = _NOWHERE.get(nowhere["verdict"], ("not known", "none"))
     collapsed = len(nowhere["collapsed"])
-    noted = f"{collapsed} of {nowhere['cases']} cases collapsed" if collapsed else f"{nowhere['cases']} cases"
+    collapse_note = f"{collapsed} of {nowhere['cases']} cases collapsed" if collapsed else f"{nowhere['cases']} cases"
     if nowhere["verdict"] == "fails" and not collapsed:
-        noted += " together"
-    cases = results["cases"]
-    over = of_answered((tests, run["total_tests"], "tests with a readable output"), _cases_answered(results))
-    noted_rate = "; ".join(filter(None, (rate_interval(run["passed"], tests), over)))
+        collapse_note += " together"
+    unread = f"{errors:,} outputs could not be read. " if errors else ""
     # Of all tests: if three of four have no answer, "1 of 1" would hide that.
     return Summary(
-        f"{run['passed']:,} of {run['total_tests']:,} tests passed",
-        _sentence(run, found, noted),
+        f"{passed:,} of {total:,} tests passed",
+        f"{unread}Mode collapse: {found} ({collapse_note}).",
         tiles=(
-            Tile("Pass rate", number(rate, "share"), noted_rate, "doubtful" if over else "none"),
+            Tile("Pass rate", number(results["pass_rate"], "share"), rate_note, _doubtful(over)),
             Tile("Failed", number(run["failed"], "count")),
-            Tile("No readable output", number(run["errors"], "count"), state="doubtful" if run["errors"] else "none"),
-            Tile(
-                "Cases answered",
-                f"{cases['answered']:,} of {cases['total']:,}",
-                state="doubtful" if cases["answered"] < cases["total"] else "none",
-            ),
-            Tile("Mode collapse", found, noted, state),
+            Tile("No readable output", number(errors, "count"), state=_doubtful(errors)),
+            Tile("Cases answered", answered, state=_doubtful(cases["answered"] < cases["total"])),
+            Tile("Mode collapse", found, collapse_note, state),
             Tile("Diversity", number(results["diversity"], "points"), "mean over cases, 1 is even"),
         ),
     )
 
 
-def _cases_answered(results: Mapping[str, Any]) -> tuple[int, int, str]:
-    return results["cases"]["answered"], results["cases"]["total"], "cases answered"
-
-
-def _sentence(run: Mapping[str, Any], found: str, noted: str) -> str:
-    errors = f"{run['errors']:,} outputs could not be read. " if run["errors"] else ""
-    return f"{errors}Mode collapse: {found} ({noted})."
+def _doubtful(reason: object) -> State:
+    return "doubtful" if reason else "none"
 
 
 def _shares(counts: Mapping[str, tuple[int, int, int]]) -> Iterator[Mark]:
     """The pass rate for each (passes, of, no readable output), with its interval; the lowest first.
 
-    An entry without a test has a row without a value.
+    An entry without a test has a row without a value, before the others.
     """
     for name, (_, of, errors) in sorted(counts.items()):
         if not of:
-            yield Mark(
-                name, None, state="doubtful", note=f"{errors:,} without a readable output" if errors else "no output"
-            )
-    known = {
-        name: (
-            part / of,
-            wilson(part, of),
-            f"{part:,} of {of:,}" + (f", {errors:,} without a readable output" if errors else ""),
-        )
-        for name, (part, of, errors) in counts.items()
-        if of
-    }
-    for name, (value, (low, high), note) in sorted(known.items(), key=lambda item: (item[1][0], item[0])):
-        yield Mark(name, value, low, high, note=note)
+            note = f"{errors:,} without a readable output" if errors else "no output"
+            yield Mark(name, None, state="doubtful", note=note)
+    known = [(part / of, name) for name, (part, of, _) in counts.items() if of]
+    for share, name in sorted(known):
+        part, of, errors = counts[name]
+        note = f"{part:,} of {of:,}" + (f", {errors:,} without a readable output" if errors else "")
+        yield Mark(name, share, *wilson(part, of), note=note)
 
 
 def _agents(report: Mapping[str, Json]) -> Iterable[Mark]:
@@ -147,13 +135,12 @@ def _diversity(report: Mapping[str, Json]) -> Iterator[Mark]:
         yield Mark(case["case"], case["diversity_score"], note=note)
 
 
-def _issue_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
-    counts: dict[str, int] = {}
+def _issue_marks(report: Mapping[str, Json]) -> Iterable[Mark]:
+    counts: Counter[str] = Counter()
     for level in report["results"]["test_run"]["summary"].values():
         for issue in level["issues"]:
-            counts[issue["issue"]] = counts.get(issue["issue"], 0) + issue["tests"]
-    for issue, tests in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_DRAWN_ISSUES]:
-        yield Mark(issue, tests)
+            counts[issue["issue"]] += issue["tests"]
+    return list(highest_first(counts))[:_DRAWN_ISSUES]
 
 
 _CHARTS = (
