@@ -20,10 +20,12 @@ __all__ = [
     "MAX_FILE_CHARACTERS",
     "as_json",
     "boolean_meant",
+    "by_name",
     "explained",
     "line_of",
     "load_mapping",
     "merged",
+    "name_of",
     "option_params",
     "validate",
 ]
@@ -157,3 +159,31 @@ def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params:
                 nested = {key: nested}
             params = merged(params, nested)
     return params
+
+
+# Params whose value is a list or set of patterns: one of those known by name, or one of the user's own.
+
+T = TypeVar("T")
+
+
+def by_name(given: Any, known: Mapping[str, T]) -> T | Any:
+    """What ``given`` names; anything but a name as plain data for strict validation. Raises ValueError."""
+    if not isinstance(given, str):
+        return _with_tuples(given)
+    if given not in known:
+        raise ValueError(f"no such name (there are: {', '.join(known)}; or give one of your own)")
+    return known[given]
+
+
+def name_of(value: T, known: Mapping[str, T]) -> str | None:
+    """The name that stands for ``value``, where it has one."""
+    return next((name for name, named in known.items() if named == value), None)
+
+
+def _with_tuples(given: Any) -> Any:
+    # Strict validation takes a list for a tuple in JSON itself, but not in what a validator hands on.
+    if isinstance(given, list):
+        return tuple(map(_with_tuples, given))
+    if isinstance(given, dict):
+        return {key: _with_tuples(value) for key, value in given.items()}
+    return given

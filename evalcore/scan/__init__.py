@@ -4,8 +4,7 @@
 offsets in characters. Patterns that no linear search can run are refused with a reason (`PatternRefused`).
 """
 
-from evalq.evalcore.scan.anyof import AnyOf, anywhere
 from evalq.evalcore.scan.nodes import PatternRefused
-from evalq.evalcore.scan.scanner import Pattern, Scan, Scanner, require_searchable
+from evalq.evalcore.scan.scanner import AnyOf, Pattern, Scan, Scanner, anywhere, require_searchable
 
 __all__ = ["AnyOf", "Pattern", "PatternRefused", "Scan", "Scanner", "anywhere", "require_searchable"]

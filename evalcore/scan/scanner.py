@@ -3,20 +3,87 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, lru_cache
 
 import msgspec
+import re2
 
-from evalq.evalcore.scan.alphabet import Alphabet
-from evalq.evalcore.scan.charset import Folding
-from evalq.evalcore.scan.matchers import Counter, Encoded, Finder, Span, Strings, counter, finder
-from evalq.evalcore.scan.nodes import Node, PatternRefused, charsets, has_boundary
-from evalq.evalcore.scan.parse import parse
-from evalq.evalcore.scan.presence import Presence, presence
-from evalq.evalcore.scan.sweep import SWEEP_FROM, Sweep
+from evalq.evalcore.scan.alphabet import Alphabet, re2_source
+from evalq.evalcore.scan.matchers import (
+    SWEEP_FROM,
+    Counter,
+    Encoded,
+    Engine,
+    Finder,
+    Span,
+    Strings,
+    StringSweep,
+    counter,
+    finder,
+)
+from evalq.evalcore.scan.nodes import CharSet, Folding, Node, PatternRefused, charsets, has_boundary, parse, width
 
-__all__ = ["Pattern", "Scan", "Scanner", "require_searchable"]
+__all__ = ["AnyOf", "Pattern", "Scan", "Scanner", "anywhere", "require_searchable"]
+
+# Which of many patterns occur in a text of ASCII alone, in one pass over it.
+
+MAX_EACH = 160
+"""RE2 instructions of a pattern that is looked for together with others: a longer one makes all of them slow."""
+MAX_TOGETHER = 4096
+
+
+class _Ascii:
+    """ASCII as it is: in such a text RE2's bytes, words and offsets are Python's characters."""
+
+    def symbols(self, chars: CharSet) -> bytes:
+        """The ASCII characters among ``chars``."""
+        below = ((first, min(end, 128)) for first, end in chars if first < 128)
+        return bytes(byte for first, end in below for byte in range(first, end))
+
+
+class Presence:
+    """Patterns in one automaton of RE2; ``known`` are those it can tell of."""
+
+    def __init__(self, sources: Mapping[int, bytes]) -> None:
+        self.known = frozenset(sources)
+        self._indexes = tuple(sources)
+        patterns = re2.Set.SearchSet(_options())
+        # Where its memory does not suffice, a set finds nothing and does not say so. This one is found in any text.
+        self._always = patterns.Add(b"")
+        for source in sources.values():
+            patterns.Add(source)
+        patterns.Compile()
+        self._match = patterns._set.Match
+
+    def among(self, data: bytes) -> frozenset[int] | None:
+        """Those that occur in ``data``, which is ASCII; None where that took more memory than an automaton may have."""
+        found = self._match(data)
+        if not found:
+            return None
+        indexes = self._indexes
+        return frozenset([indexes[place - 1] for place in found if place != self._always])
+
+
+def presence(nodes: Mapping[int, Node]) -> Presence | None:
+    """What tells of as many of ``nodes`` as can be looked for together; None where that is less than two."""
+    sources: dict[int, bytes] = {}
+    left = MAX_TOGETHER
+    for index, node in nodes.items():
+        source = re2_source(node, _Ascii())
+        size = re2.compile(source, _options()).programsize
+        if size <= min(MAX_EACH, left):
+            sources[index] = source
+            left -= size
+    return Presence(sources) if len(sources) > 1 else None
+
+
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.never_capture = True
+    options.log_errors = False
+    return options
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -145,7 +212,7 @@ class _Group:
             index: self.counters.get(index) or finder(node, self.alphabet) for index, node in nodes.items()
         }
         plain = {index: found for index, found in self.finders.items() if isinstance(found, Strings)}
-        sweep = Sweep(plain, self.alphabet)
+        sweep = StringSweep(plain, self.alphabet)
         self._sweep = sweep if sweep.worthwhile else None
         self._unswept = tuple(index for index in self.finders if index not in plain)
 
@@ -186,3 +253,37 @@ def _tree(pattern: Pattern) -> Node:
 def require_searchable(pattern: Pattern) -> None:
     """Raise PatternRefused when ``pattern`` has no search (or, where it is counted, no counting) in linear time."""
     Scanner([pattern])
+
+
+# Where any of several patterns match: one search behind the other, each linear in the text.
+
+
+def anywhere(at: int) -> int:
+    """A match may begin at each place."""
+    return at
+
+
+class AnyOf:
+    """Patterns of Python's `re` on str under ``flags``, of which earlier ones win where two match at one place.
+
+    Raises PatternRefused where there is no linear-time search for them, or they can match nothing at all.
+    """
+
+    def __init__(self, sources: Sequence[str], flags: int = 0) -> None:
+        node = parse("|".join(f"(?:{source})" for source in sources), flags)
+        if width(node)[0] == 0:
+            raise PatternRefused("it can match nothing at all")
+        self._alphabet = Alphabet(charsets(node), words=has_boundary(node))
+        self._engine = Engine(re2_source(node, self._alphabet))
+
+    def spans(self, text: str, begin: Callable[[int], int] = anywhere) -> Iterator[Span]:
+        """The matches in ``text``, each searched for behind the one before, as `re.finditer` gives them.
+
+        ``begin`` gives the first place, from a given one on, where a match may begin.
+        """
+        data, at = self._alphabet.encode(text), 0
+        while (span := self._engine.search(data, at))[0] >= 0:
+            at = begin(span[0])
+            if at == span[0]:
+                yield span
+                at = span[1]

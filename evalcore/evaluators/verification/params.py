@@ -8,9 +8,8 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from evalq.evalcore.contract.claims import Targets
 from evalq.evalcore.contract.evaluator import Params
-from evalq.evalcore.contract.params import merged
+from evalq.evalcore.contract.params import by_name, merged, name_of
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS, Patterns
-from evalq.evalcore.scan.pattern_params import by_name, name_of
 
 __all__ = ["Bands", "ExecutionWeights", "Scoring", "Shortfalls", "ToolWeights", "VerificationParams", "Weights"]
 

@@ -126,7 +126,7 @@ DEFAULT = Patterns(
 )
 """The specification's set."""
 
-# Bounded, because counting takes linear time only for patterns with a greatest length (`evalq.evalcore.scan.bounds`).
+# Bounded, because counting takes linear time only for patterns with a greatest length (`evalq.evalcore.scan.nodes`).
 _GAP = r"\s{1,4}"
 _NOT = rf"(?:\b(?:not|never|no|without|cannot|unable to)|n['’]t){_GAP}(?:\w{{1,20}}{_GAP}){{0,2}}"
 _EDIT = r"(?:edit(?:s|ed|ing)?|writes?|wrote|writing|written)"

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.scan import AnyOf, Pattern, PatternRefused, Scanner
-from evalq.evalcore.scan.sweep import SWEEP_FROM
+from evalq.evalcore.scan.matchers import SWEEP_FROM
 from tests.unit.scan.regexes import SIGNS, patterns, texts
 
 FLAGS = [re.NOFLAG, re.IGNORECASE, re.DOTALL, re.IGNORECASE | re.DOTALL]
@@ -137,7 +137,7 @@ def test_a_long_text_that_is_mostly_plain_is_one_text() -> None:
 
 def test_a_sweep_keeps_few_automata(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts that end in every combination of signals make one automaton each, and only the last few are kept."""
-    monkeypatch.setattr("evalq.evalcore.scan.sweep.KEPT_UNIONS", 3)
+    monkeypatch.setattr("evalq.evalcore.scan.matchers.KEPT_UNIONS", 3)
     sources = ["one", "two", "three", "four", "five"]
     scanner = Scanner([Pattern(source) for source in sources])
     for order in itertools.permutations(sources, 3):
