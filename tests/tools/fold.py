@@ -439,7 +439,6 @@ class Fold:
                     else:
                         lines.append(new)
                         edits += [Edit(*source.span(use), new) for use, _ in uses(source.tree, {each.name})]
-                        edits += [Edit(*source.span(use), new) for use in _uses_in_functions(source.tree, {each.name})]
                         edits += _definitions(source, {each.name: new})
                 edits.append(Edit(*source.span(node), f"from {node.module} import {', '.join(lines)}"))
         # module.old, where a module of the group was imported whole
@@ -578,7 +577,7 @@ class _Lines:
 def _inside(tree: ast.AST, statement: ast.stmt, name: str) -> Iterator[ast.Name]:
     """Uses of a name in the function that imports it by ``statement``."""
     for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and statement in function.body:
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and statement in ast.walk(function):
             for node in ast.walk(function):
                 if isinstance(node, ast.Name) and node.id == name:
                     yield node
