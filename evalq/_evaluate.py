@@ -241,7 +241,7 @@ def resume(
     that was cancelled, AlreadyRunning where another process drives it, and what `evaluate` raises.
     """
     from evalq.producer.lifecycle.join import begin_larger, resume_any
-    from evalq.producer.run.backend import Backend, refuse_over
+    from evalq.producer.run.backend import Backend, refuse_ended
     from evalq.producer.sweep.files import holds_sweep
 
     at_least_one(workers=workers)
@@ -253,7 +253,7 @@ def resume(
     reporter = _reporter(plugins.get(folder.info().evaluator), progress)
     backend, budgets = Backend(chosen, inline=inline, workers=workers), (max_calls, max_cost)
     begin_larger(folder, backend, budgets)
-    refuse_over(folder)
+    refuse_ended(folder)
     resume_any(folder, backend, reporter, budgets)
     return open_run(folder.path)
 

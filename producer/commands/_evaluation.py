@@ -55,7 +55,7 @@ def extra_command(extra: Command) -> click.Command:
 
 
 def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: Invocation) -> None:
-    from evalq.producer.lifecycle.finish import errors_told
+    from evalq.producer.lifecycle.finish import report_errors
     from evalq.producer.outputs import check_output, read_files
 
     reporter = invocation.output.reporter(evaluator.records.unit)
@@ -64,7 +64,7 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
     reads = read_files(evaluator, request, invocation.start.params, where.targets, where.settings)
     for path in invocation.output.outputs:
         check_output(path, reads)
-    with errors_told(reporter):
+    with report_errors(reporter):
         if native.compiled() is None and not invocation.output.quiet:
             reporter.warn(native.SLOW)
         if invocation.following.follow:
@@ -97,9 +97,9 @@ def _evaluate(
         _plan_only(begin, reporter)
     else:
         from evalq.producer.lifecycle.finish import conclude
-        from evalq.producer.lifecycle.start import begin_or_join, driven_at
+        from evalq.producer.lifecycle.start import begin_or_join, name_server
 
-        with driven_at(backend):
+        with name_server(backend):
             folder = begin_or_join(begin, backend, reporter, detach=invocation.start.detach)
         if folder is not None:
             conclude(folder, invocation, reporter)

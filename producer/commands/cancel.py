@@ -8,14 +8,14 @@ from evalq.evalcore.errors import UsageError
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import server_options
-from evalq.producer.lifecycle.cancel import await_driver, close, closed_elsewhere, end_here, note, refuse_unnamed
+from evalq.producer.lifecycle.cancel import await_driver, close, close_elsewhere, end_here, note_ending, refuse_unnamed
 
 __all__ = ["COMMAND"]
 
 
 def _cancel(invocation: Invocation, run: str) -> None:
     with invocation.servers() as servers:
-        if closed_elsewhere(servers, run, "cancelled"):
+        if close_elsewhere(servers, run, "cancelled"):
             return
         folder = find(run)
         info = folder.info()
@@ -27,7 +27,7 @@ def _cancel(invocation: Invocation, run: str) -> None:
     if state not in ("cancelled", "gone", None):
         raise UsageError(f"{info.run} cannot be cancelled: it is {state}; {folder.next_step(info.state)}")
     if state == "cancelled":
-        if not note(folder, "cancelled"):
+        if not note_ending(folder, "cancelled"):
             await_driver(folder)
     else:
         end_here(folder, info)

@@ -14,8 +14,8 @@ from evalq.evalcore.contract import plugins
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import calling_options, output_options, place_options, run_options
-from evalq.producer.lifecycle.finish import conclude, errors_told
-from evalq.producer.lifecycle.start import begin_or_join, driven_at
+from evalq.producer.lifecycle.finish import conclude, report_errors
+from evalq.producer.lifecycle.start import begin_or_join, name_server
 
 __all__ = ["COMMAND"]
 
@@ -34,14 +34,14 @@ def _extend(invocation: Invocation, run: str, more: int | None, other: str, case
     wanted = Extension(more, other, cases, *invocation.live.budgets, invocation.live.cache or "")
     reporter = invocation.output.reporter(plugins.get(folder.info().evaluator).records.unit)
     asked = invocation.start.options(backend.settings.unpack_bytes)
-    with errors_told(reporter):
+    with report_errors(reporter):
         if invocation.start.dry_run:
             sweep, live = extension_of(folder, wanted)
             request = sweep.request_of(cases)
             for line in estimate(sweep.evaluator, request, live, backend.settings):
                 click.echo(line)
             return
-        with driven_at(backend):
+        with name_server(backend):
             begun = begin_or_join(lambda: wanted.begin(folder, asked), backend, reporter, detach=False)
         assert begun is not None, "nothing is left to the fleet"
         conclude(begun, invocation, reporter)

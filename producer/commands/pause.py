@@ -8,7 +8,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import run_argument, server_options
-from evalq.producer.lifecycle.cancel import close, closed_elsewhere, note, refuse_unnamed
+from evalq.producer.lifecycle.cancel import close, close_elsewhere, note_ending, refuse_unnamed
 from evalq.producer.servers import named_servers
 
 __all__ = ["COMMAND"]
@@ -16,7 +16,7 @@ __all__ = ["COMMAND"]
 
 def _pause(invocation: Invocation, run: str | None) -> None:
     with invocation.servers() as servers:
-        if closed_elsewhere(servers, run, "paused"):
+        if close_elsewhere(servers, run, "paused"):
             return
         folder = find(run)
         info = folder.info()
@@ -27,7 +27,7 @@ def _pause(invocation: Invocation, run: str | None) -> None:
     if state != "paused":
         now = info.state if state == "gone" else state
         raise UsageError(f"{info.run} cannot be paused: it is {now}; {folder.next_step(info.state)}")
-    note(folder, "paused")
+    note_ending(folder, "paused")
     again = f"evalq resume {folder.named(named_servers(servers.settings))}"
     click.echo(f"{info.run}: paused; resume it with: {again}", err=True)
 

@@ -6,8 +6,8 @@ from evalq.evalcore.contract import plugins
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
-from evalq.producer.lifecycle.finish import conclude, errors_told
-from evalq.producer.lifecycle.start import driven_at
+from evalq.producer.lifecycle.finish import conclude, report_errors
+from evalq.producer.lifecycle.start import name_server
 
 __all__ = ["COMMAND"]
 
@@ -15,16 +15,16 @@ __all__ = ["COMMAND"]
 def _resume(invocation: Invocation, run: str | None) -> None:
     from evalq.producer.lifecycle.join import begin_larger, resume_or_take
     from evalq.producer.outputs import check_outputs
-    from evalq.producer.run.backend import refuse_over
+    from evalq.producer.run.backend import refuse_ended
 
     folder = find(run)
     check_outputs(invocation.output.outputs, folder)
     info, backend, budgets = folder.info(), invocation.backend(), invocation.live.budgets
     reporter = invocation.output.reporter(plugins.get(info.evaluator).records.unit)
-    with errors_told(reporter):
+    with report_errors(reporter):
         begin_larger(folder, backend, budgets)
-        refuse_over(folder)
-        with driven_at(backend):
+        refuse_ended(folder)
+        with name_server(backend):
             resume_or_take(folder, backend, reporter, budgets)
         conclude(folder, invocation, reporter)
 

@@ -8,8 +8,8 @@ from evalq.evalcore.contract import plugins
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
-from evalq.producer.lifecycle.finish import conclude, errors_told
-from evalq.producer.lifecycle.start import driven_at
+from evalq.producer.lifecycle.finish import conclude, report_errors
+from evalq.producer.lifecycle.start import name_server
 
 __all__ = ["COMMAND"]
 
@@ -17,17 +17,17 @@ __all__ = ["COMMAND"]
 def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     from evalq.producer.lifecycle.join import begin_retry, refuse_uncallable, resume_any
     from evalq.producer.outputs import check_outputs
-    from evalq.producer.run.backend import driving
+    from evalq.producer.run.backend import hold_folder
 
     del errors  # what is tried again without it, too
     folder, backend = find(run), invocation.backend()
     check_outputs(invocation.output.outputs, folder)
     reporter = invocation.output.reporter(plugins.get(folder.info().evaluator).records.unit)
-    with errors_told(reporter):
-        with driving(folder, backend):
+    with report_errors(reporter):
+        with hold_folder(folder, backend):
             refuse_uncallable(folder, backend)
             begin_retry(folder)
-        with driven_at(backend):
+        with name_server(backend):
             resume_any(folder, backend, reporter, invocation.live.budgets)
         conclude(folder, invocation, reporter)
 

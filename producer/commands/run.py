@@ -30,7 +30,7 @@ from evalq.producer.invocation.options import (
     place_options,
     run_options,
 )
-from evalq.producer.lifecycle.finish import conclude_shown, tell
+from evalq.producer.lifecycle.finish import conclude_shown, show_notes
 from evalq.producer.lifecycle.gate import GateOptions, check_confirm, check_gate, gate_suite, write_undecided
 from evalq.producer.lifecycle.start import begin_or_join
 from evalq.producer.outputs import check_output, read_files, refuse_read, render, write_output
@@ -217,7 +217,7 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: I
         write_output(path, folder, run.evaluator, run.request.options)
     if output.fmt in ("markdown", "yaml") and not output.json_lines:
         click.echo(render(output.fmt, run.evaluator, report, run.request.options))
-    tell(folder, report, output)
+    show_notes(folder, report, output)
     conclude_shown(folder, report, invocation, reporter)
     return report
 

@@ -10,7 +10,7 @@ from evalq.producer.invocation.finding import elsewhere, find
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import output_options, run_argument, server_options
 from evalq.producer.lifecycle.fetch import run_with_report
-from evalq.producer.lifecycle.finish import conclude, errors_told
+from evalq.producer.lifecycle.finish import conclude, report_errors
 from evalq.producer.monitor import fleet
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.servers import Servers
@@ -24,7 +24,7 @@ def _watch(invocation: Invocation, run: str | None) -> None:
     from evalq.producer.outputs import check_outputs
 
     reporter = invocation.output.reporter("records")
-    with invocation.servers() as servers, errors_told(reporter):
+    with invocation.servers() as servers, report_errors(reporter):
         if run is not None and elsewhere(run, servers):
             attend_fleet(run, servers, reporter)
             folder = run_with_report(run, servers)
@@ -37,7 +37,7 @@ def _watch(invocation: Invocation, run: str | None) -> None:
 
 def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
     """Until the run in ``folder`` has its report."""
-    from evalq.producer.lifecycle.join import ended, resume_any, see_elsewhere
+    from evalq.producer.lifecycle.join import ended_error, resume_any, see_elsewhere
     from evalq.producer.lifecycle.watch import attend_fleet, watch_driver
     from evalq.producer.run.backend import Backend
 
@@ -49,7 +49,7 @@ def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
         # Nothing is left to do for the fleet: its answers come into the folder.
         resume_any(folder, Backend(servers.settings), reporter)
     elif info.state != "done":
-        raise ended(folder, info.state)
+        raise ended_error(folder, info.state)
 
 
 def _fleet(servers: Servers) -> str:

@@ -14,7 +14,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import elsewhere
 from evalq.producer.servers import Servers
 
-__all__ = ["await_driver", "close", "closed_elsewhere", "end_here", "note", "refuse_unnamed"]
+__all__ = ["await_driver", "close", "close_elsewhere", "end_here", "note_ending", "refuse_unnamed"]
 
 _DRIVER_SECONDS = 10.0
 _ENDING_SECONDS = 30.0
@@ -36,7 +36,7 @@ def close(servers: Servers, run: str, state: RunState) -> str | None:
     return str(state if state in found else min(found, default="gone"))
 
 
-def closed_elsewhere(servers: Servers, run: str | None, state: RunState) -> bool:
+def close_elsewhere(servers: Servers, run: str | None, state: RunState) -> bool:
     """Close a run whose folder is not here; False for one that is to be found here. Raises UsageError."""
     if run is None or not elsewhere(run, servers):
         return False
@@ -61,7 +61,7 @@ def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what:
         )
 
 
-def note(folder: RunFolder, state: RunState) -> bool:
+def note_ending(folder: RunFolder, state: RunState) -> bool:
     """Say in the folder how the run ended, unless a process drives it: that one says so at its next look."""
     if not folder.begun:
         raise UsageError(f"{folder.path}: this run is gone: it ended on faulty input; fix that, and start it again")
@@ -83,7 +83,7 @@ def end_here(folder: RunFolder, info: RunInfo) -> None:
 def _end_drivers(folder: RunFolder, info: RunInfo) -> None:
     deadline = time.monotonic() + _ENDING_SECONDS
     sent: set[str] = set()
-    while not note(folder, "cancelled"):
+    while not note_ending(folder, "cancelled"):
         by = folder.driver()
         # Only a run without a server of its own: whoever drives another one is told by its ledger.
         mine = not info.server and may_follow("cancelled", info.state)

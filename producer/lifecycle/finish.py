@@ -24,7 +24,7 @@ from evalq.producer.sweep.files import holds_sweep
 if TYPE_CHECKING:
     from evalq.producer.sweep.sweep import Sweep
 
-__all__ = ["conclude", "conclude_shown", "errors_told", "refuse_unscored", "show", "tell"]
+__all__ = ["conclude", "conclude_shown", "refuse_unscored", "report_errors", "show", "show_notes"]
 
 
 @uncollected()
@@ -60,13 +60,13 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
         write_output(path, folder, evaluator, options)
     if not output.json_lines:
         click.echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
-    tell(folder, report, output)
+    show_notes(folder, report, output)
     for fault in report["faults"][:20] if not output.quiet else []:
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
 
 @stdout_to_stderr()
-def tell(folder: RunFolder, report: dict[str, Json], output: OutputArguments) -> None:
+def show_notes(folder: RunFolder, report: dict[str, Json], output: OutputArguments) -> None:
     """The evaluator's notices on standard error, and whose outputs the run has besides its own."""
     if output.quiet:
         return
@@ -79,7 +79,7 @@ def tell(folder: RunFolder, report: dict[str, Json], output: OutputArguments) ->
 
 
 @contextlib.contextmanager
-def errors_told(reporter: Reporter) -> Iterator[None]:
+def report_errors(reporter: Reporter) -> Iterator[None]:
     """Whoever reads JSON lines is told of an error there, too."""
     try:
         yield

@@ -23,7 +23,7 @@ from evalq.producer.invocation.options import on_command_line
 from evalq.producer.lifecycle.finish import show
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.outputs import write_output
-from evalq.producer.run.backend import unwritten
+from evalq.producer.run.backend import folder_error
 from evalq.producer.run.publication import record_in_history
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
@@ -106,7 +106,7 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
                     # The log was never there: nothing was begun that could be resumed.
                     folder.discard()
     except OSError as error:
-        raise unwritten(error, folder, f"run {_AGAIN}") from error
+        raise folder_error(error, folder, f"run {_AGAIN}") from error
     if stop.signal == signal.SIGINT:
         raise Interrupted(_AGAIN)
     if stop.signal:

@@ -111,12 +111,12 @@ def confirm_runs(
 
 def _sides(run: RunCases, partner: RunCases | None, asking: ConfirmOptions) -> _Sides:
     """Raises UsageError where either cannot be asked."""
-    from evalq.producer.run.backend import refuse_named
+    from evalq.producer.run.backend import refuse_foreign_paths
     from evalq.producer.sweep.sweep import Sweep
 
     folder = asking.folders.get(run.run)
     if folder is not None:
-        refuse_named(folder, asking.backend)
+        refuse_foreign_paths(folder, asking.backend)
     sweep = Sweep.asked_in(folder) if folder is not None else None
     if sweep is None:
         raise UsageError(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "begin_larger",
     "begin_retry",
-    "ended",
+    "ended_error",
     "join",
     "refuse_uncallable",
     "resume_any",
@@ -53,7 +53,7 @@ _ORPHANED_AFTER = 3
 the two it writes all outputs, imports and plans, and nobody hears of it: on a busy machine for ten seconds."""
 
 
-def ended(folder: RunFolder, state: RunState) -> EvalqError:
+def ended_error(folder: RunFolder, state: RunState) -> EvalqError:
     """What to tell of a run that nobody drives and that has no report."""
     if state == "cancelled":
         return Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
@@ -77,7 +77,7 @@ def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callabl
         if state == "done":
             return None
         if state == "cancelled" or (waited and state in LEFT_ALONE):
-            raise ended(folder, state)
+            raise ended_error(folder, state)
         if state == "detached":
             attend_fleet(folder.info().run, servers, reporter, folder)
         try:
@@ -128,10 +128,10 @@ def resume_or_take(
 
 def begin_larger(folder: RunFolder, backend: Backend, budgets: tuple[int | None, float | None]) -> None:
     """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
-    from evalq.producer.run.backend import driving
+    from evalq.producer.run.backend import hold_folder
 
     if folder.info().state == "done" and any(budgets) and holds_sweep(folder):
-        with driving(folder, backend):
+        with hold_folder(folder, backend):
             refuse_uncallable(folder, backend)
             folder.note(state="retrying")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evalq.producer.run.backend import Backend
     from evalq.producer.sweep.sweep import Sweep
 
-__all__ = ["begin_or_join", "driven_at"]
+__all__ = ["begin_or_join", "name_server"]
 
 
 def begin_or_join(
@@ -56,12 +56,12 @@ def _resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from evalq.producer.run.backend import halted, left
+        from evalq.producer.run.backend import interruption, note_state
 
-        state, ending = halted(folder, backend)
+        state, ending = interruption(folder, backend)
         with contextlib.suppress(OSError), folder.driving() as mine:  # and lets go of it: a notebook's process lives on
             if mine:
-                left(folder, state)
+                note_state(folder, state)
         raise ending from None
 
 
@@ -117,7 +117,7 @@ def _carry_out(begun: Job | Sweep, backend: Backend, reporter: Reporter) -> None
 
 
 @contextlib.contextmanager
-def driven_at(backend: Backend) -> Iterator[None]:
+def name_server(backend: Backend) -> Iterator[None]:
     """Who is told that another process drives the run is told at which server to watch it."""
     try:
         yield

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backend",
-    "driving",
-    "halted",
-    "left",
-    "refuse_named",
-    "refuse_over",
+    "folder_error",
+    "hold_folder",
+    "interruption",
+    "note_state",
+    "refuse_ended",
+    "refuse_foreign_paths",
     "resumable",
     "shared_backend",
-    "unwritten",
 ]
 
 CALLS_HERE = 50
@@ -200,7 +200,7 @@ def resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def driving(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
+def hold_folder(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
     """Hold ``folder`` for the length of a block, in which interrupts are counted.
 
     Raises AlreadyRunning, StorageError where it cannot be written, and InfrastructureError where memory or threads are
@@ -212,23 +212,23 @@ def driving(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
         with interrupts.counted(), folder.driving() as mine:
             if not mine:
                 raise AlreadyRunning(str(folder.path), folder.driver() or "another process")
-            refuse_named(folder, backend)
+            refuse_foreign_paths(folder, backend)
             yield interrupts
     except OSError as error:
-        raise unwritten(error, folder, f"resume with: {backend.resume(folder)}") from error
+        raise folder_error(error, folder, f"resume with: {backend.resume(folder)}") from error
     except (MemoryError, RuntimeError) as error:
         if lack := resource_shortage(error):
             raise InfrastructureError(f"{lack}, then resume with: {backend.resume(folder)}") from error
         raise
 
 
-def refuse_named(folder: RunFolder, backend: Backend) -> None:
+def refuse_foreign_paths(folder: RunFolder, backend: Backend) -> None:
     """Raise UsageError where the run in ``folder`` names a file that a run folder may not choose on this machine."""
     if folder.begun:
         refuse_paths(folder, backend.settings.roots)
 
 
-def unwritten(error: OSError, folder: RunFolder, then: str) -> StorageError:
+def folder_error(error: OSError, folder: RunFolder, then: str) -> StorageError:
     """Why a run cannot go on in its folder, and what to do ``then``."""
     if not folder.path.is_dir():
         gone = "the run folder"
@@ -241,7 +241,7 @@ def unwritten(error: OSError, folder: RunFolder, then: str) -> StorageError:
     )
 
 
-def refuse_over(folder: RunFolder) -> None:
+def refuse_ended(folder: RunFolder) -> None:
     """Raise for a run that nothing can follow: UsageError for one with its report, Cancelled."""
     state = folder.info().state
     if state == "done":
@@ -250,7 +250,7 @@ def refuse_over(folder: RunFolder) -> None:
         raise Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
 
 
-def halted(folder: RunFolder, backend: Backend) -> tuple[RunState, EvalqError]:
+def interruption(folder: RunFolder, backend: Backend) -> tuple[RunState, EvalqError]:
     """How a run stands after Ctrl-C or SIGTERM, and what ends its command: somebody may be cancelling it for good."""
     if not folder.being_cancelled():
         return "interrupted", Interrupted(backend.resume(folder))
@@ -258,7 +258,7 @@ def halted(folder: RunFolder, backend: Backend) -> tuple[RunState, EvalqError]:
     return "cancelled", Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
 
 
-def left(folder: RunFolder, state: RunState) -> None:
+def note_state(folder: RunFolder, state: RunState) -> None:
     """Say in run.json how a run was left, as far as the disk lets us; one that was not taken up is as it was."""
     with contextlib.suppress(OSError, EvalqError):
         if may_follow(state, folder.info().state):

@@ -31,7 +31,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.no_workers import Unserved
 from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
 from evalq.producer.outputs import write_final
-from evalq.producer.run.backend import Backend, driving, halted, left, refuse_over, shared_backend
+from evalq.producer.run.backend import Backend, hold_folder, interruption, note_state, refuse_ended, shared_backend
 from evalq.producer.run.chunks import Collector
 from evalq.producer.run.publication import count_drift, publish_cases, publish_report, recent_text, record_in_history
 from evalq.producer.servers import Servers
@@ -57,7 +57,7 @@ def carry_out(job: Job, backend: Backend, reporter: Reporter) -> dict[str, Json]
     Raises what driving raises, and StorageError when the folder cannot be written. Of a run that this process began
     faulty input leaves no folder; anything else leaves one that can be resumed.
     """
-    with driving(job.folder, backend):
+    with hold_folder(job.folder, backend):
         return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))[1]
 
 
@@ -67,8 +67,8 @@ def resume(folder: RunFolder, backend: Backend, reporter: Reporter) -> tuple[Job
     It is read only when nobody else can write there any more. Raises AlreadyRunning, what `Job.load` raises, and
     UsageError for a run that is over.
     """
-    with driving(folder, backend):
-        refuse_over(folder)
+    with hold_folder(folder, backend):
+        refuse_ended(folder)
         job = Job.load(folder)
         reporter.event("launch", run=job.run, folder=str(folder.path))
         return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))
@@ -118,7 +118,7 @@ def _leaving(job: Job, collector: Collector, asked: Backend) -> Iterator[None]:
         job.folder.discard()  # one that was begun by another command stays, and a report does
         raise
     except KeyboardInterrupt:
-        state, ending = halted(job.folder, asked)
+        state, ending = interruption(job.folder, asked)
         _leave(job, collector, state)
         raise ending from None
     except Paused:
@@ -156,7 +156,7 @@ def _leave(job: Job, collector: Collector, state: RunState) -> None:
     """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
     with contextlib.suppress(OSError):
         collector.close()
-    left(job.folder, state)
+    note_state(job.folder, state)
 
 
 def launch(given: Job | RunFolder, backend: Backend, reporter: Reporter) -> None:
@@ -164,9 +164,9 @@ def launch(given: Job | RunFolder, backend: Backend, reporter: Reporter) -> None
 
     Raises what driving raises; a run that could not be left is one that can be resumed.
     """
-    with driving(given.folder if isinstance(given, Job) else given, backend):
+    with hold_folder(given.folder if isinstance(given, Job) else given, backend):
         if isinstance(given, RunFolder):
-            refuse_over(given)
+            refuse_ended(given)
         job = given if isinstance(given, Job) else Job.load(given)
         _through(job, reporter, lambda job: _leave_to_workers(job, backend, reporter))
 

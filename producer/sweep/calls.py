@@ -23,7 +23,7 @@ from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import Reporter, RunStatus
-from evalq.producer.run.backend import Backend, halted, left
+from evalq.producer.run.backend import Backend, interruption, note_state
 from evalq.producer.sweep.callers import Health
 from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep
 from evalq.producer.sweep.judge_targets import settle_targets
@@ -83,7 +83,7 @@ class Calling:
             with contextlib.suppress(OSError):
                 if self._state != "called":
                     sweep.write_outputs()
-                left(sweep.folder, self._state)
+                note_state(sweep.folder, self._state)
 
     def _drive(self) -> dict[str, Json]:
         """Drive the sweep until the calls are over; returns how they ended. Raises Interrupted where it was paused."""
@@ -106,7 +106,7 @@ class Calling:
                 driver.drive(seen)
                 return work.facts()
         except KeyboardInterrupt:
-            self._state, error = halted(sweep.folder, self._backend)
+            self._state, error = interruption(sweep.folder, self._backend)
             raise error from None
         except Paused:
             self._state = "paused"
@@ -210,8 +210,8 @@ def _halting(sweep: Sweep, backend: Backend) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        state, error = halted(sweep.folder, backend)
-        left(sweep.folder, state)
+        state, error = interruption(sweep.folder, backend)
+        note_state(sweep.folder, state)
         raise error from None
 
 

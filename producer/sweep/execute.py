@@ -22,11 +22,11 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import (
     Backend,
-    driving,
-    halted,
-    left,
-    refuse_named,
-    refuse_over,
+    hold_folder,
+    interruption,
+    note_state,
+    refuse_ended,
+    refuse_foreign_paths,
     resumable,
     shared_backend,
 )
@@ -46,7 +46,7 @@ def carry_out_sweep(sweep: Sweep, backend: Backend, reporter: Reporter) -> tuple
 
     Raises what driving a sweep and a job raises; the folder can be resumed after anything but faulty input.
     """
-    with driving(sweep.folder, backend) as interrupts:
+    with hold_folder(sweep.folder, backend) as interrupts:
         return _carry_out_here(sweep, backend, reporter, interrupts)
 
 
@@ -61,7 +61,7 @@ def resume_sweep(
     It is read only when nobody else can write there any more. Raises AlreadyRunning, what `Sweep.load` raises, and
     UsageError for a run that is over.
     """
-    with driving(folder, backend) as interrupts:
+    with hold_folder(folder, backend) as interrupts:
         _refuse_over(folder)
         _refuse_unnamed(folder, backend)
         sweep, backend = _loaded(folder), with_targets(backend, folder)
@@ -97,7 +97,7 @@ def _refuse_unnamed(folder: RunFolder, backend: Backend) -> None:
 
 def _refuse_over(folder: RunFolder) -> None:
     try:
-        refuse_over(folder)
+        refuse_ended(folder)
     except Cancelled as error:
         outputs = folder.path / OUTPUTS
         kept = f"; what it recorded can be evaluated: --outputs {shlex.quote(str(outputs))}" if outputs.exists() else ""
@@ -173,7 +173,7 @@ def with_targets(backend: Backend, folder: RunFolder) -> Backend:
 
     Raises UsageError where the folder names files that it may not choose, and where the targets file has changed.
     """
-    refuse_named(folder, backend)
+    refuse_foreign_paths(folder, backend)
     settings = backend.settings
     if settings.targets or settings.broker or backend.inline:
         return backend
@@ -198,7 +198,7 @@ def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter)
     """Leave a sweep (or the one begun in a folder) to the processes that call."""
     from evalq.producer.sweep.calls import sweep_driver
 
-    with driving(given.folder if isinstance(given, Sweep) else given, backend) as interrupts:
+    with hold_folder(given.folder if isinstance(given, Sweep) else given, backend) as interrupts:
         if isinstance(given, RunFolder):
             _refuse_over(given)
         sweep = given if isinstance(given, Sweep) else _loaded(given)
@@ -213,11 +213,11 @@ def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter)
                 work.warnings.show(reporter, sweep.header.target, here=False)
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
-            state, error = halted(sweep.folder, backend)
-            left(sweep.folder, state)
+            state, error = interruption(sweep.folder, backend)
+            note_state(sweep.folder, state)
             raise error from None
         except BaseException:
-            left(sweep.folder, "stopped")
+            note_state(sweep.folder, "stopped")
             raise
 
 

@@ -23,7 +23,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 
-__all__ = ["Before", "SweepHead", "asked_of", "once_id", "prompts_digest", "read_head", "refuse_changed"]
+__all__ = ["Before", "SweepHead", "once_id", "prompts_digest", "read_head", "refuse_changed", "sweep_facts"]
 
 
 class Before(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ _SHOWN = 16
 """Letters of a digest: messages show them."""
 
 
-def asked_of(
+def sweep_facts(
     evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions, prompts: str
 ) -> dict[str, str]:
     """What a sweep's header says beside target, code, cases and repeats; ``prompts`` is their digest."""

@@ -35,7 +35,7 @@ from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begin_fol
 from evalq.producer.folder.own_runs import allow_for_process, named_paths, record
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.files import remove
-from evalq.producer.sweep.head import SweepHead, asked_of, once_id, prompts_digest, read_head, refuse_changed
+from evalq.producer.sweep.head import SweepHead, once_id, prompts_digest, read_head, refuse_changed, sweep_facts
 from evalq.producer.sweep.options import SweepOptions, prompts_of
 from evalq.producer.sweep.reuse import SourceRun
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -321,7 +321,7 @@ def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions
     cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
     if not cases:
         raise UsageError("there is nothing to ask: no case is left")
-    facts = asked_of(evaluator, request, live, asked, digest)
+    facts = sweep_facts(evaluator, request, live, asked, digest)
     header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
     run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
     return PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)

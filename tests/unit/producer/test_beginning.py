@@ -28,7 +28,7 @@ from evalq.producer.folder.job import Job, RunExistsError, RunOptions
 from evalq.producer.folder.lock import RunLock, holder
 from evalq.producer.folder.run_folder import RunFolder, is_private, run_folders
 from evalq.producer.lifecycle.prune import prune
-from evalq.producer.run.backend import Backend, driving
+from evalq.producer.run.backend import Backend, hold_folder
 from evalq.workers.settings import Settings
 from tests.folders import begun, facts
 from tests.portions import some
@@ -370,7 +370,7 @@ def test_looking_leaves_no_file_behind(tmp_path: Path) -> None:
 def test_what_is_driven_is_refused_in_one_way(tmp_path: Path) -> None:
     """The error names the process, and exits with 3."""
     folder = begun(tmp_path / "run")
-    second = driving(RunFolder(folder.path), Backend(Settings()))
+    second = hold_folder(RunFolder(folder.path), Backend(Settings()))
     with folder.driving(), pytest.raises(AlreadyRunning, match=str(os.getpid())) as told, second:
         pass
     assert told.value.exit_code == 3

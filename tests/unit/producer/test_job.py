@@ -18,7 +18,7 @@ from evalq.evalcore.model.manifest import Chunk, from_wire, to_wire
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.run.backend import Backend, driving
+from evalq.producer.run.backend import Backend, hold_folder
 from evalq.producer.run.chunks import Planner
 from evalq.producer.run.execute import carry_out, resume
 from evalq.producer.sweep.files import in_calls
@@ -128,7 +128,7 @@ def test_a_sweep_is_in_its_calls_until_its_evaluation_has_a_plan(
     backend = Backend(Settings())
     with monkeypatch.context() as full:
         full.setattr(Manifest, "start", _no_room)
-        with pytest.raises(StorageError, match="then resume with: evalq resume"), driving(sweep.folder, backend):
+        with pytest.raises(StorageError, match="then resume with: evalq resume"), hold_folder(sweep.folder, backend):
             sweep.job()
     again = RunFolder(sweep.folder.path)
     assert in_calls(again)
@@ -159,9 +159,9 @@ def test_what_a_machine_lacks_is_no_error_of_evalq_s_and_none_of_its_folder(
     folder = RunFolder(tmp_path)
     with (
         pytest.raises(InfrastructureError, match=f"^{told}.*, then resume with: ") as raised,
-        driving(folder, Backend(Settings())),
+        hold_folder(folder, Backend(Settings())),
     ):
         raise error
     assert "may write there" not in str(raised.value)
-    with pytest.raises(RuntimeError, match="a bug"), driving(folder, Backend(Settings())):
+    with pytest.raises(RuntimeError, match="a bug"), hold_folder(folder, Backend(Settings())):
         raise RuntimeError("a bug")
