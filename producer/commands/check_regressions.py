@@ -107,12 +107,13 @@ COMMAND = command(
     *server_options(),
     text=(
         "Check results for regressions against the stored baseline, or against other results.\n\n"
-        "RESULTS and BASE are files as --format json prints them, of one evaluation or of a suite, or whatever else "
-        "evalq compare takes. It is a gate without a policy file. Where every case has one answer it goes by these, as "
-        "--as-recorded does: exit 1 if a case passed before and fails now, 4 if it has no answer now, 5 if no case is "
-        "in both, else 0. Otherwise, or with --statistical, statistics decide: exit 1 if an evaluation's first measure "
-        "fell by more than the margin or cases newly collapsed, 4 if the answers cannot tell, 0 if a drop is excluded. "
-        "A measure that rests on judges counts once people have labelled enough of their verdicts."
+        "RESULTS and BASE are files that --format json printed, of one evaluation or of a suite, or anything that "
+        "evalq compare takes. The command is a gate without a policy file. If every case has one answer, these "
+        "answers decide, as with --as-recorded: exit 1 if a case passed before and fails now, 4 if it has no answer "
+        "now, 5 if no case is in both, else 0. Otherwise, or with --statistical, statistics decide: exit 1 if an "
+        "evaluation's first measure fell by more than the margin or cases newly collapsed, 4 if the answers cannot "
+        "tell, 0 if they exclude a drop. A measure that rests on judges counts once people have labelled enough of "
+        "their verdicts."
     ),
     kind=DecidingCommand,
 )

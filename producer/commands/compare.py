@@ -66,7 +66,7 @@ COMMAND = command(
     click.Option(
         ["--by-cases"],
         is_flag=True,
-        help="Decide for cases like these, not only for these: where two runs of one unchanged target differ.",
+        help="Decide for cases like these, not only for these; use it if two runs of one unchanged target differ.",
     ),
     decision_outputs(),
     as_json(),

@@ -1,6 +1,6 @@
 """Run every evaluation on sample data.
 
-The data is made on the spot, and computed by real workers on an embedded server.
+The command makes up the data. Real workers on an embedded server evaluate it.
 """
 
 from __future__ import annotations

@@ -120,6 +120,6 @@ COMMAND = command(
     click.Option(
         ["--worker"],
         is_flag=True,
-        help="Only check whether the ledger hears a worker of this host; exit 0: yes, 1: no, 3: it cannot be asked.",
+        help="Only check whether the ledger hears a worker of this host; exit 0: yes, 1: no, 3: no answer.",
     ),
 )

@@ -1,9 +1,9 @@
-"""Ask a target the cases of a finished sweep more often, or ask another one, in a new run that pays nothing twice.
+"""Call the cases of a finished sweep more often, or call another target, without repeating paid calls.
 
-RUN stays as it is. What it recorded is taken over if the target and its settings are the same. Without --once the same
-command is the same run: repeated, it shows the report, or resumes. With another budget it is another run; if a budget
-ended one, `evalq resume NEW --max-calls N` makes the remaining calls. A gate does not count answers that were taken
-over as new evidence, and counts a run that was extended as one more look.
+This makes a new run, and RUN stays as it is. The new run takes over what RUN recorded if the target and its settings
+are the same. Without --once, the same command is the same run: it shows the report, or resumes. With another budget it
+is another run. If a budget ended a run, `evalq resume NEW --max-calls N` makes the remaining calls. A gate does not
+count answers taken over as new evidence, and counts each extension as one more interim look.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Import cases, targets and recorded outputs from another tool's files.
 
-What has no counterpart is listed, with its place and the reason; no code in the files is run.
+The command lists everything without a counterpart, with its place and the reason. It runs no code in the files.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ COMMAND = command(
     click.Option(["--check", "checks"], multiple=True, metavar="NAME",
                  help="For cases with an expected answer and no check: compare by this one, such as equals."),
     click.Option(["--keep-unchecked", "unchecked"], is_flag=True,
-                 help="Keep cases without a check: each gets one that wants an answer that is not empty."),
-    click.Option(["--anywhere"], is_flag=True, help="Also read files outside the file's folder that it names."),
+                 help="Keep cases without a check: each gets a check that the answer is not empty."),
+    click.Option(["--anywhere"], is_flag=True, help="Also read named files that are outside FILE's folder."),
     click.Option(["--force"], is_flag=True, help="Replace the files of an earlier import."),
     name="import",
 )  # fmt: skip

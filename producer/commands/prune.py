@@ -70,8 +70,7 @@ COMMAND = command(
     click.Option(
         ["--all", "everyone"],
         is_flag=True,
-        help="Also remove what the ledger holds of ended runs without a folder here, whoever began them (needs "
-        "--older-than 0).",
+        help="Also remove from the ledger ended runs without a folder here, of all users (needs --older-than 0).",
     ),
     click.Option(
         ["--suite", "suites"],

@@ -1,4 +1,4 @@
-"""Try again what has no result in a finished run (the latest, if none is named)."""
+"""Try again the records and calls without a result in a finished run (the latest, if none is named)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ COMMAND = command(
     click.Option(
         ["--errors"],
         is_flag=True,
-        help="Try the records that killed their process, and the calls without an output. This is the default, and "
-        "the only form.",
+        help="Try the records that killed their process, and the calls without an output. This is the default.",
     ),
     *place_options(),
     *calling_options(),

@@ -54,7 +54,7 @@ COMMAND = command(
     text=(
         "Look at runs in a browser: an index, each run's page, two side by side, and the history of a suite.\n\n"
         "It shows the runs in ./evalq-runs, those in the folders given as RUN, and with --broker those in the ledger. "
-        "With one RUN the address leads to its page, with two to their comparison. It is served to this machine only, "
-        "and only to those who have the token in the address; it changes nothing. Ctrl-C ends it."
+        "With one RUN the address leads to its page, with two to their comparison. The server answers only "
+        "this machine, only with the token in the address, and changes nothing. Ctrl-C ends it."
     ),
 )

@@ -129,8 +129,8 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
         ["--reuse"],
         multiple=True,
         metavar="RUN",
-        help="Take over what RUN recorded of the same cases, prompts, repeats and settings; a gate does not count it "
-        "as new evidence. Repeatable.",
+        help="Take over RUN's outputs of the same cases, prompts, repeats and settings; a gate does not count them as "
+        "new evidence. Repeatable.",
     )
     return [*options, cache, reuse, *calling_options()]
 
@@ -155,7 +155,7 @@ def recorded_options() -> list[click.Option]:
         click.Option(
             ["--as-recorded", "mode"],
             flag_value="recorded",
-            help="Hold each case to its recorded answers: exit 1 if one passed before and fails now, 4 if it has no "
+            help="Compare each case's recorded answers: exit 1 if a case passed before and fails now, 4 if it has no "
             "answer now, 5 if no case is in both.",
         ),
         click.Option(
@@ -172,8 +172,8 @@ def judged() -> click.Option:
         "--candidate",
         default="",
         metavar="KEY",
-        help="What is judged, such as a commit: once stopped by a set of its answers, it stays stopped whatever later "
-        "ones say [evalq run: the key of --once; else the answers].",
+        help="The candidate's name, such as a commit. Once a gate has stopped a candidate, later answers do not change "
+        "that [evalq run: the key of --once; else the answers].",
     )
 
 
@@ -216,7 +216,7 @@ def output_options() -> list[click.Option]:
         option("--no-progress", is_flag=True, help="No progress bar."),
         option("--allow-dead", type=click.IntRange(0), default=0, metavar="N",
                 help="Exit with 0 if at most N records have no result (killed their process, or got no answer)."),
-        option("-q", "--quiet", is_flag=True, help="Say only what goes wrong or stands still."),
+        option("-q", "--quiet", is_flag=True, help="Print only faults and delays."),
         option("-v", "--verbose", is_flag=True, help="Say more of what happens."),
     ]  # fmt: skip
 

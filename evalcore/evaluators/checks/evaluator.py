@@ -264,7 +264,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
             ),
             Option(
                 ("--judge",),
-                "Ask this target what checks of judges ask, unless they name another; with --outputs, about these.",
+                "The judge of checks that name none: a target of the targets file; with --outputs, about these.",
             ),
             Option(
                 ("--against",),
@@ -280,24 +280,24 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
             ),
             Option(
                 ("--diversity",),
-                "Count answers by kind, and say whether they collapsed to one; of cases that say nothing of it.",
+                "Count answers by kind, and detect collapse to one kind, in cases without a setting of their own.",
                 "str",
                 "diversity.by",
                 choices=("text", "near", "embedding", "none"),
             ),
             Option(
                 ("--embedder",),
-                "Ask this target, of kind embeddings, for vectors of answers that are counted by embedding, unless "
-                "their cases name another; with --outputs, of these.",
+                "The target of kind embeddings that gives vectors of answers, in cases that name none; with --outputs, "
+                "of these.",
             ),
             Option(
                 ("--labels",),
-                "What people said of a random sample of the outputs: JSONL or CSV of case, repeat, check, passed.",
+                "People's labels of a random sample of the outputs: JSONL or CSV of case, repeat, check, passed.",
                 "path",
             ),
             Option(
                 ("--judges-decide",),
-                "Let thresholds count that rest on judges with too few labelled verdicts.",
+                "Count thresholds that rest on judges with too few labels.",
                 "bool",
                 "judges_decide",
             ),

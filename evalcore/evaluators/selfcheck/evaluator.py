@@ -161,7 +161,7 @@ class SelfCheck(Evaluator[SelfCheckParams, SelfCheckState]):
             Option(("--signals",), "List of danger signals.", param="signals", choices=tuple(SIGNAL_LISTS)),
             Option(
                 ("--labels",),
-                "Every record must say whether it is hallucinated (labels are reported on wherever there are any).",
+                "Require a label `hallucinated` in every record (the report uses labels in any case).",
                 kind="bool",
                 param="require_labels",
             ),

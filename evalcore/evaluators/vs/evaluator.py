@@ -235,7 +235,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
                 "path",
                 many=True,
             ),
-            Option(("--registry",), "Agents and their levels, in place of the registry that comes along.", "path"),
+            Option(("--registry",), "Agents and their levels; replaces the included registry.", "path"),
             Option(("--all",), "Every case of the golden set (the default).", "bool"),
             Option(("--agent",), "Only the cases of this agent (its id or the number that it begins with)."),
             Option(("--level",), "Only the cases of this level.", choices=tuple(level.name for level in LEVELS)),
