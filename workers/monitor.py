@@ -301,7 +301,7 @@ def _counts(flat: Sequence[Any]) -> dict[str, int]:
     }
 
 
-# Snapshots of a ledger and its queues, taken from outside.
+# -- taking snapshots from outside -----------------------------------------------------------------
 
 COMMANDS = (
     "brpop", "del", "discard", "eval_ro", "evalsha", "exec", "exists", "expire", "get", "hdel", "hexists", "hget",

@@ -1,6 +1,9 @@
-"""What a target's pool is: its limits, the policy of its rate, and the one exchange that holders have with it.
+"""Pacing: one rate limit and one number of calls at once for each target, shared by the whole fleet in Redis.
 
-`workers/ledger/lua/ratelimit/pace.lua` is the exchange; the pool's state lies under two keys in Redis, which expire.
+A process asks for many calls in one round trip and is told when each may start, a fraction of a second ahead at most;
+the waiting is asyncio's. Nobody has to know a server's limit: the rate steps back when calls are refused, at most once
+a round trip, returns quickly to most of what was good and probes on from there. Only the server's clock counts.
+`workers/ledger/lua/ratelimit/pace.lua` is the exchange; a pool's state lies under two keys in Redis, which expire.
 """
 
 from __future__ import annotations
@@ -96,12 +99,6 @@ class Grant(msgspec.Struct, frozen=True):
     at: int
     charged: float
 
-
-# Pacing: one rate limit and one number of calls at once for each target, shared by the whole fleet in Redis.
-# A process asks for many calls in one round trip and is told when each may start, a fraction of a second ahead at
-# most; the waiting is asyncio's. Nobody has to know a server's limit: the rate steps back when calls are refused, at
-# most once a round trip, returns quickly to most of what was good and probes on from there. Only the server's clock
-# counts.
 
 _LEAST_PAUSE = 0.01
 """Seconds between two exchanges of a process; what happens meanwhile goes together."""

@@ -210,7 +210,7 @@ def shown_url(server: Address) -> str:
     return f"{name}://{server.where}"
 
 
-# The Celery application: exactly one task, settings that lose nothing quietly, and queues by code version.
+# -- the Celery application: one task, settings that lose nothing quietly, queues by code version ---
 
 
 class _Loader(AppLoader):  # type: ignore[misc]  # Celery is untyped

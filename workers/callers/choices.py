@@ -1,4 +1,4 @@
-"""What producers know of a target that chooses among what its file lists, from what its callers say of themselves."""
+"""What the fleet can call: targets with what is chosen of them, and sweeps whose target no living process can call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def refuse_unknown(told: Sequence[Mapping[str, TargetFacts]], name: str) -> NoRe
     raise UsageError(f"no process that calls knows a target {name!r} (known: {', '.join(known)})")
 
 
-# Sweeps that no living process can call: they end with hosts and reasons, and not for one process's trouble alone.
+# -- sweeps that no living process can call: they end with hosts and reasons -----------------------
 
 FAULT_SECONDS = 15.0
 """How long a sweep waits for a process that has the key, once one that has not was found: a sign of life and a half."""

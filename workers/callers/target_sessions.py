@@ -1,4 +1,7 @@
-"""The targets of one process, each opened when it is first called: its connections and its part in the fleet's pace."""
+"""The targets of one process, each opened at its first call, and the breaker that holds calls of one that is down.
+
+A session has its target's connections and its part in the fleet's pace.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,7 @@ from evalq.workers.targets.target import config_digest, core_digest, files_seen,
 
 __all__ = ["Breaker", "TargetSession", "TargetSessions", "target_facts"]
 
-# A circuit breaker: a target that nothing is heard of is not called by every call in turn.
-# After so many failures in a row that say the target is down, calls are held and one at a time is tried, ever less
-# often, until one is answered, be it with a refusal.
+# -- a circuit breaker -----------------------------------------------------------------------------
 
 _OPENS_AFTER = 10
 _FIRST_PAUSE = 1.0
@@ -30,7 +31,11 @@ _LONGEST_PAUSE = 30.0
 
 
 class Breaker:
-    """One target's, in one process. ``reason`` is the last failure's, "" while calls go through."""
+    """A circuit breaker of one target in one process. ``reason`` is the last failure's, "" while calls go through.
+
+    After some failures in a row that say the target is down, calls are held. One at a time is tried, ever less often,
+    until one is answered, be it with a refusal.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -115,7 +115,7 @@ FAMILIES: tuple[MetricFamily, ...] = (
         "Living workers that take nothing though their queue holds work.",
         group="fleet",
     ),
-    gauge("workers_sick", of.sick, "Living workers that cannot load an evaluator.", "evaluator", group="fleet"),
+    gauge("workers_sick", of.unhealthy, "Living workers that cannot load an evaluator.", "evaluator", group="fleet"),
     gauge(
         "pool_processes",
         lambda s: of.one(sum(worker.concurrency for worker in s.workers)),

@@ -30,10 +30,10 @@ __all__ = [
     "one",
     "outcomes",
     "recent_series",
-    "sick",
     "states",
     "times",
     "totals",
+    "unhealthy",
 ]
 
 Together = Literal["sum", "mean", "max"]
@@ -180,7 +180,7 @@ def states(snapshot: Snapshot, *states: str) -> list[Series]:
     return one(sum(worker.state in states for worker in snapshot.workers))
 
 
-def sick(snapshot: Snapshot) -> list[Series]:
+def unhealthy(snapshot: Snapshot) -> list[Series]:
     """How many workers cannot load each evaluator; zeros for those that all can, so that a gap is no recovery."""
     counts = dict.fromkeys(plugins.names(), 0)
     for _, evaluator, _ in snapshot.unhealthy:

@@ -1,4 +1,4 @@
-"""The exporter's HTTP server: /metrics, /healthz (the process lives), /readyz (the ledger answers)."""
+"""The exporter's HTTP server and its page: /metrics, /healthz (the process lives), /readyz (the ledger answers)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from evalq.workers.servers.listening import Listening
 from evalq.workers.settings import Settings
 
 __all__ = ["Exporter", "Page"]
-
-# The text of /metrics: one snapshot of the ledger, rendered in the format that is asked for.
 
 log = logging.getLogger("evalq.exporter")
 

@@ -1,7 +1,7 @@
-"""What is kept of finished runs when the runs themselves have expired: one capped list a (evaluator, suite, target).
+"""What is kept of finished runs when the runs themselves have expired: histories, drift, baselines, looks at them.
 
-Trends, baselines and "the last 10 runs" come from here and need no other store. A run that was evaluated without a
-server has no entry.
+A history is one capped list a (evaluator, suite, target): trends and "the last 10 runs" come from there and need no
+other store. A run that was evaluated without a server has no entry.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def read_recent(text: bytes) -> list[tuple[str, tuple[str, ...], float]]:
     return msgspec.json.decode(text, type=list[tuple[str, tuple[str, ...], float]])
 
 
-# Drift over the runs of each suite, beside its history: a chain for each specification, counted by who ends a run.
+# -- drift: a chain for each specification of a suite, counted by who ends a run -------------------
 # A chain is read, counted with the run in this process, and written back if nobody wrote meanwhile, so that two runs
 # that end at one instant both count. A run counts once, by its id, however often it is finished.
 
@@ -251,7 +251,7 @@ def read_states(texts: Iterable[bytes]) -> list[DriftState]:
     return found
 
 
-# Approved runs in the ledger, by name: what gates of all machines compare with. They do not expire.
+# -- baselines: approved runs by name, which do not expire -----------------------------------------
 
 
 class BaselineStore:
@@ -297,7 +297,7 @@ class BaselineStore:
         return bool(pipe.execute()[0])
 
 
-# Looks at approved runs in the ledger: counted over all machines, since each spends of one error.
+# -- looks at baselines: counted over all machines, since each spends of one error -----------------
 
 _KEPT_MS = 400 * 24 * 3600 * 1000
 """A count begins anew when nobody has looked for so long."""

@@ -1,4 +1,4 @@
-"""The names of all keys that evalq keeps in Redis or Valkey, once.
+"""The names of all keys that evalq keeps in Redis or Valkey, once, and what a key that is damaged means.
 
 Scripts know them by the same names: ``keys.meta`` is the first of those that a script is given, ``shared.runs`` one
 that belongs to no single run. The users of `deploy/redis` are held against them by a test.
@@ -152,8 +152,9 @@ class RateLimitKeys(NamedTuple):
         return cls._make(f"{SHARED.rate_limit}{{{target}}}:{part}" for part in cls._fields)
 
 
-# What a co-tenant wrote into the ledger, or a backup restored by half: told as damage of the run that it is part of.
-# Nobody else's run may suffer from it, so whoever reads of many runs goes on with the others.
+# -- damage ----------------------------------------------------------------------------------------
+# What a co-tenant wrote into the ledger, or a backup restored by half, is reported as damage of the run that it is
+# part of. No other run may suffer from it, so whoever reads many runs goes on with the others.
 
 
 @contextlib.contextmanager

@@ -26,8 +26,6 @@ from evalq.workers.settings import Settings
 
 __all__ = ["Lease", "RunLedger"]
 
-# What a worker gets for a claim.
-
 
 class Lease(msgspec.Struct, frozen=True):
     """The answer to a claim, and what it comes with: ``key`` is that of the run's chunk digests.

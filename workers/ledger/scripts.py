@@ -41,7 +41,7 @@ __all__ = [
     "server_seconds",
 ]
 
-# What scripts answer, as types: who asks handles every answer, and mypy sees to that.
+# -- what scripts answer, as types: mypy sees that each answer is handled --------------------------
 
 Claimed = Literal["leased", "held", "committed", "closed", "stale", "other", "gone"]
 """Of a claim: the chunk is leased; or another process holds it, it is committed, its run is closed, the message is of a
@@ -177,7 +177,7 @@ class Scripts:
         return answer
 
 
-# The time that the ledger goes by: its server's, so that no machine of a fleet needs the right one.
+# -- the ledger's time: its server's, so that no machine of a fleet needs the right one ------------
 
 
 def server_micros(client: Any) -> int:

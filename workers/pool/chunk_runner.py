@@ -37,30 +37,6 @@ from evalq.workers.settings import Settings
 
 __all__ = ["ChunkRunner"]
 
-# What a chunk failed of, in the ledger's kinds.
-
-
-class ChunkFailed(Exception):
-    """A chunk failed here, for a reason that is known."""
-
-    def __init__(self, kind: Kind, reason: str) -> None:
-        super().__init__(reason)
-        self.kind = kind
-        self.reason = reason
-
-
-def raise_if_told_to_stop(error: BaseException) -> None:
-    """Raise a SystemExit that this process's handler of signals raised: nothing failed, the worker is drained."""
-    if isinstance(error, SystemExit) and terminate_handler_fired():
-        raise error
-
-
-def kind_of(error: BaseException) -> Kind:
-    if isinstance(error, redis.RedisError):
-        return "ledger"
-    return "environment" if isinstance(error, (OSError, MemoryError)) else "evaluator"
-
-
 log = logging.getLogger("evalq.worker")
 
 REST_SECONDS = 2.0
@@ -218,10 +194,10 @@ class ChunkRunner:
         if name in self._loaded and not _suspicious(lease):
             self._of_one_code(name)
             return plugins.get(name)
-        sick = self._heartbeats.is_unhealthy(self._name, name)
+        unhealthy = self._heartbeats.is_unhealthy(self._name, name)
         try:
             # An import may kill its process, too: after such deaths it is tried in another one first.
-            if (sick or _suspicious(lease)) and (died := self._limits.dies_of(partial(plugins.get, name))):
+            if (unhealthy or _suspicious(lease)) and (died := self._limits.dies_of(partial(plugins.get, name))):
                 raise ImportError(died)
             evaluator = plugins.get(name)
         except UnknownEvaluator:  # not this host's trouble: its code version says which evaluators are registered
@@ -229,10 +205,10 @@ class ChunkRunner:
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
             raise_if_told_to_stop(error)
             self._of_one_code(name, elsewhere=True)  # modules of two codes seldom fit together
-            raise self._sick(name, brief(error)) from error
+            raise self._unable(name, brief(error)) from error
         self._of_one_code(name)
         # Only where it said so before: most workers never load an evaluator in vain, and say nothing.
-        if sick:
+        if unhealthy:
             self._heartbeats.mark_healthy(self._name, name)
         self._loaded.add(name)
         return evaluator
@@ -240,9 +216,9 @@ class ChunkRunner:
     def _of_one_code(self, name: str, *, elsewhere: bool = False) -> None:
         """That nothing that evaluator ``name`` computes with is of other code than this worker's; else ChunkFailed."""
         if changed := self._code.changed(elsewhere=elsewhere):
-            raise self._sick(name, changed)
+            raise self._unable(name, changed)
 
-    def _sick(self, name: str, why: str) -> ChunkFailed:
+    def _unable(self, name: str, why: str) -> ChunkFailed:
         """The failure to have an evaluator here, after this worker's heartbeat says so."""
         self._heartbeats.mark_unhealthy(self._name, name, why)
         return ChunkFailed("load", f"cannot load {name}: {why}")
@@ -266,8 +242,8 @@ class ChunkRunner:
     ) -> Outcome[Any]:
         """The chunk's outcome without the records that kill."""
         log.warning("chunk %s of run %s is taken apart: it killed the processes it was evaluated in", seq, run)
-        fallen, trying = self._ledger.crashes_by_piece(run, seq), partial(self._ledger.trying, run, seq)
-        return Isolation(evaluator, params, batch, self._limits, fallen, trying).outcome()
+        crashes, trying = self._ledger.crashes_by_piece(run, seq), partial(self._ledger.trying, run, seq)
+        return Isolation(evaluator, params, batch, self._limits, crashes, trying).outcome()
 
     @contextmanager
     def _renewing(self, run: str, seq: int) -> Iterator[None]:
@@ -316,3 +292,27 @@ def _check(lease: Lease, run: str, seq: int) -> None:
 def _alive(pid: int) -> bool:
     """Whether another process of that number runs; this one asking about itself has given its chunk up."""
     return pid != os.getpid() and identity.is_running(pid)
+
+
+# -- why a chunk failed, in the ledger's kinds -----------------------------------------------------
+
+
+class ChunkFailed(Exception):
+    """A chunk failed here, for a reason that is known."""
+
+    def __init__(self, kind: Kind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+def raise_if_told_to_stop(error: BaseException) -> None:
+    """Raise a SystemExit that this process's handler of signals raised: nothing failed, the worker is drained."""
+    if isinstance(error, SystemExit) and terminate_handler_fired():
+        raise error
+
+
+def kind_of(error: BaseException) -> Kind:
+    if isinstance(error, redis.RedisError):
+        return "ledger"
+    return "environment" if isinstance(error, (OSError, MemoryError)) else "evaluator"

@@ -96,15 +96,15 @@ class Isolation:
         params: Params,
         batch: Batch,
         limits: ChunkLimits,
-        fallen: Mapping[str, int],
+        crashes_by_piece: Mapping[str, int],
         trying: Callable[[str], None],
     ) -> None:
-        """``fallen`` counts workers that died trying a piece; ``trying`` is called with each piece beforehand."""
+        """``crashes_by_piece`` counts workers that died trying a piece; ``trying`` is called with each before."""
         self._evaluator = evaluator
         self._params = params
         self._batch = batch
         self._limits = limits
-        self._fallen = fallen
+        self._crashes_by_piece = crashes_by_piece
         self._trying = trying
         self._ends = batch.ends(evaluator.records.format)
         self._dead = 0
@@ -119,7 +119,7 @@ class Isolation:
         piece, name, reason = self._batch.part(self._ends, first, last), f"{first}-{last}", ""
         # A range need not be certain, since halving costs nothing; a record that is dead has no result.
         for _ in range(DEATHS if alone else 1):
-            if self._fallen.get(name, 0) >= (LOSSES if alone else 1):
+            if self._crashes_by_piece.get(name, 0) >= (LOSSES if alone else 1):
                 reason = "whole workers died with it"
                 break
             # Noted before it is tried: where this whole worker falls with the range, the next one halves it at once.
@@ -151,7 +151,7 @@ class Isolation:
         # The parent's copy too: as long as one is open, the read below has no end.
         os.close(writer)
         try:
-            answer, status = _told(reader, pid)
+            answer, status = _answer_of(reader, pid)
         finally:
             os.close(reader)
         return self._read(answer, status)
@@ -191,7 +191,7 @@ class Isolation:
         return f"ended its process with exit code {os.WEXITSTATUS(status)}"
 
 
-def _told(reader: int, pid: int) -> tuple[bytes, int]:
+def _answer_of(reader: int, pid: int) -> tuple[bytes, int]:
     """All that a process wrote to a pipe, and how it ended.
 
     Its own end counts, not the pipe's alone: that does not come while a process which it has started has the pipe open.

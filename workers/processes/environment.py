@@ -1,4 +1,4 @@
-"""The environment of evalq's own processes, without what is meant for other Celery applications."""
+"""This process's environment: Celery's variables are taken out of it, and secrets are kept from other processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def inherited() -> dict[str, str]:
     return {**os.environ, **_ASIDE}
 
 
-# Keeping keys of this process's environment from the programs that it starts.
+# -- secrets of the environment --------------------------------------------------------------------
 # Linux shows the environment that a process began with in /proc/PID/environ, to every process of the same user and
 # to root. A target's program could read there what its own environment was not given. So a process that has keys
 # makes itself undumpable, which closes /proc to its user, and overwrites their values where the kernel shows them,

@@ -1,4 +1,4 @@
-"""A process by name: in the ledger, in the locks of run folders, and in the log that workers write."""
+"""Which process this is: its name in the ledger, in locks and in logs, and the version of its code."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def log_to_stderr(level: str = "WARNING") -> None:
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
-# Whether a process that outlives an upgrade of its files still computes by the code that it says it is.
+# -- the code that a process says it is, and the one that its files are by now ---------------------
 # Python imports a module when it is first needed. A worker under whose feet evalq is installed anew would import
 # what it has not needed yet of the new code, and answer with it in the name of the old.
 

@@ -69,7 +69,7 @@ def _note_parent() -> None:
 os.register_at_fork(before=_note_forker, after_in_child=_note_parent)
 
 
-# How this project starts a Python process of its own: by module, and importing nothing of the folder it stands in.
+# -- starting and ending ---------------------------------------------------------------------------
 
 
 def child(module: str, *args: str) -> list[str]:
@@ -81,9 +81,6 @@ def child(module: str, *args: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *args]
 
 
-# What ended a process, by name.
-
-
 def signal_name(number: int) -> str:
     """As "SIGKILL", say; by its number where it has no name, as most real-time signals."""
     try:
@@ -92,7 +89,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-# Forks at moments in which no other thread is inside a library that locks.
+# -- forks at moments in which no other thread is inside a library that locks ----------------------
 # A forked process has the locks of all threads and only one of the threads: what another one held at that moment is
 # held there for ever. OpenSSL guards its algorithms by such a lock, for every handshake and every hash, so that a
 # process of the pool that was forked while the main process' other thread connected stood still in its first chunk.
@@ -131,7 +128,7 @@ def _after_in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
 
 
-# How many CPUs this process may use: those that the scheduler gives it, and no more than its control groups pay for.
+# -- CPUs: those that the scheduler gives, and no more than the control groups pay for -------------
 # The machine's number is another one: a container with one CPU of 64 would start 64 processes for it.
 
 _PROC = Path("/proc/self")

@@ -56,8 +56,6 @@ from evalq.workers.settings import Settings, take_checks
 
 __all__ = ["Finalisers", "FinishedCases", "finalise"]
 
-# How the cases of a run went that the fleet finishes: for those who compare, and for the drift of its suite.
-
 log = logging.getLogger("evalq.worker")
 
 
@@ -327,3 +325,6 @@ def main(run: str, settings: Any) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1], msgspec.json.decode(sys.stdin.buffer.read())))
+
+
+# -- how the cases of a run went: for those who compare, and for the drift of its suite ------------

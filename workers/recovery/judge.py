@@ -40,43 +40,47 @@ class Judgement(msgspec.Struct, frozen=True):
     trouble: tuple[str, ...]
 
 
-def judge(evaluator: str, told: FailureCounts, look: RunStatus, living: Mapping[str, Mapping[str, str]]) -> Judgement:
+def judge(
+    evaluator: str, counts: FailureCounts, status: RunStatus, living: Mapping[str, Mapping[str, str]]
+) -> Judgement:
     """How a run of ``evaluator`` stands. ``living``: the facts of the living workers of its code, by name."""
     able = {name for name, facts in living.items() if evaluator not in unhealthy_of(facts)}
-    sick = [
+    unhealthy = [
         LastFailure(
             name, facts.get("host", name), "load", f"cannot load {evaluator}: {unhealthy_of(facts)[evaluator]}", 1, 0
         )
         for name, facts in living.items()
         if name not in able
     ]
-    others = [failed for failed in told.workers.values() if failed.worker not in living or failed.worker in able]
+    others = [failed for failed in counts.workers.values() if failed.worker not in living or failed.worker in able]
     return Judgement(
-        fails=_hopeless(told, able) or _barren(told, look, able),
-        unserved=bool(living) and not look.progress.complete and not able - told.unread,
-        trouble=_lines([*sick, *others]),
+        fails=_all_failed(counts, able) or _barren(counts, status, able),
+        unserved=bool(living) and not status.progress.complete and not able - counts.unread,
+        trouble=_lines([*unhealthy, *others]),
     )
 
 
-def _hopeless(told: FailureCounts, able: set[str]) -> str:
-    for seq, tries in sorted(told.chunks.items()):
+def _all_failed(counts: FailureCounts, able: set[str]) -> str:
+    for seq, tries in sorted(counts.chunks.items()):
         total = sum(tries.values())
         # Where nobody able is left, nothing is proven against the chunk: the run waits for a worker.
         everywhere = bool(able) and able <= tries.keys()
         if (total >= CHUNK_TRIES and everywhere) or len(tries) >= MANY or total >= HOPELESS:
-            whom = [told.workers[name] for name in tries if name in told.workers]
+            whom = [counts.workers[name] for name in tries if name in counts.workers]
             where = f"all {len(able)} living worker(s)" if everywhere else f"{len(tries)} worker(s)"
             return f"chunk {seq} failed {total} times, on {where}: " + "; ".join(_lines(whom))
     return ""
 
 
-def _barren(told: FailureCounts, look: RunStatus, able: set[str]) -> str:
+def _barren(counts: FailureCounts, status: RunStatus, able: set[str]) -> str:
     # A live lease may still become a commit, and a failure to load says nothing about the chunks.
-    committed, first = told.barren
-    if committed != look.progress.committed or look.leases or not told.chunks:
+    committed, first = counts.barren
+    if committed != status.progress.committed or status.leases or not counts.chunks:
         return ""
     failing = {
-        name: failed for name, failed in told.workers.items() if failed.kind != "load" and failed.committed == committed
+        name: failed
+        for name, failed in counts.workers.items()
+        if failed.kind != "load" and failed.committed == committed
     }
     last = max((failed.at for failed in failing.values()), default=0)
     # One worker that has not failed since the last commit may still make the next one.
@@ -88,12 +92,12 @@ def _barren(told: FailureCounts, look: RunStatus, able: set[str]) -> str:
 
 def _lines(failed: Iterable[LastFailure]) -> tuple[str, ...]:
     """The newest failures, a host's same reason once."""
-    told: dict[tuple[str, str], LastFailure] = {}
+    by_reason: dict[tuple[str, str], LastFailure] = {}
     # By name where two came at once, so that equal lists read alike.
     for each in sorted(failed, key=lambda one: (-one.at, one.worker)):
-        before = told.get((each.host, each.reason))
+        before = by_reason.get((each.host, each.reason))
         count = each.count + (before.count if before else 0)
-        told[each.host, each.reason] = msgspec.structs.replace(each, count=count)
-    lines = [str(each) for each in told.values()]
+        by_reason[each.host, each.reason] = msgspec.structs.replace(each, count=count)
+    lines = [str(each) for each in by_reason.values()]
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     return (*lines[:_SHOWN], *more)

@@ -80,24 +80,24 @@ class Reconciler:
 
         A producer that is ``attending`` keeps the run from expiring.
         """
-        look = self._ledger.poll(header.run, attending=attending)
-        if look.progress.state != "open":
-            return look
+        status = self._ledger.poll(header.run, attending=attending)
+        if status.progress.state != "open":
+            return status
         # A driver tells the plan again from its folder; where nobody drives, nobody has it any more.
-        if (missing := _missing(look)) and not attending and not look.driver:
+        if (missing := _missing(status)) and not attending and not status.driver:
             self._ledger.close(header.run, "failed", f"the server lost {missing}: resume it")
-            return look
+            return status
         # Before anything is published again: a run that has failed is not offered to the fleet once more.
-        if look.progress.failures or look.refused or look.unserved:
-            look = self._judged(header, look)
-            if look.progress.state != "open":
-                return look
-        lost = self._lost(header, look)
+        if status.progress.failures or status.refused or status.unserved:
+            status = self._judged(header, status)
+            if status.progress.state != "open":
+                return status
+        lost = self._lost(header, status)
         if lost and self._heartbeats.living(header.code_version):  # without a worker, publishing again helps nobody
-            wanted = self._ledger.mark(header, {seq: look.suspect[seq] for seq in lost})
-            self._broker.publish(header.queue, header.run, look.progress.epoch, wanted)
-        self.pump(header, look.progress.epoch)
-        return look
+            wanted = self._ledger.mark(header, {seq: status.suspect[seq] for seq in lost})
+            self._broker.publish(header.queue, header.run, status.progress.epoch, wanted)
+        self.pump(header, status.progress.epoch)
+        return status
 
     def tend_all(self) -> list[str]:
         """Tend every open run of this code, for workers whose producers have gone; only work keeps those runs.
@@ -127,12 +127,12 @@ class Reconciler:
                     self._damaged.add(run)
         return complete
 
-    def _lost(self, header: Header, look: RunStatus) -> list[int]:
+    def _lost(self, header: Header, status: RunStatus) -> list[int]:
         """Suspects that do not wait in the queue, now and at the last snapshot.
 
         One snapshot is not enough: a message just taken from the queue has no lease yet.
         """
-        missing = set(look.suspect)
+        missing = set(status.suspect)
         if missing:
             waiting = self._broker.waiting(header.queue, header.run)
             if isinstance(waiting, int):
@@ -145,30 +145,30 @@ class Reconciler:
         self._missing[header.run] = missing
         return sorted(before & missing)
 
-    def _judged(self, header: Header, look: RunStatus) -> RunStatus:
+    def _judged(self, header: Header, status: RunStatus) -> RunStatus:
         """A look with what failed and where; where that is hopeless, the run is closed, and it is looked at again."""
         run, settings = header.run, self._ledger.settings
         living = self._heartbeats.living(header.code_version)
-        found = judge(header.evaluator, told := self._failures.counts(run), look, living)
+        found = judge(header.evaluator, counts := self._failures.counts(run), status, living)
         fails = found.fails
-        if found.unserved or look.unserved:
+        if found.unserved or status.unserved:
             seconds = self._failures.unserved(run, found.unserved)
             if found.unserved and seconds >= settings.unserved_seconds:
                 why = "; ".join(found.trouble)
                 fails = fails or f"no living worker could compute it for {settings.unserved_seconds:g} s: {why}"
         if fails:
             self._ledger.close(run, "failed", fails)
-            look = self._ledger.poll(run)
-        elif look.refused and living:
+            status = self._ledger.poll(run)
+        elif status.refused and living:
             # At once where some living worker has not said that it cannot read the input: it may have just come.
-            offered = self._failures.offer(run, at_once=not living.keys() <= told.unread)
-            self._broker.publish(header.queue, run, look.progress.epoch, offered)
-        return msgspec.structs.replace(look, trouble=found.trouble, unserved=found.unserved)
+            offered = self._failures.offer(run, at_once=not living.keys() <= counts.unread)
+            self._broker.publish(header.queue, run, status.progress.epoch, offered)
+        return msgspec.structs.replace(status, trouble=found.trouble, unserved=found.unserved)
 
 
-def _missing(look: RunStatus) -> str:
+def _missing(status: RunStatus) -> str:
     """What the server has lost of a plan that its workers cannot do without; empty for nothing."""
-    progress = look.progress
+    progress = status.progress
     if progress.chunks < progress.planned:
         return f"{progress.planned - progress.chunks} of its chunks"
-    return "" if look.keyed or progress.complete else "the key of its chunks"
+    return "" if status.keyed or progress.complete else "the key of its chunks"

@@ -1,4 +1,4 @@
-"""Reaching a Redis or Valkey at its address, and telling why it cannot be reached."""
+"""Reaching a Redis or Valkey at its address, telling why it cannot be reached, and waiting for it."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _client(
     return redis.Redis.from_pool(_RedisPool(**given))
 
 
-# Trouble that lasts, in a log: said once, then every half minute, and when it is over.
+# -- trouble that lasts: logged once, then every half minute, and when it is over ------------------
 
 AGAIN_SECONDS = 30.0
 _POLL_SECONDS = 1.0

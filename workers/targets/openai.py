@@ -176,7 +176,7 @@ def _file(folder: Path, name: str) -> str:
     return text
 
 
-# Targets of kind embeddings: a vector for a text, as OpenAI's /embeddings gives it.
+# -- the kind embeddings ---------------------------------------------------------------------------
 
 _SHOWN = 2000
 
