@@ -153,7 +153,7 @@ def _bound(pooled: Sequence[int], ours: Sequence[int]) -> float:
 
 # Which cases got worse: named only where that is no accident among all of them, and then a veto.
 
-NO_CASE_WORSE = "no case falls beyond chance"
+_NO_CASE_WORSE = "no case falls beyond chance"
 _MOST = 1_000
 _TOLD = 5
 
@@ -266,7 +266,7 @@ def case_veto(
     told = "; ".join(fall.sentence for fall in named[:_TOLD]) + ("; ..." if count > _TOLD else "")
     return Check(
         f"{run.called}.{measure.name}",
-        NO_CASE_WORSE,
+        _NO_CASE_WORSE,
         "critical",
         "SUSPECT" if named else "INCONCLUSIVE",
         f"{count} of {len(found)} cases fell beyond chance: {told}" if named else "no case is named",

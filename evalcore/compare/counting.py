@@ -204,17 +204,17 @@ class _UsageLine(msgspec.Struct):
     attempts: tuple[Attempt, ...] = ()
 
 
-USAGE = ("usage.seconds", "usage.cost", "usage.prompt_tokens", "usage.completion_tokens")
+_USAGE_KEYS = ("usage.seconds", "usage.cost", "usage.prompt_tokens", "usage.completion_tokens")
 """What single outputs of live calls took: the time of the last attempt, and cost and tokens of all attempts."""
-TOLD = ("cost", "prompt_tokens", "completion_tokens")
+_CALL_KEYS = ("cost", "prompt_tokens", "completion_tokens")
 """What a target may not tell: one without a price, or a server that counts no tokens."""
 USAGE_NUMBERS = (
     Number("usage.outputs"),
     Number("usage.errors", "lower", holds_missing=True),
     Number("usage.attempts", "lower"),
-    *(Number(name, "lower", "total", name) for name in USAGE[1:]),
+    *(Number(name, "lower", "total", name) for name in _USAGE_KEYS[1:]),
     *(Number(f"usage.seconds.p{share}", "lower", "quantile", "usage.seconds", share / 100) for share in (50, 95, 99)),
-    *(Number(f"usage.each.{name.partition('.')[2]}", "lower", "mean", name) for name in USAGE),
+    *(Number(f"usage.each.{name.partition('.')[2]}", "lower", "mean", name) for name in _USAGE_KEYS),
 )
 """What stands under ``usage`` in the results of a live run."""
 
@@ -229,7 +229,7 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
     decode = msgspec.json.Decoder(_UsageLine).decode
     seconds, count, errors, attempts, cost, asked, told = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
-    taking, untold = Taking(USAGE), dict.fromkeys(("seconds", *TOLD), 0)
+    taking, untold = Taking(_USAGE_KEYS), dict.fromkeys(("seconds", *_CALL_KEYS), 0)
     sample: list[int] = []  # a heap of the smallest, turned, as its root is to be the largest
     with open_input(outputs) as lines:
         for number_of_line, data in enumerate(lines, start=1):
@@ -248,7 +248,7 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
             attempts += len(line.attempts)
             answered = [attempt for attempt in line.attempts if not attempt.kind]
             untold["seconds"] += bool(answered) and _seconds(line) is None
-            for name in TOLD:
+            for name in _CALL_KEYS:
                 untold[name] += any(getattr(attempt, name) is None for attempt in answered)
             for attempt in line.attempts:
                 cost += attempt.cost or 0.0
@@ -278,13 +278,13 @@ def told_in(usage: RunUsage) -> dict[str, Json]:
         keys = [name for above, *name in named if above == holder and name]
         found[holder] = {**{name: None for (name,) in keys}, **found[holder]}
     # Runs of before say nothing of it; a sum above 0 was told by somebody.
-    return {**found, **{name: None for name in TOLD if not found[name] and found["each"][name] is None}}
+    return {**found, **{name: None for name in _CALL_KEYS if not found[name] and found["each"][name] is None}}
 
 
 def _taken(line: _UsageLine) -> tuple[float | None, ...]:
     """What an output took; None where no attempt says, as of a target without a price."""
     if not line.attempts:
-        return (None,) * len(USAGE)
+        return (None,) * len(_USAGE_KEYS)
     costs, asked, told = (
         [each for each in given if each is not None]
         for given in (

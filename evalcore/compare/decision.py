@@ -341,7 +341,7 @@ def undecided(check: Check, reason: str) -> Check:
     )
 
 
-def without_evidence(check: Check) -> Check:
+def _without_evidence(check: Check) -> Check:
     """The check, INCONCLUSIVE where it is GO by fewer than `LEAST` answers: no evidence is never GO."""
     if check.evidence >= LEAST or check.decided != "GO":
         return check
@@ -357,9 +357,9 @@ def overall(checks: Sequence[Check], alpha: float = ALPHA, *, block: bool = Fals
     Vetoes that name no case are left out of what is returned.
     """
     # GATE 6: advisory and supporting demands are shown, take no share of the error, and never block.
-    critical = [without_evidence(check) for check in checks if check.tier == "critical"]
+    critical = [_without_evidence(check) for check in checks if check.tier == "critical"]
     shown = iter(critical)
-    counted = [next(shown) if check.tier == "critical" else without_evidence(check) for check in checks]
+    counted = [next(shown) if check.tier == "critical" else _without_evidence(check) for check in checks]
     # By identity: two demands may read alike.
     if block:
         worse = _levels(critical, lambda check: check.p_margin if check.p_worse is None else check.p_worse, alpha)

@@ -168,12 +168,12 @@ _TIMES = 4
 """A pool with more than `_TIMES` times the cases of a run, and `_SPARE` more, drops those that the run lacks."""
 
 
-def sums_only(run: CaseSummary) -> CaseSummary:
+def _sums_only(run: CaseSummary) -> CaseSummary:
     """Only the sums: what a pool keeps of a run."""
     return CaseSummary(run.measures, run.ids, [0] * len(run.ids), run.columns)
 
 
-def comparable(pool: CaseSummary, run: CaseSummary) -> bool:
+def _comparable(pool: CaseSummary, run: CaseSummary) -> bool:
     """Whether they are of the same cases, mostly: recorded work has new ones every day."""
     known = set(pool.ids)
     # By the measure with the most of them, since an optional one has a value for some records only.
@@ -213,7 +213,7 @@ def _column(ids: list[str], pool: CaseSummary, run: CaseSummary, name: str) -> C
     )
 
 
-CHAIN_SCHEMA = "evalq.drift/2"
+_CHAIN_SCHEMA = "evalq.drift/2"
 PAGED = 1000.0
 """An e-value from which on it pages; without change that takes at least as many runs, on average."""
 WORSE = 100.0
@@ -275,7 +275,7 @@ class Chain(msgspec.Struct, kw_only=True):
     each one's report; ``day`` is the newest one's, empty where nobody knows.
     """
 
-    schema: str = CHAIN_SCHEMA
+    schema: str = _CHAIN_SCHEMA
     specification: str
     reference: str
     kind: Literal["baseline", "first"]
@@ -294,7 +294,7 @@ def begin_chain(run: RunCases, kind: Literal["baseline", "first"] = "first") -> 
         specification=run.specification,
         reference=run.run,
         kind=kind,
-        pool=sums_only(run.cases),
+        pool=_sums_only(run.cases),
         watched={measure.name: WatchedMeasure(days=Days(day=run.day)) for measure in run.cases.measures},
         known=[(run.run, run.report)],
         day=run.day,
@@ -309,9 +309,9 @@ def count_in_chain(chain: Chain, run: RunCases) -> Chain:
     """
     if any(name == run.run or (not run.target and report == run.report) for name, report in chain.known):
         return chain
-    new = sums_only(run.cases)
+    new = _sums_only(run.cases)
     # Settled with the first run that is compared: what stakes are worth is of one kind of comparison.
-    drawn = chain.drawn or (chain.runs == 0 and not comparable(chain.pool, new))
+    drawn = chain.drawn or (chain.runs == 0 and not _comparable(chain.pool, new))
     means = chain.means if chain.drawn else _means(chain.pool) if drawn else {}
     further = _means(new) if drawn else {}
     watched = dict(chain.watched)

@@ -41,7 +41,7 @@ __all__ = [
     "why_advisory",
 ]
 
-Answers = Mapping[str, Mapping[int, int]]
+_Answers = Mapping[str, Mapping[int, int]]
 _LEAST_CASES, _LEAST_REPEATS = 10, 2
 _EMPTY = hashlib.sha256().hexdigest()
 _OF_REPORT = 10
@@ -87,7 +87,7 @@ def same_answers(run: RunCases, other: RunCases) -> str:
         return ""
     if run.inputs and run.inputs == other.inputs:
         return "the outputs are the baseline's, byte for byte"
-    if run.lines and other.lines and summed(run.lines) == summed(other.lines):
+    if run.lines and other.lines and _summed_texts(run.lines) == _summed_texts(other.lines):
         return "the outputs are the baseline's, line for line in another order"
     return _rearranged(run.cases.bags, other.cases.bags) or _repeated(run.cases.answers, other.cases.answers)
 
@@ -107,7 +107,7 @@ def _rearranged(ours: Mapping[str, Bag], theirs: Mapping[str, Bag]) -> str:
     return f"the answers to {equal} case(s) are the baseline's, in another order or the same"
 
 
-def _repeated(ours: Answers, theirs: Answers) -> str:
+def _repeated(ours: _Answers, theirs: _Answers) -> str:
     excess = _excess(ours, theirs)
     if len(excess) < _LEAST_CASES:
         return ""
@@ -121,7 +121,7 @@ def _repeated(ours: Answers, theirs: Answers) -> str:
     )
 
 
-def summed(lines: Iterable[str]) -> str:
+def _summed_texts(lines: Iterable[str]) -> str:
     """The digest of all lines of several files, in whichever of them they are, from that of each: "COUNT-SUM"."""
     counts, sums = zip(
         *((int(count), int(whole, 16)) for count, _, whole in (each.partition("-") for each in lines)), strict=True
@@ -143,7 +143,7 @@ def doubled(run: RunCases) -> str:
     return f"{run.doubled} answer(s) or more are in several files" if run.doubled else ""
 
 
-def _excess(ours: Answers, theirs: Answers) -> list[float]:
+def _excess(ours: _Answers, theirs: _Answers) -> list[float]:
     """For each case the share of repeats whose answer is the baseline's, less that of equal answers within it."""
     found = []
     for case, answers in ours.items():

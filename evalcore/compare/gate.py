@@ -74,7 +74,7 @@ _PASSES = "pass_rate"
 """By what a case in quarantine falls."""
 _TOLD = 5e-5
 """By how much of its scale a mean may differ from the report's, which has it in four digits where people read it."""
-Partners = Mapping[str, RunCases]
+_Partners = Mapping[str, RunCases]
 """{what a candidate is called: the approved run that it is compared with}."""
 _SAME_AGAIN = "`deterministic: true`"
 """The key of a policy that lets an agent give the same answers again."""
@@ -83,7 +83,7 @@ _SAME_AGAIN = "`deterministic: true`"
 def decide(
     policy: Policy,
     candidates: Sequence[RunCases],
-    partners: Partners,
+    partners: _Partners,
     *,
     baseline: str = "",
     errors: Errors = SINGLE,
@@ -120,9 +120,9 @@ def decide(
         # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _nameless(policy, run, partner)
         checks += _counted_twice(policy, run, partner)
-        collapsed = collapse_checks(policy, run, partner, lacking, errors)
+        collapsed = _collapse_checks(policy, run, partner, lacking, errors)
         checks += _comparable(collapsed, policy, run, partner) if policy.collapse == "none-new" else collapsed
-    checks += none_told_apart(policy, candidates)
+    checks += _none_told_apart(policy, candidates)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
         partner = partners.get(run.called)
@@ -211,7 +211,7 @@ def _marked(entry: Quarantined, regressed: Collection[tuple[str, str]]) -> Quara
     return msgspec.structs.replace(entry, regressed=entry.quarantined and (entry.run, entry.case) in regressed)
 
 
-def _past(run: RunCases, policy: Policy, partners: Partners, pasts: Mapping[str, CaseHistory]) -> CaseHistory:
+def _past(run: RunCases, policy: Policy, partners: _Partners, pasts: Mapping[str, CaseHistory]) -> CaseHistory:
     # Nobody needs the history where no demand is on single cases.
     if run.called in pasts or not policy.by_case:
         return pasts.get(run.called, CaseHistory({}, 0))
@@ -461,7 +461,7 @@ def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
 
 def _not_told_apart(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
     """Runs of which a demand on collapse says nothing; where it says nothing of any, that is a check of its own."""
-    silent = [] if policy.collapse == "allowed" else [run for run in candidates if not tells_apart(run)]
+    silent = [] if policy.collapse == "allowed" else [run for run in candidates if not _tells_apart(run)]
     for run in silent if len(silent) < len(candidates) else []:
         yield f"{run.called}: collapse ({policy.collapse}) was not looked for: its answers are not told apart by kind"
 
@@ -478,7 +478,7 @@ def collapses(decision: Decision) -> list[Check]:
     return [check for check in decision.checks if check.demand in (_NONE, _NONE_NEW) and check.decided == "NO-GO"]
 
 
-def collapse_checks(
+def _collapse_checks(
     policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors
 ) -> Iterator[Check]:
     """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
@@ -500,16 +500,16 @@ def collapse_checks(
         raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
 
 
-def tells_apart(run: RunCases) -> bool:
+def _tells_apart(run: RunCases) -> bool:
     """Whether the answers of a run are counted by kind, so that collapse can be looked for."""
     return bool(run.cases.labels) or run.cases.collapse_p is not None
 
 
-def none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
+def _none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
     """INCONCLUSIVE where the policy forbids collapse, and no run of ``runs`` tells its answers apart: none was looked
     for.
     """
-    if policy.collapse == "allowed" or any(map(tells_apart, runs)):
+    if policy.collapse == "allowed" or any(map(_tells_apart, runs)):
         return
     demand = _NONE if policy.collapse == "none" else _NONE_NEW
     reason = "no run tells its answers apart; count them by kind (checks: --diversity text), or omit `collapse`"

@@ -364,7 +364,7 @@ class QuantileChange(NamedTuple):
     @classmethod
     def of(cls, base: Took, cand: Took, share: float, *, worst: bool, rises: bool) -> QuantileChange:
         """At the ``worst`` what lacks the number lies where it counts against the candidate: above if ``rises`` are."""
-        effect, other = design_effect(base, cand), strayed(base, cand)
+        effect, other = design_effect(base, cand), _strayed(base, cand)
         above = rises if worst else not rises
         return cls(
             _Bounds(base, missing_above=not above, effect=effect),
@@ -446,7 +446,7 @@ def _filled(took: Took, value: float) -> Took:
     )
 
 
-def strayed(base: Took, cand: Took) -> float:
+def _strayed(base: Took, cand: Took) -> float:
     """The share of the candidate's answers that would have to be of other cases for the runs to be made up alike."""
     counts = [
         {case: n + lacking for case, n, lacking in zip(took.ids, took.count, took.missing, strict=True)}

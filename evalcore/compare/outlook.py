@@ -136,12 +136,12 @@ def _within(level: MeanLevel, bound: float, errors: Errors, *, least: bool) -> D
     return "NO-GO" if (level.p_below(bound) if least else level.p_above(bound)) <= errors.no_go else "INCONCLUSIVE"
 
 
-Change = Measured | CorrectedChange
+_AnyChange = Measured | CorrectedChange
 """A change as it was measured, or as people would see it."""
 
 
 def compared(
-    gate: Gate, measure: Measure, observed: Change | None, worst: Change | None, errors: Errors
+    gate: Gate, measure: Measure, observed: _AnyChange | None, worst: _AnyChange | None, errors: Errors
 ) -> Iterator[Check]:
     """How far it may fall behind the baseline, or rise above it where less of it is better.
 
@@ -184,7 +184,7 @@ def compared(
         yield agreed(check, _dropped(worst, margins[1], errors.no_go))
 
 
-def _as_judged(found: Change) -> str:
+def _as_judged(found: _AnyChange) -> str:
     if not isinstance(found, CorrectedChange):
         return ""
     raw = found.raw.estimate
@@ -200,7 +200,7 @@ def margin_of(gate: Gate, name: str, base: float) -> float:
     return given * abs(base) if "relative" in name else given
 
 
-def _dropped(found: Change, margin: float, alpha: float) -> Decided:
+def _dropped(found: _AnyChange, margin: float, alpha: float) -> Decided:
     # GATE 6: GO first, so that a fall that is sure, and smaller than allowed, stops nothing.
     if found.estimate.low > -margin:
         return "GO"

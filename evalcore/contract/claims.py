@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 Finding = Literal["supported", "absent", "contradicted"]
-FINDINGS: tuple[Finding, ...] = ("supported", "absent", "contradicted")
+_FINDINGS: tuple[Finding, ...] = ("supported", "absent", "contradicted")
 """From the best to the worst."""
 JUDGED_NUMBERS = (
     Number("judged.supported_share.value", "higher", "estimate"),
@@ -71,7 +71,7 @@ _LEAST_QUOTE = 4
 """Characters, without white space: a shorter quote occurs in nearly any text."""
 _MOST_JUDGES = 100
 
-Texts = Mapping[str, str]
+_Texts = Mapping[str, str]
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ class ClaimsJudge(msgspec.Struct, frozen=True):
     """
 
     task: Task
-    texts: Callable[[Mapping[str, Any]], Texts | None]
+    texts: Callable[[Mapping[str, Any]], _Texts | None]
     evidence: str
 
     @property
@@ -157,7 +157,7 @@ class ClaimsJudge(msgspec.Struct, frozen=True):
             claims = tuple(self._claims(reply, texts[self.evidence]))
         except NoJson as error:
             return ClaimsVerdict(kept.judge, kept.config, fault=str(error))
-        found = max((claim.finding for claim in claims), key=FINDINGS.index, default=None)
+        found = max((claim.finding for claim in claims), key=_FINDINGS.index, default=None)
         reason = reply.get("reason")
         why = reason if isinstance(reason, str) else ""
         return ClaimsVerdict(kept.judge, kept.config, found, claims, why, "" if claims else "it found no claim")
@@ -170,8 +170,8 @@ class ClaimsJudge(msgspec.Struct, frozen=True):
         for at, each in enumerate(listed):
             given = each if isinstance(each, dict) else {}
             claim, quote, said = (given.get(key) for key in ("claim", "quote", "finding"))
-            if not isinstance(claim, str) or said not in FINDINGS or not isinstance(quote, str | None):
-                raise NoJson(f"claims[{at}]: claim, quote and finding (one of {', '.join(FINDINGS)}) are wanted")
+            if not isinstance(claim, str) or said not in _FINDINGS or not isinstance(quote, str | None):
+                raise NoJson(f"claims[{at}]: claim, quote and finding (one of {', '.join(_FINDINGS)}) are wanted")
             yield Claim(claim, quote or "", said, said if _bears(quote or "", claim, stands) else "absent")
 
 
@@ -221,7 +221,7 @@ def _with(data: bytes, reply: _Recorded) -> bytes:
     return msgspec.json.encode({**record, KEY: judgement})
 
 
-def _texts(judge: ClaimsJudge, data: bytes) -> Texts | None:
+def _texts(judge: ClaimsJudge, data: bytes) -> _Texts | None:
     try:
         return judge.texts(read_object(data))
     except RecordFault:
@@ -282,7 +282,7 @@ class ClaimsTally(Merging):
         low, high = wilson(supported, known) if known else (None, None)
         return {
             "records": self.total,
-            **{finding: self.findings.get(finding, 0) for finding in FINDINGS},
+            **{finding: self.findings.get(finding, 0) for finding in _FINDINGS},
             "unread": self.unread,
             "no_claim": self.unclaimed,
             "supported_share": {"value": supported / known if known else None, "low": low, "high": high},
@@ -298,9 +298,9 @@ def judged_section(results: Mapping[str, Json]) -> list[str]:
     share = judged["supported_share"]
     rate = "-" if share["value"] is None else f"{share['value']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
     names = ", ".join(f"{name} ({count:,} records)" for name, count in judged["judges"].items())
-    known = sum(judged[finding] for finding in FINDINGS)
+    known = sum(judged[finding] for finding in _FINDINGS)
     summary = f"All claims supported: {rate} of {known:,} records with a verdict. Judged by {names}."
-    rows: list[tuple[object, ...]] = [(finding, judged[finding]) for finding in FINDINGS]
+    rows: list[tuple[object, ...]] = [(finding, judged[finding]) for finding in _FINDINGS]
     rows += [("no verdict that can be read", judged["unread"]), ("no claim found", judged["no_claim"])]
     return ["## Claims, by a judge\n", f"{escape(summary)}\n", table(("finding of the worst claim", "records"), rows)]
 
@@ -317,7 +317,7 @@ def judged_tiles(results: Mapping[str, Json]) -> list[Tile]:
 def judged_evidence(judged: Mapping[str, Any]) -> Iterator[Evidence]:
     """The claims of a record that are not supported, for the page, the worst first."""
     claims = [claim for claim in judged.get("claims", ()) if claim["finding"] != "supported"]
-    for claim in sorted(claims, key=lambda one: -FINDINGS.index(one["finding"])):
+    for claim in sorted(claims, key=lambda one: -_FINDINGS.index(one["finding"])):
         yield Evidence(f"claim: {claim['claim']}", "supported", f"{claim['finding']}: {claim['quote'] or 'no quote'}")
     if fault := judged.get("fault"):
         yield Evidence("judge", "a verdict that can be read", fault)

@@ -31,9 +31,9 @@ __all__ = ["Cutter", "QuoteFault", "batches", "opened", "python_scan", "record_e
 # Where the records of a block of bytes end, and whether its quoting is legal.
 # Compiled code takes .2 milliseconds a megabyte, Python alone 4, with the same answer.
 
-Positions: TypeAlias = "array[int]"  # in quotes: Python 3.11 has no array[int]
+_Positions: TypeAlias = "array[int]"  # in quotes: Python 3.11 has no array[int]
 """Offsets in ascending order."""
-Buffer = bytes | bytearray | memoryview
+_Buffer = bytes | bytearray | memoryview
 
 _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
 _BEFORE_OPENING = (_QUOTE, _COMMA, _NEWLINE)
@@ -57,7 +57,7 @@ class QuoteFault(ValueError):
         self.reason = reason
 
 
-def record_ends(block: Buffer, fmt: Format) -> Positions:
+def record_ends(block: _Buffer, fmt: Format) -> _Positions:
     """Positions just after each complete record of ``block``, which begins on a record boundary.
 
     Raises QuoteFault where a CSV quote before the last complete record's end is illegal.
@@ -65,13 +65,13 @@ def record_ends(block: Buffer, fmt: Format) -> Positions:
     return scan(block, fmt)[1]
 
 
-def scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
+def scan(block: _Buffer, fmt: Format) -> tuple[_Positions, _Positions]:
     """Positions of the newlines, and those just after each complete record. Raises QuoteFault as `record_ends` does."""
     native = compiled() if fmt == "csv" else None
     return python_scan(block, fmt) if native is None else _by_compiled(native, block)
 
 
-def _by_compiled(native: ModuleType, block: Buffer) -> tuple[Positions, Positions]:
+def _by_compiled(native: ModuleType, block: _Buffer) -> tuple[_Positions, _Positions]:
     newlines, ends = array("q"), array("q")
     packed_newlines, packed_ends, bad, opens = native.record_ends(block)
     newlines.frombytes(packed_newlines)
@@ -82,13 +82,13 @@ def _by_compiled(native: ModuleType, block: Buffer) -> tuple[Positions, Position
     return newlines, ends
 
 
-def newlines_counter() -> Callable[[Buffer], int] | None:
+def _newlines_counter() -> Callable[[_Buffer], int] | None:
     """What counts the newlines of a block in less time than finding them takes; None where nothing is compiled."""
     native = compiled()
     return None if native is None else native.count_newlines
 
 
-def python_scan(block: Buffer, fmt: Format) -> tuple[Positions, Positions]:
+def python_scan(block: _Buffer, fmt: Format) -> tuple[_Positions, _Positions]:
     """`scan` in Python: the reference."""
     data = bytes(block)
     newlines = array("q", [found.start() for found in _LINES.finditer(data)])
@@ -125,14 +125,14 @@ def _check_quotes(data: bytes) -> None:
             raise QuoteFault(at, _CLOSING)
 
 
-def raise_open(block: Buffer) -> NoReturn:
+def _raise_open(block: _Buffer) -> NoReturn:
     """Raise QuoteFault for a last record that never ends: at its first illegal quote, else at the one left open."""
     data = bytes(block)
     _check_quotes(data)
     raise QuoteFault(data.rindex(b'"'), _UNCLOSED)
 
 
-GROWS = 8
+_GROWS = 8
 """A chunk is at most this part of what stands before it, once that is longer than a block."""
 MANY_RECORDS = 10_000
 """A chunk with as many records grows no further: its own costs are nothing to theirs."""
@@ -174,7 +174,7 @@ class Cutter:
         # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
         self._buffer = bytearray(_FIRST_BYTES)
         self._at = self._end = 0
-        self._newlines: Positions | None = None
+        self._newlines: _Positions | None = None
         self._ended = False
         self.position = 0
         self.line = 1
@@ -244,7 +244,9 @@ class Cutter:
     def spans(self) -> Iterator[Span]:
         """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
         # Only where no chunk ends at a certain record: for that each newline has to be found, not counted.
-        counted = newlines_counter() if self._format == "jsonl" and self._size is None and self._limit is None else None
+        counted = (
+            _newlines_counter() if self._format == "jsonl" and self._size is None and self._limit is None else None
+        )
         if counted is not None:
             yield from self._whole_lines(counted)
             return
@@ -294,7 +296,7 @@ class Cutter:
             return MAX_CHUNK_BYTES
         # A chunk costs every process a few milliseconds: where it has few records, a longer one. By and by, since an
         # input of a few blocks has to keep all processes busy.
-        most = min(self.position // GROWS, MAX_CHUNK_BYTES - BLOCK_BYTES)
+        most = min(self.position // _GROWS, MAX_CHUNK_BYTES - BLOCK_BYTES)
         return max(BLOCK_BYTES * 3 // 4, min(most, self.position * MANY_RECORDS // max(1, self.records)))
 
     def _left(self) -> int:
@@ -309,7 +311,7 @@ class Cutter:
     def _rest(self) -> memoryview:
         return memoryview(self._buffer)[self._at : self._end]
 
-    def _groups(self, ends: Positions, wanted: int) -> Iterator[Span]:
+    def _groups(self, ends: _Positions, wanted: int) -> Iterator[Span]:
         """As many chunks of ``wanted`` records as the block holds: one scan serves them all."""
         base, taken = self.position, 0
         while 0 < wanted <= len(ends) - taken:
@@ -317,7 +319,7 @@ class Cutter:
             yield self._take(ends[taken - 1] - (self.position - base), wanted)
             wanted = self._wanted()
 
-    def _ends(self) -> Positions:
+    def _ends(self) -> _Positions:
         """Ends of the records at hand, counted from the next byte; the file's last one may lack its newline."""
         self._compact()
         closed = self._left()
@@ -329,7 +331,7 @@ class Cutter:
             try:
                 self._newlines, ends = scan(view[:closed], self._format)
                 if self._ended and closed and (not len(ends) or ends[-1] < closed):
-                    raise_open(view[:closed])
+                    _raise_open(view[:closed])
             except QuoteFault as fault:
                 line = self.line + bytes(view[: fault.position]).count(b"\n")
                 where = f"{self._name}:{line}"

@@ -101,7 +101,7 @@ def stands_for(name: str) -> Iterator[str]:
             yield from (entry.path for entry in os.scandir(path) if entry.is_file())
 
 
-def unpacked_name(name: str) -> str:
+def _unpacked_name(name: str) -> str:
     """A file's name without the ending of its packing."""
     return name.removesuffix(".gz").removesuffix(".zst")
 
@@ -125,7 +125,7 @@ def _expand(item: str, suffixes: Sequence[str], gathers: Sequence[str]) -> list[
 
 
 def _file(path: str) -> Source:
-    return Source(unpacked_name(Path(path).name), path, path)
+    return Source(_unpacked_name(Path(path).name), path, path)
 
 
 def _in_folder(folder: str, suffixes: Sequence[str], gathers: Sequence[str]) -> list[Source]:
@@ -210,7 +210,7 @@ def spool(source: Source, folder: Path, gather: Gather | None = None, most: int 
 
 def _shown(member: str) -> str:
     """A member's name in reports: whatever it was packed in, and whatever bytes its name has."""
-    return unpacked_name(os.fsencode(member).decode(errors="backslashreplace"))
+    return _unpacked_name(os.fsencode(member).decode(errors="backslashreplace"))
 
 
 def _gathered(path: str, gather: Gather) -> bytes:

@@ -24,9 +24,9 @@ from evalq.evalcore.naming import shorten
 
 __all__ = ["DocumentFault", "Dumper", "FastDumper", "KeyLines", "load", "read_document"]
 
-MAX_WRITTEN_OUT = 32 << 20
+_MAX_WRITTEN_OUT = 32 << 20
 """What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
-VALUE_WEIGHT = 32
+_VALUE_WEIGHT = 32
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 _CORE = (
@@ -50,13 +50,13 @@ def load(text: str) -> Any:
     return _read(text, lambda loader: loader.get_single_data())
 
 
-def compose(text: str) -> yaml.Node | None:
+def _compose(text: str) -> yaml.Node | None:
     """The nodes of the one document in ``text``, which have their lines. Raises what `load` raises."""
     node: yaml.Node | None = _read(text, lambda loader: loader.get_single_node())
     return node
 
 
-def line_in(node: yaml.Node | None, key: Sequence[str | int]) -> int:
+def _line_in(node: yaml.Node | None, key: Sequence[str | int]) -> int:
     """The line (1-based) of ``key`` from ``node`` on, a document's root; of as much of it as is there."""
     line = node.start_mark.line + 1 if node is not None else 1
     for part in key:
@@ -198,13 +198,13 @@ class _Measure:
             return known
         # Zero marks a node that is being measured: meeting it again means that an alias contains itself.
         self._sizes[id(node)] = 0
-        size = VALUE_WEIGHT + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
+        size = _VALUE_WEIGHT + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
         if isinstance(node, yaml.SequenceNode):
             size += sum(self.of(item) for item in node.value)
         elif isinstance(node, yaml.MappingNode):
             _check_keys(node, self._construct)
             size += sum(self.of(key) + self.of(value) for key, value in node.value)
-        if size > MAX_WRITTEN_OUT:
+        if size > _MAX_WRITTEN_OUT:
             raise _fault("too large once its aliases are written out (a million values, 32 MiB of text)", node)
         self._sizes[id(node)] = size
         return size
@@ -310,14 +310,14 @@ class KeyLines:
             self._places = dict(_places(text))
             return
         try:
-            self._root = compose(text)
+            self._root = _compose(text)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             raise DocumentFault(None, str(error)) from None
 
     def line(self, key: Sequence[str | int]) -> int:
         """The line (1-based) on which ``key`` stands, from the top; of as much of it as is there."""
         if self._root is not None:
-            return line_in(self._root, key)
+            return _line_in(self._root, key)
         # From the longest part down.
         parts = (self._places.get(tuple(key[:end])) for end in range(len(key), 0, -1))
         return next(filter(None, parts), 1)

@@ -127,7 +127,7 @@ def _influence(shares: Sequence[float]) -> list[float]:
 
 LEAST_LABELS = 20
 """With fewer labels of its verdicts a judge does not decide."""
-MOST_ERROR = 0.2
+_MOST_ERROR = 0.2
 """How often a judge may err, given what people say."""
 _UNLIKELY = 0.01
 """Labels that are so rarely a random sample are taken for none."""
@@ -168,7 +168,7 @@ class Trust(NamedTuple):
 
 
 def trust_of(
-    cases: Sequence[JudgedCase], least: int = LEAST_LABELS, error: float = MOST_ERROR, *, by_verdict: bool = False
+    cases: Sequence[JudgedCase], least: int = LEAST_LABELS, error: float = _MOST_ERROR, *, by_verdict: bool = False
 ) -> Trust:
     """The trust in a judge by its labels, cases being clusters of theirs.
 
@@ -223,7 +223,7 @@ def _lacking(
     return why
 
 
-def labels_needed(errors: int, error: float = MOST_ERROR, alpha: float = ALPHA) -> int:
+def labels_needed(errors: int, error: float = _MOST_ERROR, alpha: float = ALPHA) -> int:
     """How many labels of one class, ``errors`` of them wrong, put the upper end below ``error``: 17, 26, 34 at .2."""
     low, high = errors, errors + 1
     while high < _MOST_LABELS and at_most(errors, high, error) >= alpha:
