@@ -52,7 +52,6 @@ __all__ = [
     "UsageError",
     "WireError",
     "WorkersLost",
-    "resource_shortage",
 ]
 
 # SPEC, section 2: the first 20 faulty lines, and their count.

@@ -182,7 +182,7 @@ def _comparable(pool: CaseSummary, run: CaseSummary) -> bool:
     return bool(shared >= _ALIKE * sum(answers))
 
 
-def merged(pool: CaseSummary, run: CaseSummary) -> CaseSummary:
+def _merged(pool: CaseSummary, run: CaseSummary) -> CaseSummary:
     """Both together; the result's memory is bounded by the cases of ``run``, however many runs there were.
 
     A measure that ``run`` has no values of stays with those of the pool.
@@ -328,7 +328,7 @@ def count_in_chain(chain: Chain, run: RunCases) -> Chain:
         runs=chain.runs + 1,
         drawn=drawn,
         # Only now: a run that stood in its own reference would look less surprising than it is.
-        pool=CaseSummary(new.measures) if drawn else merged(chain.pool, new),
+        pool=CaseSummary(new.measures) if drawn else _merged(chain.pool, new),
         means=_summed(means, further),
         watched=watched,
         known=[*chain.known, (run.run, run.report)][-_KNOWN:],
