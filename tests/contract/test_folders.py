@@ -16,21 +16,6 @@ from evalq.evalcore.model.state import Faults, Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
 FOLDER = Path(__file__).parents[2] / "evalcore" / "evaluators"
-PARTS = (
-    "evaluator",
-    "params",
-    "record",
-    "state",
-    "section",
-    "metrics",
-    "measures",
-    "panels",
-    "charts",
-    "rows",
-    "markdown",
-    "sample",
-)
-SKELETON = {f"{part}.py" for part in PARTS}
 SMALL = {"name", "version", "summary", "records", "Params", "State", "evaluate", "section"}
 CAPABILITIES = {"command", "views", "sample", "gathering", "calls", "whole", "measures"}
 
@@ -44,12 +29,6 @@ def test_a_small_evaluator_sees_eight_members() -> None:
 def test_every_folder_is_a_registered_evaluator() -> None:
     """And every one of evalq's own has a folder of its name."""
     assert sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")) == plugins.own()
-
-
-@pytest.mark.parametrize("name", plugins.own())
-def test_a_folder_has_the_skeleton(name: str) -> None:
-    """The same files in each; whoever knows one finds his way in the others."""
-    assert {path.name for path in (FOLDER / name).glob("*.py")} >= SKELETON
 
 
 def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:

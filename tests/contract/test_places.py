@@ -13,7 +13,7 @@ from evalq.evalcore.contract import plugins
 
 TOP = Path(__file__).parents[2]
 EVALUATORS = "evalq.evalcore.evaluators."
-NEEDED = {f"producer/importing/{name}.py": {"checks"} for name in ("accepting", "agreement", "imported")}
+NEEDED = {f"producer/importing/{name}.py": {"checks"} for name in ("imported", "patterns")}
 """What writes cases for one evaluator asks it which checks there are, and what they say."""
 SKELETON = {"params", "score", "report", "views", "sample", "evaluator"}
 """The files of each evaluator, which docs/how-to/add-an-evaluator.md describes."""
