@@ -66,9 +66,9 @@ OWN_VARIABLES: tuple[Named, ...] = (
     Named("EVALQ_SETTINGS", "the YAML file of settings"),
     Named("EVALQ_LOGLEVEL", "how much a worker's process for live calls logs; the worker sets it"),
     Named("EVALQ_HANDED", "the pipe through which a command hands keys to a worker of its own; the command sets it"),
-    Named("EVALQ_CALL", "what a target's program started has it, so that nothing outlives the call; each call sets it"),
+    Named("EVALQ_CALL", "marks processes of a call, so that none outlives it; each call sets it"),
     Named("EVALQ_BASELINE", "pytest plug-in: the run to compare with"),
-    Named("EVALQ_CANDIDATE", "pytest plug-in: what is judged, such as a commit"),
+    Named("EVALQ_CANDIDATE", "pytest plug-in: the candidate, such as a commit"),
     Named("EVALQ_ONCE", "pytest plug-in: the key of a run that is done once"),
     Named("_EVALQ_COMPLETE", "the shell's completion of commands"),
 )

@@ -73,7 +73,7 @@ class Settings(BaseModel):
     ledger: str = Field(default="", description="Ledger URL (Redis or Valkey); empty: the broker's")
     ledger_name: str = Field(
         default="",
-        description="What the exporter calls the ledger in the label `ledger`; empty: its host, port and database",
+        description="The ledger's name in the exporter's label `ledger`; empty: its host, port and database",
     )
     concurrency: int | None = Field(
         default=None,
@@ -96,14 +96,14 @@ class Settings(BaseModel):
         le=86_400 * 7,
         description="How long a run waits while no living worker can load its evaluator or read its input",
     )
-    poll_seconds: float = Field(default=1.0, gt=0.01, le=60, description="How often lost work is looked for")
+    poll_seconds: float = Field(default=1.0, gt=0.01, le=60, description="Time between searches for lost work")
     grace_seconds: float = Field(default=2.0, gt=0.01, le=600, description="How old a message is before it can be lost")
     keep_days: float = Field(default=7.0, gt=0, le=365, description="How long a run stays in the ledger")
     blob_bytes: int = Field(default=64 << 20, ge=1 << 20, description="Most input bytes of a run in Redis at once")
     chunk_seconds: float = Field(default=60.0, gt=0, le=86_400, description="Longest time for a chunk or a lone record")
     chunk_megabytes: int = Field(default=2048, ge=128, description="Most memory a chunk takes beyond the process's own")
     cases_records: int = Field(
-        default=20_000, ge=0, description="Leave with a run's report how its cases went, up to so many records"
+        default=20_000, ge=0, description="Keep the results of cases with a run's report, up to so many records"
     )
     cases_bytes: int = Field(default=1 << 30, ge=1, description="Most bytes that such cases, or a baseline, unpack to")
     unpack_bytes: int = Field(default=8 << 30, ge=1, description="Most bytes a .gz or .zst input may unpack to")
@@ -113,10 +113,12 @@ class Settings(BaseModel):
         description="A worker says here at each heartbeat whether the ledger heard it (with its pid as the ending), "
         "for probes; empty: nowhere",
     )
-    soft_shutdown_seconds: float = Field(default=10.0, ge=0, description="Time chunks get to end on SIGTERM")
+    soft_shutdown_seconds: float = Field(default=10.0, ge=0, description="Time for chunks to end after SIGTERM")
     max_suites: int = Field(default=100, ge=1, le=10_000, description="Suites with counters of their own")
     max_series: int = Field(default=1000, ge=1, le=100_000, description="Label sets of one metric; more count as other")
-    history_runs: int = Field(default=100, ge=10, le=10_000, description="Finished runs remembered of a suite")
+    history_runs: int = Field(
+        default=100, ge=10, le=10_000, description="Finished runs that the history of a suite keeps"
+    )
     histories: int = Field(default=200, ge=1, le=10_000, description="Suites (by evaluator and target) remembered")
     stuck_seconds: float = Field(
         default=60.0,

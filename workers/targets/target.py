@@ -105,7 +105,7 @@ class Target(Params):
     max_concurrency: int = Field(default=0, ge=0, le=100_000, description="Most calls at once, fleet-wide; 0: no limit")
     requests_per_minute: float = Field(default=0.0, ge=0, description="Most calls a minute, fleet-wide; 0: found out")
     tokens_per_minute: float = Field(default=0.0, ge=0, description="Most tokens a minute, fleet-wide; 0: no limit")
-    tokens_per_call: int = Field(default=1000, ge=0, description="Tokens a call is taken for until some are known")
+    tokens_per_call: int = Field(default=1000, ge=0, description="Tokens assumed for a call until some are known")
     max_bytes: int = Field(default=8 << 20, ge=1024, le=8 << 20, description="The longest reply that is read")
     api_key_env: Name | None = Field(default=None, description="The environment variable that holds the key")
     price: Price | None = Field(default=None, description="What tokens cost")
@@ -168,9 +168,7 @@ class Target(Params):
 class ParameterTarget(Target):
     """One that is given its parameters beside the question."""
 
-    parameters: dict[Parameter, Any] = Field(
-        default_factory=dict, description="Further values that it is given by these names"
-    )
+    parameters: dict[Parameter, Any] = Field(default_factory=dict, description="Further values that it gets, by name")
 
     def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
         """Its parameters with these values, as a change of its settings."""
