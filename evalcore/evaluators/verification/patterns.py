@@ -67,7 +67,7 @@ class NamedRule(Rule):
     name: str
 
 
-class Gate(NamedRule):
+class QualityGate(NamedRule):
     """A quality gate, and the share of the component it gives."""
 
     weight: float = Field(ge=0, le=1)
@@ -91,7 +91,7 @@ class Patterns(Params):
     code_changes: Rule
     test_command: Rule
     test_result: Rule
-    gates: tuple[Gate, ...]
+    gates: tuple[QualityGate, ...]
 
 
 _LINE = NamedRule(name="line reference", pattern=r"line\s+\d+")
@@ -118,10 +118,10 @@ DEFAULT = Patterns(
     test_command=Rule(pattern=r"pytest|npm test|cargo test|go test|mvn test"),
     test_result=Rule(pattern=r"\d+\s+passed|\d+\s+failed|all tests pass"),
     gates=(
-        Gate(name="type check", pattern=r"mypy|pyright|tsc|flow", weight=0.33),
-        Gate(name="lint", pattern=r"ruff|eslint|pylint|flake8", weight=0.33),
+        QualityGate(name="type check", pattern=r"mypy|pyright|tsc|flow", weight=0.33),
+        QualityGate(name="lint", pattern=r"ruff|eslint|pylint|flake8", weight=0.33),
         # .34, so that the three add up to 1.
-        Gate(name="coverage", pattern=r"coverage|--cov", weight=0.34),
+        QualityGate(name="coverage", pattern=r"coverage|--cov", weight=0.34),
     ),
 )
 """The specification's set."""
@@ -179,9 +179,9 @@ HARDENED = Patterns(
         unless=rf"{_NOT}all\s{{1,4}}(?:tests\s{{1,4}})?pass(?:ed)?\b",
     ),
     gates=(
-        Gate(name="type check", pattern=rf"\b{_TYPES}\b", unless=rf"{_NOT}{_TYPES}\b", weight=0.33),
-        Gate(name="lint", pattern=rf"\b{_LINTERS}\b", unless=rf"{_NOT}{_LINTERS}\b", weight=0.33),
-        Gate(name="coverage", pattern=r"\bcoverage\b|--cov\b", unless=rf"{_NOT}coverage\b", weight=0.34),
+        QualityGate(name="type check", pattern=rf"\b{_TYPES}\b", unless=rf"{_NOT}{_TYPES}\b", weight=0.33),
+        QualityGate(name="lint", pattern=rf"\b{_LINTERS}\b", unless=rf"{_NOT}{_LINTERS}\b", weight=0.33),
+        QualityGate(name="coverage", pattern=r"\bcoverage\b|--cov\b", unless=rf"{_NOT}coverage\b", weight=0.34),
     ),
 )
 """Whole words, inflections, no negated ones."""

@@ -14,7 +14,7 @@ import msgspec
 
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.vs.params import Agent, Case, Expectation, Level, VsParams
+from evalq.evalcore.evaluators.vs.params import Agent, Expectation, GoldenCase, Level, VsParams
 from evalq.evalcore.naming import join, kind_of, shorten
 
 __all__ = ["ExpectationCheck", "Unmet", "checks_of", "load_golden", "load_inputs", "t_score_range_check", "unmet"]
@@ -219,7 +219,7 @@ class ExpectationCheck(msgspec.Struct, frozen=True):
     take: str
 
 
-def checks_of(case: Case, params: VsParams) -> tuple[ExpectationCheck, ...]:
+def checks_of(case: GoldenCase, params: VsParams) -> tuple[ExpectationCheck, ...]:
     """The checks of a case, with the lookup table of ``params``."""
     table = {lookup.key: (lookup.paths, lookup.take) for lookup in params.lookups}
     checks = []
@@ -296,7 +296,7 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else shorten(repr(value))
 
 
-def t_score_range_check(case: Case, output: dict[str, Any]) -> Unmet | None:
+def t_score_range_check(case: GoldenCase, output: dict[str, Any]) -> Unmet | None:
     """Why the T-scores are not all within the case's range. Scores of other types are contract faults."""
     if case.t_score_range is None:
         return None

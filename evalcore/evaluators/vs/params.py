@@ -17,10 +17,10 @@ from evalq.evalcore.errors import ConfigError
 __all__ = [
     "LEVELS",
     "Agent",
-    "Case",
     "CollapseRule",
     "CritiqueRule",
     "Expectation",
+    "GoldenCase",
     "Level",
     "Op",
     "ProvenanceRule",
@@ -164,7 +164,7 @@ class Expectation(Params):
         return self
 
 
-class Case(Params):
+class GoldenCase(Params):
     """A test case of the golden set. ``phases`` overrides its level's; of its input only the digest is kept."""
 
     id: str = Field(min_length=1)
@@ -222,7 +222,7 @@ class VsParams(Params):
     ``agent`` and ``level`` select cases (empty: all); records of others are skipped, not errors.
     """
 
-    cases: tuple[Case, ...] = ()
+    cases: tuple[GoldenCase, ...] = ()
     agents: tuple[Agent, ...] = Field(default_factory=default_agents)
     agent: str = ""
     level: str = ""
@@ -264,7 +264,7 @@ class VsParams(Params):
             raise ValueError("; ".join(faults))
         return self
 
-    def selected(self) -> tuple[Case, ...]:
+    def selected(self) -> tuple[GoldenCase, ...]:
         """The cases that ``agent`` and ``level`` leave, in the golden set's order."""
         level_of = {agent.id: agent.level for agent in self.agents}
         return tuple(

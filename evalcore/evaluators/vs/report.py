@@ -11,7 +11,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import InputResult, State
 from evalq.evalcore.contract.repeats import stopping_section
 from evalq.evalcore.evaluators.vs.collapse import robust_block, specified
-from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
+from evalq.evalcore.evaluators.vs.params import GoldenCase, Level, VsParams
 from evalq.evalcore.evaluators.vs.score import LOW_SPREAD, REMEDIES, OutputTest, Scores, in_full
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
@@ -216,7 +216,7 @@ def _mean_spread(cases: Sequence[CaseTotals]) -> float | None:
     return total.mean(count) if count else None
 
 
-def _summary(cases: Sequence[tuple[Case, CaseTotals]], params: VsParams) -> dict[str, Json]:
+def _summary(cases: Sequence[tuple[GoldenCase, CaseTotals]], params: VsParams) -> dict[str, Json]:
     level_of = {agent.id: agent.level for agent in params.agents}
     summary: dict[str, Json] = {}
     for level in params.levels:
@@ -225,7 +225,7 @@ def _summary(cases: Sequence[tuple[Case, CaseTotals]], params: VsParams) -> dict
     return summary
 
 
-def _level(level: Level, cases: Sequence[tuple[Case, CaseTotals]], params: VsParams) -> dict[str, Json]:
+def _level(level: Level, cases: Sequence[tuple[GoldenCase, CaseTotals]], params: VsParams) -> dict[str, Json]:
     """A level's line of the summary; ``phase_completion`` is the share of tests whose phases were all executed."""
     counted = [state for _, state in cases]
     tests = sum(state.tests for state in counted)
@@ -240,7 +240,7 @@ def _level(level: Level, cases: Sequence[tuple[Case, CaseTotals]], params: VsPar
     }
 
 
-def _issues(level: Level, cases: Sequence[tuple[Case, CaseTotals]], params: VsParams) -> Iterator[Json]:
+def _issues(level: Level, cases: Sequence[tuple[GoldenCase, CaseTotals]], params: VsParams) -> Iterator[Json]:
     """What went wrong by agent, commonest first, with the number of tests it was found in."""
     by_agent: dict[str, list[CaseTotals]] = {}
     for case, counted in cases:
@@ -263,7 +263,7 @@ def _issues(level: Level, cases: Sequence[tuple[Case, CaseTotals]], params: VsPa
             yield {"agent": agent, "issue": kind, "tests": tests}
 
 
-def _detail(case: Case, counted: CaseTotals, params: VsParams) -> dict[str, Json]:
+def _detail(case: GoldenCase, counted: CaseTotals, params: VsParams) -> dict[str, Json]:
     """A case in the specification's detailed results; its metrics are means over its tests."""
     level_name = next(agent.level for agent in params.agents if agent.id == case.agent)
     level = next(level for level in params.levels if level.name == level_name)
@@ -311,7 +311,7 @@ def _worst(counted: CaseTotals, params: VsParams) -> tuple[str, str]:
     return "; ".join(named), REMEDIES[top[0][2]]
 
 
-def _collapse_entry(case: Case, counted: CaseTotals, params: VsParams) -> dict[str, Json]:
+def _collapse_entry(case: GoldenCase, counted: CaseTotals, params: VsParams) -> dict[str, Json]:
     """Both readings of one case; a single run repeats nothing, so neither says anything then."""
     report = specified(counted.options, params.collapse)
     block, alone = robust_block(counted.options, params.collapse, counted.planned), report.total_runs == 1

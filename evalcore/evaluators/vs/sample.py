@@ -15,7 +15,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.vs.golden import load_golden
-from evalq.evalcore.evaluators.vs.params import LEVELS, Case, Expectation, Level, VsParams, default_agents
+from evalq.evalcore.evaluators.vs.params import LEVELS, Expectation, GoldenCase, Level, VsParams, default_agents
 from evalq.evalcore.model.calls import WHEN_DECIDED
 
 __all__ = ["GOLDEN", "sample_cases", "sample_params", "write_outputs", "write_sample"]
@@ -47,7 +47,7 @@ def sample_params() -> dict[str, Any]:
     return {"cases": load_golden(GOLDEN, default_agents(), LEVELS)}
 
 
-def sample_cases() -> tuple[Case, ...]:
+def sample_cases() -> tuple[GoldenCase, ...]:
     """The cases of the bundled golden set."""
     return validate(VsParams, sample_params(), str(GOLDEN)).cases
 
@@ -61,7 +61,7 @@ def write_sample(folder: Path, records: int, seed: int) -> Request:
     return Request(inputs=[str(GOLDEN)], params={}, options={"outputs": [str(path)]})
 
 
-def write_outputs(stream: BinaryIO, golden: Sequence[Case], repeats: int, seed: int, planned: int = 0) -> None:
+def write_outputs(stream: BinaryIO, golden: Sequence[GoldenCase], repeats: int, seed: int, planned: int = 0) -> None:
     """Write one line a repeat and case to ``stream``, repeat by repeat. Every fifth case collapses.
 
     With ``planned`` calls of each case the lines are of a sweep that could stop.
@@ -78,7 +78,7 @@ def write_outputs(stream: BinaryIO, golden: Sequence[Case], repeats: int, seed: 
 class _Maker:
     """Answers of one agent to one case."""
 
-    def __init__(self, case: Case, level: Level, index: int, seed: int) -> None:
+    def __init__(self, case: GoldenCase, level: Level, index: int, seed: int) -> None:
         self._case, self._level = case, level
         self._random = random.Random(f"{seed} {case.id}")  # noqa: S311 - made-up data, and the same on every machine
         names = [f"{lens} {form}" for lens in _LENSES for form in _FORMS]

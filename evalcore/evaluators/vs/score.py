@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.evaluators.vs.collapse import identity
 from evalq.evalcore.evaluators.vs.golden import ExpectationCheck, Unmet, checks_of, t_score_range_check, unmet
-from evalq.evalcore.evaluators.vs.params import Case, Level, VsParams
+from evalq.evalcore.evaluators.vs.params import GoldenCase, Level, VsParams
 from evalq.evalcore.evaluators.vs.validators import (
     ContractFault,
     CritiqueResult,
@@ -66,10 +66,10 @@ class OutputFinding(msgspec.Struct, frozen=True):
     issue: str
 
 
-class GoldenCase(msgspec.Struct, frozen=True):
+class PreparedCase(msgspec.Struct, frozen=True):
     """A case ready for tests: its level, required phases and checks, and whether the selection leaves it out."""
 
-    case: Case
+    case: GoldenCase
     level: Level
     phases: tuple[int, ...]
     checks: tuple[ExpectationCheck, ...]
@@ -103,7 +103,7 @@ class OutputTest(msgspec.Struct, frozen=True):
     status: str
     findings: tuple[OutputFinding, ...] = ()
     faults: tuple[ContractFault, ...] = ()
-    plan: GoldenCase | None = None
+    plan: PreparedCase | None = None
     repeat: int | None = None
     scores: Scores | None = None
     expected: tuple[ExpectationResult, ...] = ()
@@ -121,9 +121,9 @@ class OutputJudge:
         level_of = {agent.id: levels[agent.level] for agent in params.agents}
         self._plans = {case.id: self._plan(case, level_of[case.agent], case.id not in chosen) for case in params.cases}
 
-    def _plan(self, case: Case, level: Level, skipped: bool) -> GoldenCase:
+    def _plan(self, case: GoldenCase, level: Level, skipped: bool) -> PreparedCase:
         # SPEC, section 1: a list under `vs_phases` overrides its level's.
-        return GoldenCase(case, level, case.phases or level.phases, checks_of(case, self._params), skipped)
+        return PreparedCase(case, level, case.phases or level.phases, checks_of(case, self._params), skipped)
 
     def test(self, data: bytes) -> OutputTest:
         """The test of one line, which may be any bytes."""
@@ -161,7 +161,7 @@ class OutputJudge:
         plan = self._addressed(record)[0] if isinstance(record, dict) else None
         return plan.case.id if plan is not None and not plan.skipped else ""
 
-    def _addressed(self, record: dict[str, Any]) -> tuple[GoldenCase | None, int | None, str]:
+    def _addressed(self, record: dict[str, Any]) -> tuple[PreparedCase | None, int | None, str]:
         """The case and the repeat of a line, and what is wrong with them."""
         if "case" not in record and isinstance(record.get("named"), str):
             return self._named(record["named"])
@@ -177,7 +177,7 @@ class OutputJudge:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
 
-    def _named(self, name: str) -> tuple[GoldenCase | None, int | None, str]:
+    def _named(self, name: str) -> tuple[PreparedCase | None, int | None, str]:
         """The same for an output in a file: the case has that name, or the last number of the name is the repeat."""
         meant = case_of_name(name, self._plans.__contains__)
         if meant is None:
@@ -185,7 +185,9 @@ class OutputJudge:
             return None, None, f"named: no case of the golden set is {names}; call the file ID.json or ID.REPEAT.json"
         return self._plans[meant[0]], meant[1], ""
 
-    def _judged(self, output: dict[str, Any], plan: GoldenCase, repeat: int | None, repeated: list[str]) -> OutputTest:
+    def _judged(
+        self, output: dict[str, Any], plan: PreparedCase, repeat: int | None, repeated: list[str]
+    ) -> OutputTest:
         # The validators run with a broken contract, too: the specification's code has no contract, and reports numbers.
         faults = contract_faults(output)
         faults += _misplaced(output, plan)
@@ -205,7 +207,7 @@ class OutputJudge:
             option=_option(output),
         )
 
-    def _scores(self, output: dict[str, Any], plan: GoldenCase) -> Scores:
+    def _scores(self, output: dict[str, Any], plan: PreparedCase) -> Scores:
         params, level = self._params, plan.level
         return Scores(
             phases=check_phases(output, plan.phases),
@@ -237,7 +239,7 @@ def judge_for(params: VsParams) -> OutputJudge:
     return OutputJudge(params)
 
 
-def _error(reason: str, plan: GoldenCase | None = None, repeat: int | None = None, planned: int = 0) -> OutputTest:
+def _error(reason: str, plan: PreparedCase | None = None, repeat: int | None = None, planned: int = 0) -> OutputTest:
     finding = OutputFinding("output", "No readable output", reason)
     return OutputTest("ERROR", (finding,), plan=plan, repeat=repeat, planned=planned)
 
@@ -249,7 +251,7 @@ def _no_output(record: dict[str, Any]) -> str:
     return f"output: {found(record, 'output')} where an object is wanted"
 
 
-def _misplaced(output: dict[str, Any], plan: GoldenCase) -> Iterator[ContractFault]:
+def _misplaced(output: dict[str, Any], plan: PreparedCase) -> Iterator[ContractFault]:
     """An agent or a level that is not its case's. A value that is not text is a contract fault already."""
     for key, wanted in (("agent_id", plan.case.agent), ("vs_level", plan.level.name)):
         given = output.get(key)
@@ -257,7 +259,7 @@ def _misplaced(output: dict[str, Any], plan: GoldenCase) -> Iterator[ContractFau
             yield ContractFault(key, f"is not {wanted}, its case's")
 
 
-def _held(output: dict[str, Any], plan: GoldenCase) -> Iterator[ExpectationResult]:
+def _held(output: dict[str, Any], plan: PreparedCase) -> Iterator[ExpectationResult]:
     """Each expectation of the case in the golden set's order, but with the range of T-scores first."""
     if plan.case.t_score_range is not None:
         found = t_score_range_check(plan.case, output)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.vs import VsParams
 from evalq.evalcore.evaluators.vs.golden import Unmet, checks_of, t_score_range_check, unmet
-from evalq.evalcore.evaluators.vs.params import Case, Expectation, Op
+from evalq.evalcore.evaluators.vs.params import Expectation, GoldenCase, Op
 from tests.unit.vs.helpers import FULL, good_output, with_value, without
 from tests.unit.vs.test_validators import json_values
 
@@ -19,7 +19,7 @@ PARAMS = VsParams()
 
 def problem(output: dict[str, Any], key: str, want: Any, op: Op = "==") -> Unmet | None:
     """What is wrong with one expectation of ``output``."""
-    case = Case(id="x", agent=FULL, expected=(Expectation(key=key, op=op, want=want),))
+    case = GoldenCase(id="x", agent=FULL, expected=(Expectation(key=key, op=op, want=want),))
     (check,) = checks_of(case, PARAMS)
     return unmet(check, output)
 
@@ -144,7 +144,7 @@ def test_only_numbers_have_an_order() -> None:
 
 
 def range_problem(output: dict[str, Any], low: float, high: float) -> Unmet | None:
-    return t_score_range_check(Case(id="x", agent=FULL, t_score_range=(low, high)), output)
+    return t_score_range_check(GoldenCase(id="x", agent=FULL, t_score_range=(low, high)), output)
 
 
 def test_t_scores_must_lie_within_the_range() -> None:
@@ -153,7 +153,7 @@ def test_t_scores_must_lie_within_the_range() -> None:
     assert range_problem(good_output(), 0.4, 0.8) == Unmet(
         "T-scores are not within 0.4 to 0.8", "2 of 2 T-scores outside 0.4 to 0.8"
     )
-    assert t_score_range_check(Case(id="x", agent=FULL), good_output()) is None
+    assert t_score_range_check(GoldenCase(id="x", agent=FULL), good_output()) is None
 
 
 @pytest.mark.parametrize("value", [None, [], {}, "x", ["x"], [{"score": "0.5"}], [{"score": True}]])
