@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from evalq.evalcore.compare.decision import Check
-from evalq.evalcore.compare.intervals import ALPHA, Change, alike, change_of, pooled_of, t_tail
+from evalq.evalcore.compare.intervals import ALPHA, Change, change_of, pooled_of, t_tail, uniform_change
 from evalq.evalcore.compare.pairs import (
     ERROR,
     EXACT_DRAWS,
@@ -526,7 +526,7 @@ def _by_cases(pairs: Pairs, sign: int, width: float) -> tuple[float | None, floa
     from evalq.evalcore.statistics.distributions import student_t
 
     if float(d.max() - d.min()) <= 1e-9 * width:
-        return alike(float(d.mean()), width, len(d)).interval()
+        return uniform_change(float(d.mean()), width, len(d)).interval()
     half = student_t(len(d) - 1, ALPHA) * math.sqrt(float(d.var(ddof=1)) / len(d))
     return max(-width, float(d.mean()) - half), min(width, float(d.mean()) + half)
 

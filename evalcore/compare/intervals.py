@@ -36,7 +36,6 @@ __all__ = [
     "QuantileChange",
     "Spread",
     "SpreadLevel",
-    "alike",
     "change_of",
     "design_effect",
     "level_of",
@@ -44,6 +43,7 @@ __all__ = [
     "pooled_of",
     "quantile_level",
     "t_tail",
+    "uniform_change",
 ]
 
 ALPHA = 0.025
@@ -168,7 +168,7 @@ class MeanLevel(NamedTuple):
         return t_tail(smallest(holds, 0.0, _FARTHEST), self.spread.freedom)
 
 
-def alike(delta: float, width: float, cases: int) -> Change:
+def uniform_change(delta: float, width: float, cases: int) -> Change:
     """A change that is the same in each of ``cases``: as if each had been asked once on either side."""
     return Change(delta, width, _MeanSpread(0.0, cases - 1, cases))
 

@@ -24,12 +24,12 @@ from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_CHUNK_BYTES, MAX
 from evalq.evalcore.native import compiled
 from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.digests import chunk_digest
-from evalq.evalcore.records.inputs import HEAD_BYTES, Source, encoding_of, kind_of, read_columns
+from evalq.evalcore.records.inputs import HEAD_BYTES, Source, file_encoding, file_kind, read_columns
 
 __all__ = ["Cutter", "QuoteFault", "batches", "opened", "python_scan", "record_ends", "scan"]
 
-# Where the records of a block of bytes end, and whether its quoting is legal.
-# Compiled code takes .2 milliseconds a megabyte, Python alone 4, with the same answer.
+# Where records end, and whether quoting is legal: compiled code takes .2 milliseconds a megabyte, Python alone 4, with
+# the same answer.
 
 _Positions: TypeAlias = "array[int]"  # in quotes: Python 3.11 has no array[int]
 """Offsets in ascending order."""
@@ -196,7 +196,7 @@ class Cutter:
             self._fill()
         head = bytes(self._rest()[:HEAD_BYTES])
         if self._format != "csv":
-            if encoding := encoding_of(head):
+            if encoding := file_encoding(head):
                 raise InputError(f"{self._name} is no JSONL in UTF-8", [(f"{self._name}:1", encoding)])
             return ()
         try:
@@ -206,7 +206,7 @@ class Cutter:
                     return read_columns(first, self._name, required, line) if first else ()
         except InputError as error:
             # Only once it failed: what can be read as CSV is one, whatever it begins with.
-            kind = kind_of(head)
+            kind = file_kind(head)
             if kind is None:
                 raise
             raise InputError(f"{self._name} is no CSV in UTF-8", [(f"{self._name}:1", kind)]) from error

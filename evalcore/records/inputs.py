@@ -1,4 +1,4 @@
-"""Finding inputs: files, folders, globs, compressed files and standard input."""
+"""Inputs: how they are found, made one plain file each, named, and recognised where they are no text."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = [
     "Source",
     "case_of_name",
     "discover",
-    "encoding_of",
+    "file_encoding",
+    "file_kind",
     "format_suffixes",
-    "kind_of",
     "needs_spool",
     "read_columns",
     "readings",
@@ -294,8 +294,6 @@ def _unpacked_zstd(path: str) -> Iterator[bytes]:
         raise EOFError("compressed file ended before its last frame did")
 
 
-# What the name of a file says that holds one output: its case, and which repeat of it.
-
 # Fifteen digits at most, so that every repeat is below 2^53, where a record's own has to be.
 _NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 
@@ -314,7 +312,7 @@ def case_of_name(name: str, known: Callable[[str], bool]) -> tuple[str, int] | N
     return next((reading for reading in readings(name) if known(reading[0])), None)
 
 
-# What a file that is no text of ours seems to be, by how it begins: so that a message can say what to do with it.
+# What a file seems to be that cannot be read, by how it begins, so that a message can say what to do with it.
 
 HEAD_BYTES = 4096
 
@@ -337,7 +335,7 @@ _EXCEL_ALONE = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=[\x21-\x7e\t]?"?,*\s*', re.I
 _DELIMITERS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
 
 
-def encoding_of(head: bytes) -> str | None:
+def file_encoding(head: bytes) -> str | None:
     """How the file whose first bytes these are is encoded, in words, where no line of it can be read as UTF-8."""
     for beginning, words in _ENCODINGS.items():
         if head.startswith(beginning):
@@ -347,12 +345,12 @@ def encoding_of(head: bytes) -> str | None:
     return "UTF-16 without a mark: save the file as UTF-8" if wide else None
 
 
-def kind_of(head: bytes) -> str | None:
+def file_kind(head: bytes) -> str | None:
     """What the file whose first bytes these are seems to be, in words; None where it may well be CSV in UTF-8."""
     for beginning, words in _BEGINNINGS.items():
         if head.startswith(beginning):
             return words
-    if encoding := encoding_of(head):
+    if encoding := file_encoding(head):
         return encoding
     if b"\0" in head:
         return "binary data: no text at all"

@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.state import Tally
-from evalq.evalcore.naming import found, join, kind_of, shorten
+from evalq.evalcore.naming import found, is_text, join, kind_of, shorten
 from evalq.evalcore.records.batch import Batch
 
 __all__ = [
@@ -184,16 +184,8 @@ def _refuse_depth(value: Any) -> None:
 def _refuse_surrogates(value: Any) -> None:
     for path, inner in _walk(value, "$"):
         texts = list(inner) if isinstance(inner, dict) else [inner]
-        if any(isinstance(text, str) and not _encodable(text) for text in texts):
+        if any(isinstance(text, str) and not is_text(text) for text in texts):
             raise RecordFault(path, "half of a surrogate pair")
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _kind(value: Any) -> str:
@@ -201,9 +193,9 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-# Decoding a line that anyone may have written: what cannot be read is said, never raised by surprise.
-# Nesting is bounded here and not by the interpreter's stack, which differs between processes; a key that an object
-# gives twice, which decoders pass over in silence, is found.
+# Lines that anyone may have written: what cannot be read is said, never raised by surprise. Nesting is bounded here
+# and not by the interpreter's stack, which differs between processes; a key that an object gives twice, which decoders
+# pass over in silence, is found.
 
 MAX_ANSWER_DEPTH = 200
 """Objects and lists inside one another; no agent's answer needs more."""
@@ -269,7 +261,7 @@ def _kept(pairs: list[tuple[str, Any]]) -> _Object:
     return made
 
 
-# The contract of an answer: pure JSON, JSON fenced in text, or a fault that leaves the text as it came.
+# An answer is JSON alone, JSON in a fenced block, or a fault that leaves the text as it came.
 
 # CommonMark 0.31, section 4.5: three backticks or tildes or more; behind backticks none stands in the same line.
 _FENCE = re.compile(r"(?P<mark>`{3,}(?!.*`)|~{3,})(?P<info>[ \t]*\{?\.?(?P<kind>\w*).*)", re.DOTALL)
@@ -343,8 +335,6 @@ def _decode(text: str) -> Any:
         raise NoJson(f"not JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
 
 
-# Finding a value by its path in JSON.
-
 _STEP = re.compile(r"(?:\.|\A)(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['\"])(?P<name>.*?)(?P=quote)\]")
 
 
@@ -404,8 +394,6 @@ def stop_of(record: dict[str, Any]) -> tuple[int, str]:
     unknown = [key for key in stop if key not in ("rule", "of")]
     return (0, f"stop.{shorten(unknown[0])}: no such key; there are rule and of") if unknown else (calls, "")
 
-
-# The lines of a chunk as records of some type, the broken ones with their reasons.
 
 R = TypeVar("R")
 

@@ -18,7 +18,7 @@ from evalq.evalcore.conformance import check, param_variants
 from evalq.evalcore.conformance.subject import SampleInput
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.records.inputs import HEAD_BYTES, encoding_of, format_suffixes
+from evalq.evalcore.records.inputs import HEAD_BYTES, file_encoding, format_suffixes
 from tests.contract.folders import conformance_inputs
 from tests.portions import some
 
@@ -74,7 +74,7 @@ def test_the_contract_holds_on_made_up_records(trial: Trial, data: st.DataObject
     assert trial.files
     examples = [SampleInput.of(evaluator, path.name, path.read_bytes()) for path in trial.files]
     made = data.draw(_csv(examples[0]) if evaluator.records.format == "csv" else _jsonl(examples))
-    assume(encoding_of(made[:HEAD_BYTES]) is None)  # a line of noughts reads as UTF-16: no file of records at all
+    assume(file_encoding(made[:HEAD_BYTES]) is None)  # a line of noughts reads as UTF-16: no file of records at all
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"made{format_suffixes(evaluator.records.format)[0]}"
         path.write_bytes(made)

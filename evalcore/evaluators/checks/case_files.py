@@ -18,7 +18,7 @@ from evalq.evalcore.model.manifest import BOM
 from evalq.evalcore.naming import join, shorten
 from evalq.evalcore.naming import kind_of as json_kind
 from evalq.evalcore.records.batch import Batch
-from evalq.evalcore.records.inputs import HEAD_BYTES, encoding_of, kind_of
+from evalq.evalcore.records.inputs import HEAD_BYTES, file_encoding, file_kind
 from evalq.evalcore.records.json_values import RecordFault, read_object
 from evalq.evalcore.records.yaml import KeyLines
 from evalq.evalcore.trust import Thing, Writer, allows
@@ -258,7 +258,7 @@ def open_table(path: str | Path) -> Batch:
     if len(data) > _MOST_BYTES:
         raise ConfigError(f"{path}: longer than {_MOST_BYTES >> 20} MiB, which no list of cases needs")
     table = str(path).lower().endswith(".csv")
-    if not table and (encoding := encoding_of(data[:HEAD_BYTES])):
+    if not table and (encoding := file_encoding(data[:HEAD_BYTES])):
         raise ConfigError(f"{path}:1: {encoding}")
     return Batch(str(path), 1, data.removeprefix(BOM))
 
@@ -270,7 +270,7 @@ def columns_of(batch: Batch, known: Callable[[str], bool]) -> tuple[str, ...]:
         fault = None
     except (UnicodeDecodeError, csv.Error) as error:
         columns, fault = (), str(error)
-    if not any(map(known, columns)) and (kind := kind_of(batch.data[:HEAD_BYTES])):
+    if not any(map(known, columns)) and (kind := file_kind(batch.data[:HEAD_BYTES])):
         raise ConfigError(f"{batch.source}:1: {kind}")
     if fault:
         raise ConfigError(f"{batch.source}:1: no header that can be read: {fault}")

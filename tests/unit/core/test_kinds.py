@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.inputs import HEAD_BYTES, kind_of
+from evalq.evalcore.records.inputs import HEAD_BYTES, file_kind
 
 TABLE = 'id,"the, text"\n1,"a ""quoted"" word"\n2,가나다\n' * 40
 
@@ -53,7 +53,7 @@ def test_another_kind_of_file_is_named(case: str) -> None:
 @pytest.mark.parametrize("text", [TABLE, "id\n1\n", 'id,"a;b;c"\n', "id,x\r\n1,2\r\n", "이름,값\n", ""])
 def test_what_may_be_csv_is_called_nothing(text: str) -> None:
     """Its faults are told as they are."""
-    assert kind_of(text.encode()[:HEAD_BYTES]) is None
+    assert file_kind(text.encode()[:HEAD_BYTES]) is None
 
 
 LINES = "".join(json.dumps({"id": f"r{number}", "text": "가나다"}, ensure_ascii=False) + "\n" for number in range(40))
