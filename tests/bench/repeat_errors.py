@@ -80,9 +80,9 @@ def _demands(runs: int, seed: int) -> Iterator[str]:
     yield f"share of .025 is known to {known:.3f}, and the worst of many cells lies above its own by two to three such"
     yield "errors. What the demands mean: [choose repeats](../how-to/choose-repeats.md)."
     yield ""
-    yield "- **NO-GO**: every case has just the pass rate that the demand comes to. Allowed: .025."
-    yield "- **GO**: one case has just that, and all others pass always. Allowed: .025."
-    yield "- **lost**: either of these decisions where each answer is missing with a chance of .1. Allowed: .025."
+    yield "- **NO-GO**: every case has exactly the pass rate of the demand. Allowed: .025."
+    yield "- **GO**: one case has exactly that, and all others always pass. Allowed: .025."
+    yield "- **lost**: either of these decisions if each answer is missing with a chance of .1. Allowed: .025."
     yield ""
     yield "| cases | repeats | " + " | ".join(f"{name}: NO-GO | GO | lost" for name in DEMANDS) + " |"
     yield "| ---: | ---: |" + " ---: |" * (3 * len(DEMANDS))
