@@ -56,7 +56,7 @@ class InFlightCalls:
         self._refusals = 0
         self._results: list[Result] = []
         self._returned: dict[int, int] = {}
-        self._recent = RecentAnswers()
+        self._recent = _RecentAnswers()
         self._due = asyncio.Event()
         self._closing = False
         self._recorder = asyncio.create_task(self._recording(), name="evalq-record")
@@ -165,7 +165,7 @@ class InFlightCalls:
             done = await self._made(call, attempts)
             if done is None:
                 # Attempts that came to nothing, and may have been paid.
-                self._returned[call] = sum(not reached_nobody(result) for result in attempts)
+                self._returned[call] = sum(not _reached_nobody(result) for result in attempts)
             else:
                 self._results.append(done)
         finally:
@@ -283,7 +283,7 @@ class InFlightCalls:
             self._resting -= 1
 
     def _result(self, call: int, prompt: Prompt, attempts: list[Answer | Failure]) -> Result:
-        result = result_of(self._header, self._session, call, prompt, attempts)
+        result = _result_of(self._header, self._session, call, prompt, attempts)
         if result.fatal:
             # A wrong key fails every call alike: those that wait need not be spent on finding that out again.
             self._refusals += 1
@@ -325,11 +325,11 @@ class InFlightCalls:
 # -- outputs recorded lately: a server that comes back a moment older is told them again -----------
 
 
-KEPT_SECONDS = 30.0
-KEPT_BYTES = 16 << 20
+_KEPT_SECONDS = 30.0
+_KEPT_BYTES = 16 << 20
 
 
-class RecentAnswers:
+class _RecentAnswers:
     """Outputs that were recorded lately, the oldest first."""
 
     def __init__(self) -> None:
@@ -348,10 +348,10 @@ class RecentAnswers:
 
     def calls(self) -> list[int]:
         """Those that are kept."""
-        over = time.monotonic() - KEPT_SECONDS
+        over = time.monotonic() - _KEPT_SECONDS
         for call, (at, _, _) in list(self._results.items()):
             # The oldest come first, so all behind it are young enough.
-            if at > over and self._size <= KEPT_BYTES:
+            if at > over and self._size <= _KEPT_BYTES:
                 break
             self.take([call])
         return list(self._results)
@@ -371,7 +371,7 @@ _FATAL = ("quota", "auth")
 _LONGEST_REASON = 1000
 
 
-def result_of(
+def _result_of(
     header: SweepHeader, session: TargetSession, call: int, prompt: Prompt, attempts: list[Answer | Failure]
 ) -> Result:
     """What is recorded of a call after its last attempt; fatal where any further call would fail in the same way."""
@@ -401,7 +401,7 @@ def result_of(
     return Result(msgspec.structs.replace(output, output=raw, text=whole))
 
 
-def reached_nobody(result: Answer | Failure) -> bool:
+def _reached_nobody(result: Answer | Failure) -> bool:
     """Whether nobody can have been paid for it; what was given up in time may have been answered all the same."""
     return isinstance(result, Failure) and result.down and result.kind != "timeout"
 

@@ -47,7 +47,7 @@ class Lease(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-class Headers:
+class _HeaderCache:
     """Headers of the runs that were looked at last: one may list thousands of inputs, and never changes."""
 
     def __init__(self, most: int = 64) -> None:
@@ -71,7 +71,7 @@ class Headers:
         return header
 
 
-BACKOFF_MS = 32_000
+_BACKOFF_MS = 32_000
 """No chunk waits longer to be published again."""
 _SWEEP_SECONDS, _SWEPT = 30.0, 1000
 """How often whoever tends runs looks for those that have expired, and the most of each state that it takes off then."""
@@ -89,7 +89,7 @@ class RunLedger(DriverSteps):
 
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
         super().__init__(client, settings, token)
-        self._headers = Headers()
+        self._headers = _HeaderCache()
         self._swept = -inf
 
     # -- publishing -------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class RunLedger(DriverSteps):
         WireError where what the ledger has of it is damaged.
         """
         grace = int(self.settings.grace_seconds * 1000)
-        asked = (run, int(attending), grace, BACKOFF_MS, *KEPT)
+        asked = (run, int(attending), grace, _BACKOFF_MS, *KEPT)
         with as_written(run):
             now, found, suspects, refused, leases = self.step("poll", run, *asked)
             if not found:

@@ -84,7 +84,7 @@ class ChunkRunner:
     def _counted(self, run: str, seq: int, epoch: int) -> str:
         try:
             became = self._evaluate(run, seq, epoch)
-        except ChunkFailed as failed:
+        except _ChunkFailed as failed:
             return self._fail(run, seq, epoch, failed.kind, failed.reason)
         except (WireError, UnknownEvaluator) as error:  # what stands in the ledger is not what a producer wrote there
             log.warning("chunk %s of run %s: %s", seq, run, error)
@@ -94,7 +94,7 @@ class ChunkRunner:
             if server_is_away(error):
                 raise
             log.exception("chunk %s of run %s failed", seq, run)
-            return self._fail(run, seq, epoch, kind_of(error), f"chunk {seq}: {brief(error)}")
+            return self._fail(run, seq, epoch, _kind_of(error), f"chunk {seq}: {brief(error)}")
         # Nothing else proves that this host can compute: "held" or "stale" were answered before it tried.
         if became == "committed":
             self._streak = 0
@@ -161,7 +161,7 @@ class ChunkRunner:
     def _answer(
         self, evaluator: Evaluator[Any, Any], lease: Lease, header: Header, chunk: Chunk, batch: Batch
     ) -> tuple[Partial, int]:
-        """The chunk's answer, and how many of its records are dead. Raises ChunkFailed where the evaluator raises."""
+        """The chunk's answer, and how many of its records are dead. Raises _ChunkFailed where the evaluator raises."""
         try:
             params = self._params_of(header)
             with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
@@ -171,14 +171,14 @@ class ChunkRunner:
                 self._of_one_code(header.evaluator, elsewhere=apart)
                 return encode(outcome, chunk), outcome.tally.dead
         # The ledger's trouble, where pieces are noted, or this host's, and none of the evaluator's.
-        except (redis.RedisError, ChunkFailed):
+        except (redis.RedisError, _ChunkFailed):
             raise
         # An evaluator that calls sys.exit() fails its chunk; it does not end the process of the pool.
         except (Exception, SystemExit) as error:
-            raise_if_told_to_stop(error)
+            _raise_if_stopping(error)
             self._of_one_code(header.evaluator)
             log.exception("chunk %s of run %s cannot be evaluated", chunk.seq, header.run)
-            raise ChunkFailed(kind_of(error), f"{batch.where(chunk.first_line)}: {brief(error)}") from error
+            raise _ChunkFailed(_kind_of(error), f"{batch.where(chunk.first_line)}: {brief(error)}") from error
 
     def _params_of(self, header: Header) -> Params:
         # The same object for all chunks of a run: to find them by their bytes is to write 24 MB of 100,000 cases anew.
@@ -189,7 +189,7 @@ class ChunkRunner:
     def _evaluator(self, lease: Lease, name: str) -> Evaluator[Any, Any]:
         """The evaluator of that name. Where it cannot be loaded here, says so in this worker's heartbeat.
 
-        Raises ChunkFailed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
+        Raises _ChunkFailed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
         """
         if name in self._loaded and not _suspicious(lease):
             self._of_one_code(name)
@@ -203,7 +203,7 @@ class ChunkRunner:
         except UnknownEvaluator:  # not this host's trouble: its code version says which evaluators are registered
             raise
         except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
-            raise_if_told_to_stop(error)
+            _raise_if_stopping(error)
             self._of_one_code(name, elsewhere=True)  # modules of two codes seldom fit together
             raise self._unable(name, brief(error)) from error
         self._of_one_code(name)
@@ -214,14 +214,14 @@ class ChunkRunner:
         return evaluator
 
     def _of_one_code(self, name: str, *, elsewhere: bool = False) -> None:
-        """That nothing that evaluator ``name`` computes with is of other code than this worker's; else ChunkFailed."""
+        """That nothing that evaluator ``name`` computes with is of other code than this worker's; else _ChunkFailed."""
         if changed := self._code.changed(elsewhere=elsewhere):
             raise self._unable(name, changed)
 
-    def _unable(self, name: str, why: str) -> ChunkFailed:
+    def _unable(self, name: str, why: str) -> _ChunkFailed:
         """The failure to have an evaluator here, after this worker's heartbeat says so."""
         self._heartbeats.mark_unhealthy(self._name, name, why)
-        return ChunkFailed("load", f"cannot load {name}: {why}")
+        return _ChunkFailed("load", f"cannot load {name}: {why}")
 
     def _unread(self, given: str, why: str) -> str:
         if why == reading.UNREADABLE:
@@ -297,7 +297,7 @@ def _alive(pid: int) -> bool:
 # -- why a chunk failed, in the ledger's kinds -----------------------------------------------------
 
 
-class ChunkFailed(Exception):
+class _ChunkFailed(Exception):
     """A chunk failed here, for a reason that is known."""
 
     def __init__(self, kind: Kind, reason: str) -> None:
@@ -306,13 +306,13 @@ class ChunkFailed(Exception):
         self.reason = reason
 
 
-def raise_if_told_to_stop(error: BaseException) -> None:
+def _raise_if_stopping(error: BaseException) -> None:
     """Raise a SystemExit that this process's handler of signals raised: nothing failed, the worker is drained."""
     if isinstance(error, SystemExit) and terminate_handler_fired():
         raise error
 
 
-def kind_of(error: BaseException) -> Kind:
+def _kind_of(error: BaseException) -> Kind:
     if isinstance(error, redis.RedisError):
         return "ledger"
     return "environment" if isinstance(error, (OSError, MemoryError)) else "evaluator"

@@ -62,14 +62,14 @@ def is_secret(name: str) -> bool:
     return bool(_SECRET.search(name))
 
 
-def secret_names(environment: Mapping[str, str]) -> set[str]:
+def _secret_names(environment: Mapping[str, str]) -> set[str]:
     """The variables that may hold a secret: by their names, and because this process's targets file names them."""
     return {name for name in environment if name in _named or is_secret(name)}
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """``environment`` as a program may have it that needs no key."""
-    secret = secret_names(environment)
+    secret = _secret_names(environment)
     return {name: value for name, value in environment.items() if name not in secret}
 
 
@@ -82,7 +82,7 @@ def seal(also: Iterable[str] = ()) -> None:
     _named.update(also)
     if sys.platform != "linux":
         return
-    secret = secret_names(os.environ)
+    secret = _secret_names(os.environ)
     for name in secret:
         os.environ[name] = os.environ[name]  # the C library takes a copy
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -108,7 +108,7 @@ def send_secrets(environment: Mapping[str, str], folder: Path) -> tuple[dict[str
     is started by way of another, whose environment anybody may read. `take_over` gets them from a pipe in ``folder``,
     which is nobody else's; nothing of them is on a disk.
     """
-    secret = {name: environment[name] for name in secret_names(environment)}
+    secret = {name: environment[name] for name in _secret_names(environment)}
     data = json.dumps(secret).encode() + b"\n"
     if not secret or len(data) > _PIPE_BYTES:  # more would wait for a reader that is not there yet
         return dict(environment), None

@@ -58,7 +58,7 @@ _START_SECONDS = 120.0  # for Python, and the imports of the function's module
 _GIVE_UP_SECONDS = 2.0
 
 
-class ProcessDied(Exception):
+class _ProcessDied(Exception):
     """The process of a call has ended, with so many ``others`` in flight there."""
 
     def __init__(self, how: str, others: int) -> None:
@@ -66,7 +66,7 @@ class ProcessDied(Exception):
         self.others = others
 
 
-class FunctionProcess:
+class _FunctionProcess:
     """One process, and what is asked of it; made by `started`."""
 
     def __init__(self, group: Group, asks: asyncio.StreamWriter, tells: asyncio.StreamReader, threads: int) -> None:
@@ -87,7 +87,7 @@ class FunctionProcess:
     @classmethod
     async def started(
         cls, *command: str, environment: Mapping[str, str], longest: int, threads: int
-    ) -> FunctionProcess:
+    ) -> _FunctionProcess:
         """One that tells lines of ``longest`` bytes at most. Raises OSError; cancelled, it leaves no process."""
         # It says on standard error what its function prints.
         group = Group(*command, stderr=None, limit=longest, env=environment)
@@ -135,7 +135,7 @@ class FunctionProcess:
         return not self.retired
 
     async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> CallReply:
-        """What becomes of one call. Raises TimeoutError, and ProcessDied."""
+        """What becomes of one call. Raises TimeoutError, and _ProcessDied."""
         number, told = next(self._numbers), asyncio.get_running_loop().create_future()
         line = msgspec.json.encode(CallRequest(number, call.values(parameters))) + b"\n"
         # Before it is sent: the answer may be there before `drain` returns.
@@ -188,7 +188,7 @@ class FunctionProcess:
         how = _ended(await asyncio.shield(self.kill()))
         lost = [waiting for waiting in self._waiting.values() if not waiting.done()]
         for waiting in lost:
-            waiting.set_exception(ProcessDied(how, len(lost) - 1))
+            waiting.set_exception(_ProcessDied(how, len(lost) - 1))
 
     def _left_behind(self, watch: asyncio.Task[None]) -> None:
         """The process has ended: what it started has its pipe, too, by which its answers would come to no end."""
@@ -238,11 +238,11 @@ class PythonClient:
         self._command = child("evalq.workers.processes.function_host", *facts)
         # evalq's own variables hold server URLs with passwords, which no user's function needs.
         self._environment = {name: value for name, value in environment.items() if not name.startswith("EVALQ_")}
-        self._shared: FunctionProcess | None = None
+        self._shared: _FunctionProcess | None = None
         self._starting = asyncio.Lock()
         self._alone = asyncio.Semaphore(_ALONE)
-        self._idle: list[FunctionProcess] = []
-        self._all: set[FunctionProcess] = set()
+        self._idle: list[_FunctionProcess] = []
+        self._all: set[_FunctionProcess] = set()
         self._suspects: dict[Call, None] = {}
         self._closed = False
 
@@ -287,11 +287,11 @@ class PythonClient:
                 if process.takes():
                     return await self._asked(process, call)
 
-    async def _asked(self, process: FunctionProcess, call: Call) -> Answer | Failure:
+    async def _asked(self, process: _FunctionProcess, call: Call) -> Answer | Failure:
         began = time.monotonic()
         try:
             told = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
-        except ProcessDied as error:
+        except _ProcessDied as error:
             self._suspects[call] = None
             # The oldest goes: forgotten, it is made among the others once more.
             if len(self._suspects) > _SUSPECTS:
@@ -320,7 +320,7 @@ class PythonClient:
     def _tokens(self, told: int | None) -> int | None:
         return told if told is not None and 0 <= told <= self._target.max_bytes else None
 
-    def _kept(self) -> FunctionProcess | None:
+    def _kept(self) -> _FunctionProcess | None:
         """One of those that wait for the next suspect, which may have ended meanwhile: it would answer nobody."""
         while self._idle:
             process = self._idle.pop()
@@ -328,7 +328,7 @@ class PythonClient:
                 return process
         return None
 
-    async def _common(self) -> FunctionProcess:
+    async def _common(self) -> _FunctionProcess:
         """The process that calls share. Raises ConfigError."""
         # One at a time: calls that come together wait for one process instead of starting one each.
         async with self._starting:
@@ -336,9 +336,9 @@ class PythonClient:
                 self._shared = await self._started()
             return self._shared
 
-    async def _started(self) -> FunctionProcess:
+    async def _started(self) -> _FunctionProcess:
         """Another process, ready. Raises ConfigError."""
-        process = await FunctionProcess.started(
+        process = await _FunctionProcess.started(
             *self._command,
             environment=self._environment,
             longest=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Parameter = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+_Parameter = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
 class Client(Protocol):
@@ -112,7 +112,7 @@ class Target(Params):
     retries: dict[FailureKind, RetryRule] = Field(
         default_factory=dict, description="Retries by kind of failure, over the defaults below"
     )
-    variable: dict[Parameter, Any] = Field(
+    variable: dict[_Parameter, Any] = Field(
         default_factory=dict,
         description="Parameters that callers may set: {parameter: list of values, {name: value} or {min, max}}",
     )
@@ -168,7 +168,7 @@ class Target(Params):
 class ParameterTarget(Target):
     """One that is given its parameters beside the question."""
 
-    parameters: dict[Parameter, Any] = Field(default_factory=dict, description="Further values that it gets, by name")
+    parameters: dict[_Parameter, Any] = Field(default_factory=dict, description="Further values that it gets, by name")
 
     def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
         """Its parameters with these values, as a change of its settings."""

@@ -40,21 +40,21 @@ _LAYERS = ("_stream", "_httpcore_stream", "_connection")
 """Attributes by which the streams of httpx and httpcore lead to the connection."""
 
 
-class Body(msgspec.Struct, frozen=True):
+class _ReplyBody(msgspec.Struct, frozen=True):
     """``data`` as far as it was read, and the ``fault`` for which the rest was not; "" where all is there."""
 
     data: bytes
     fault: str = ""
 
 
-async def read_body(response: httpx.Response, most: int) -> Body:
+async def _read_body(response: httpx.Response, most: int) -> _ReplyBody:
     """At most ``most`` bytes, as sent and as unpacked. One layer of gzip is unpacked, though none was asked for.
 
     Raises httpx.HTTPError when the connection fails.
     """
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity", "gzip", "x-gzip"):
-        return Body(
+        return _ReplyBody(
             b"", f"the reply's Content-Encoding is {coding[:40]!r}: evalq asks for identity and reads gzip only"
         )
     unpack = zlib.decompressobj(_GZIP) if "gzip" in coding else None
@@ -62,7 +62,7 @@ async def read_body(response: httpx.Response, most: int) -> Body:
     async for piece in response.aiter_raw():
         sent, pieces = sent + len(piece), pieces + 1
         if pieces > _FREE_PIECES + most // _BYTES_A_PIECE:
-            return Body(bytes(data), f"the reply comes in over {pieces - 1} pieces")
+            return _ReplyBody(bytes(data), f"the reply comes in over {pieces - 1} pieces")
         if pieces % _PIECES_A_STEP == 0:
             await asyncio.sleep(0)
         if unpack is None:
@@ -72,18 +72,18 @@ async def read_body(response: httpx.Response, most: int) -> Body:
                 # One byte above the bound is enough to refuse it: the rest of a decompression bomb stays packed.
                 data += unpack.decompress(piece, most + 1 - len(data))
             except zlib.error:
-                return Body(bytes(data), "the reply is not the gzip that its Content-Encoding says")
+                return _ReplyBody(bytes(data), "the reply is not the gzip that its Content-Encoding says")
             if unpack.unused_data:
-                return Body(bytes(data), "the reply goes on behind the end of its gzip")
+                return _ReplyBody(bytes(data), "the reply goes on behind the end of its gzip")
         if max(sent, len(data)) > most:
-            return Body(bytes(data), f"the reply is longer than max_bytes, {most}")
+            return _ReplyBody(bytes(data), f"the reply is longer than max_bytes, {most}")
     # An empty body is no gzip, and no fault either.
     if unpack is not None and sent and not unpack.eof:
-        return Body(bytes(data), "the reply's gzip is cut off")
-    return Body(bytes(data))
+        return _ReplyBody(bytes(data), "the reply's gzip is cut off")
+    return _ReplyBody(bytes(data))
 
 
-def has_surplus(response: httpx.Response) -> bool:
+def _has_surplus(response: httpx.Response) -> bool:
     """Whether something came behind a reply that was read to its end, or nobody can say so.
 
     It would be read as the answer to the next request on that connection: no client may use it again.
@@ -231,7 +231,7 @@ class Web:
         given = {name.lower(): value for name, value in headers.items()}
         self._headers = {**_HEADERS, **given}
         self._max_bytes = max_bytes
-        self._trust = ssl_context() if url.lower().startswith("https:") else False
+        self._trust = _ssl_context() if url.lower().startswith("https:") else False
         self._local = _is_loopback(urlsplit(url).hostname or "")
         self._idle: list[httpx.AsyncClient] = []
         self._clients: set[httpx.AsyncClient] = set()
@@ -279,8 +279,8 @@ class Web:
         content = msgspec.json.encode(body)
         try:
             async with self._client() as client, client.stream("POST", self._url, content=content) as response:
-                body = await read_body(response, self._max_bytes)
-                if body.fault or has_surplus(response):
+                body = await _read_body(response, self._max_bytes)
+                if body.fault or _has_surplus(response):
                     self._unclean.add(client)
         except httpx.TimeoutException:
             return Failure(kind="timeout", reason="no answer in time", down=True)
@@ -314,7 +314,7 @@ class Web:
 
 
 @cache
-def ssl_context() -> ssl.SSLContext:
+def _ssl_context() -> ssl.SSLContext:
     """What certificates are held against; made once, since reading the bundle takes a while. Raises ConfigError."""
     try:
         return httpx.create_ssl_context()
