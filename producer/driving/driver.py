@@ -17,7 +17,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
+from evalq.producer.monitor.progress import Reporter, ShownProgress, Watcher
 from evalq.workers.ledger.scripts import Scripts
 
 __all__ = ["Acquire", "Closing", "Driver", "Work", "refuse_halted"]
@@ -60,7 +60,7 @@ class Work(Protocol[S]):
         """The steps of its driver."""
 
     @property
-    def progress(self) -> RunStatus:
+    def progress(self) -> ShownProgress:
         """How far it is, for whoever watches."""
 
     @property

@@ -11,7 +11,7 @@ from evalq.evalcore.errors import Cancelled, EvalqError, Incomplete, UsageError
 from evalq.evalcore.model.life import CALLS_OVER, LEFT_ALONE, RunState, next_step
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.no_workers import another_version
-from evalq.producer.monitor.progress import Reporter, RunStatus
+from evalq.producer.monitor.progress import Reporter, ShownProgress
 from evalq.producer.servers import Servers, named_servers
 
 __all__ = ["Unwatched", "attend_fleet", "watch_driver"]
@@ -55,10 +55,10 @@ def watch_driver(folder: RunFolder, reporter: Reporter, fleet: Callable[[], str]
     return True
 
 
-def _status_in(folder: RunFolder) -> RunStatus:
+def _status_in(folder: RunFolder) -> ShownProgress:
     progress = folder.info().progress
     done, chunks = int(progress.get("committed", 0)), int(progress.get("chunks", 0))
-    return RunStatus(done, done, chunks, unit="chunks")
+    return ShownProgress(done, done, chunks, unit="chunks")
 
 
 def ledger_state(run: str, servers: Servers) -> RunState | Literal[""]:
@@ -117,7 +117,7 @@ def _then(state: RunState, folder: RunFolder | None, server: str) -> str:
     return next_step(state, folder.named(server))
 
 
-def _busy(run: str, servers: Servers, here: bool) -> RunStatus | None:
+def _busy(run: str, servers: Servers, here: bool) -> ShownProgress | None:
     """How far the fleet is with a run; None where nothing is left for it to do, or nothing but a report that no worker
     is there to make, and that can be made ``here``.
     """
@@ -130,7 +130,7 @@ def _busy(run: str, servers: Servers, here: bool) -> RunStatus | None:
             look.progress.state == "open" and not look.progress.complete
         )
         done = look.progress.committed
-        return RunStatus(done, done, look.progress.chunks, unit="chunks") if busy else None
+        return ShownProgress(done, done, look.progress.chunks, unit="chunks") if busy else None
     sweep, header = calls.poll(run), calls.header(run)
     if sweep is None or header is None:
         return None
@@ -139,7 +139,7 @@ def _busy(run: str, servers: Servers, here: bool) -> RunStatus | None:
         return None  # what evaluates it has to be done here
     if sweep.state in CALLS_OVER and not (sweep.known or sweep.waiting or sweep.busy or sweep.unsettled):
         return None  # no worker evaluates nothing: whoever drives it says why there is nothing
-    return RunStatus(sweep.recorded, sweep.recorded, header.total, unit="calls")
+    return ShownProgress(sweep.recorded, sweep.recorded, header.total, unit="calls")
 
 
 def _living(run: str, servers: Servers) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header
 from evalq.producer.monitor.command import command_began
-from evalq.producer.monitor.progress import AGAIN_SECONDS, RunStatus, StatusSink
+from evalq.producer.monitor.progress import AGAIN_SECONDS, ShownProgress, StatusSink
 from evalq.workers.processes.identity import code_change
 from evalq.workers.settings import Settings
 
@@ -34,7 +34,7 @@ class Unserved:
         self._since: float | None = None if own else command_began()
         self._said_at: float | None = None
 
-    def see(self, standing: RunStatus) -> None:
+    def see(self, standing: ShownProgress) -> None:
         """Tell it after a few seconds, and again every AGAIN_SECONDS.
 
         Raises WorkersLost after ``patience_seconds``, and where the command's own workers are of other code by now.

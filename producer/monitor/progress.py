@@ -18,14 +18,13 @@ from evalq.producer.monitor.fleet import Fleet, format_duration
 if TYPE_CHECKING:
     from evalq.workers.ledger.progress import Progress
 
-
-__all__ = ["AGAIN_SECONDS", "Reporter", "RunStatus", "StatusSink", "Watcher"]
+__all__ = ["AGAIN_SECONDS", "Reporter", "ShownProgress", "StatusSink", "Watcher"]
 
 AGAIN_SECONDS = 30.0
 """How often what is waited for is said again."""
 
 
-class RunStatus(msgspec.Struct, frozen=True):
+class ShownProgress(msgspec.Struct, frozen=True):
     """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and the fleet where
     there is one.
 
@@ -47,7 +46,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     trouble: tuple[str, ...] = ()
 
 
-Watcher = Callable[[RunStatus], None]
+Watcher = Callable[[ShownProgress], None]
 
 
 class StatusSink(Protocol):
@@ -142,7 +141,7 @@ class Reporter:
         pace, said = _Pace(), time.monotonic()
         named: set[str] = set()
 
-        def watch(standing: RunStatus) -> None:
+        def watch(standing: ShownProgress) -> None:
             nonlocal said
             pace.see(standing)
             self.event("progress", **_progress_facts(standing))
@@ -167,7 +166,7 @@ class Reporter:
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("", total=None, note="")
 
-            def watch(standing: RunStatus) -> None:
+            def watch(standing: ShownProgress) -> None:
                 pace.see(standing)
                 note = visible(_progress_line(standing, pace, self._unit))
                 progress.update(task, total=standing.total_bytes, completed=standing.done_bytes, note=note)
@@ -183,12 +182,12 @@ class _Pace:
     """How fast a job has gone since the first look: what an earlier command or a cache had done is none of it."""
 
     def __init__(self) -> None:
-        self._first: tuple[float, RunStatus] | None = None
+        self._first: tuple[float, ShownProgress] | None = None
         self._moved: tuple[float, tuple[int, int]] = 0.0, (-1, -1)
         self._still = 0.0
         self._records = self._bytes = 0.0
 
-    def see(self, standing: RunStatus) -> None:
+    def see(self, standing: ShownProgress) -> None:
         """Take a look into account."""
         now = time.monotonic()
         began, first = self._first = self._first or (now, standing)
@@ -205,14 +204,14 @@ class _Pace:
             return f"nothing new for {self._still:.0f} s"
         return f"{self._records:,.1f}/s"
 
-    def left(self, standing: RunStatus) -> str:
+    def left(self, standing: ShownProgress) -> str:
         """How long the rest takes at this pace; nothing where there is none."""
         if self._still >= STILL_SECONDS or self._bytes <= 0:
             return ""
         return f", {format_duration((standing.total_bytes - standing.done_bytes) / self._bytes)} left"
 
 
-def _progress_line(standing: RunStatus, pace: _Pace, unit: str) -> str:
+def _progress_line(standing: ShownProgress, pace: _Pace, unit: str) -> str:
     counted = f"{standing.records:,} of {standing.total_bytes:,} {standing.unit}" if standing.unit else ""
     line = f"{counted or f'{standing.records:,} {unit}'}, {pace}{pace.left(standing)}"
     if standing.note:
@@ -229,7 +228,7 @@ def _uncounted(trouble: str) -> str:
     return re.sub(r" \([\d,]+ times\)$", "", trouble)
 
 
-def _progress_facts(standing: RunStatus) -> Mapping[str, Any]:
+def _progress_facts(standing: ShownProgress) -> Mapping[str, Any]:
     stage = {"unit": standing.unit} if standing.unit else {}
     return {
         **stage,

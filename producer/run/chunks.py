@@ -25,7 +25,7 @@ from evalq.producer.folder.files import RECORDS
 from evalq.producer.folder.job import Job, open_source, read_source
 from evalq.producer.folder.journal import Journal, KeptAnswers
 from evalq.producer.folder.run_folder import remove_halves
-from evalq.producer.monitor.progress import RunStatus, Watcher
+from evalq.producer.monitor.progress import ShownProgress, Watcher
 from evalq.workers import tracing
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
             job.manifest.extend([chunk])
         collector.add(chunk, collector.kept(chunk.seq) or evaluate(job, chunk, read(job, chunk)))
         done, records = done + chunk.end - chunk.start, records + chunk.records
-        watch(RunStatus(records, done, total))
+        watch(ShownProgress(records, done, total))
     assert planner.seal is not None  # the planner sets it when its chunks are exhausted
     if job.manifest.seal is None:
         job.manifest.close(planner.seal)

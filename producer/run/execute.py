@@ -29,7 +29,7 @@ from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Replanned
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.no_workers import Unserved
-from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
+from evalq.producer.monitor.progress import Reporter, ShownProgress, Watcher
 from evalq.producer.outputs import write_final
 from evalq.producer.run.backend import Backend, hold_folder, interruption, note_state, refuse_ended, shared_backend
 from evalq.producer.run.chunks import Collector
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from evalq.producer.driving.driver import Driver
     from evalq.producer.local.forks import Forks
     from evalq.producer.run.chunks import Planner
-    from evalq.workers.ledger.progress import RunStatus as LedgerStatus
+    from evalq.workers.ledger.progress import RunStatus
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.scripts import Scripts
     from evalq.workers.settings import Settings
@@ -185,7 +185,7 @@ def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
     collector.close()
 
 
-def _compute(job: Job, collector: Collector, backend: Backend, reporter: Reporter) -> RunStatus:
+def _compute(job: Job, collector: Collector, backend: Backend, reporter: Reporter) -> ShownProgress:
     """Drive the job with its progress shown; returns the last status."""
     with (
         shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
@@ -228,14 +228,14 @@ class _Shown:
         own = backend.served or bool(backend.workers) or not backend.settings.broker
         self._unserved = Unserved(job.header, backend.settings, reporter, own=own)
         self._watch = watch
-        self.last = self.before = RunStatus(0, 0, job.total_bytes)
+        self.last = self.before = ShownProgress(0, 0, job.total_bytes)
 
-    def __call__(self, status: RunStatus) -> None:
+    def __call__(self, status: ShownProgress) -> None:
         self.note(status)
         self._unserved.see(self.last)
         self._watch(self.last)
 
-    def note(self, status: RunStatus) -> None:
+    def note(self, status: ShownProgress) -> None:
         """Take in a status that nobody needs to be shown."""
         records, done = status.records + self.before.records, status.done_bytes + self.before.done_bytes
         self.last = msgspec.structs.replace(status, records=records, done_bytes=done)
@@ -250,7 +250,7 @@ def _drive(
         shown.note(driver.work.progress)
 
 
-def _summary_line(status: RunStatus, seconds: float) -> str:
+def _summary_line(status: ShownProgress, seconds: float) -> str:
     """What it took, in one line."""
     progress = status.progress
     if progress is None:
@@ -278,7 +278,7 @@ def driver_at(
     reporter: Reporter,
     seen: Watcher | None = None,
     begun: Planner | None = None,
-) -> Iterator[Driver[LedgerStatus]]:
+) -> Iterator[Driver[RunStatus]]:
     """A driver over the servers and local workers of ``backend``; what was started here ends with it.
 
     ``seen`` is shown who works there before anything else, however long that takes. ``begun`` has planned the job's
@@ -314,7 +314,7 @@ def driver_at(
 def _look_round(ledger: RunLedger, job: Job, seen: Watcher) -> None:
     """Show who works at a server."""
     workers, others, lacking = _serving(ledger, job)
-    seen(RunStatus(0, 0, job.total_bytes, workers=workers, others=others, lacking=lacking))
+    seen(ShownProgress(0, 0, job.total_bytes, workers=workers, others=others, lacking=lacking))
 
 
 def _serving(ledger: Scripts, job: Job) -> tuple[int, dict[str, int], bool]:

@@ -23,7 +23,7 @@ from evalq.evalcore.model.manifest import BLOCK_BYTES, Chunk
 from evalq.producer.folder.job import Job, total_bytes
 from evalq.producer.local.forks import ForkLost, Forks, forked
 from evalq.producer.local.processes import workers_wait
-from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
+from evalq.producer.monitor.progress import Reporter, ShownProgress, Watcher
 from evalq.producer.run.backend import LazyBackend
 from evalq.producer.run.chunks import Collector, Planner, evaluate, read
 from evalq.workers.pool.isolation import ChunkLimits
@@ -140,7 +140,7 @@ class LocalPool:
             self._note(seq, answer)
         self._collect()
         if self._collector.next > before:
-            watch(RunStatus(self.records, self.done_bytes, self._job.total_bytes))
+            watch(ShownProgress(self.records, self.done_bytes, self._job.total_bytes))
 
     def _drain(self, watch: Watcher) -> None:
         """What will be answered soon need not be computed twice."""

@@ -29,7 +29,7 @@ from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.fleet import fleet_of
-from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.progress import ShownProgress
 from evalq.producer.run.chunks import Collector, Planner, evaluate, read
 from evalq.producer.run.ownership import Ownership
 from evalq.producer.run.publication import tags_of, target_of
@@ -37,8 +37,7 @@ from evalq.producer.run.publisher import Backpressure, InputBytes, Publisher, se
 from evalq.workers import tracing
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.detached import Detached, Reports
-from evalq.workers.ledger.progress import Progress
-from evalq.workers.ledger.progress import RunStatus as LedgerStatus
+from evalq.workers.ledger.progress import Progress, RunStatus
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.scripts import server_seconds
 from evalq.workers.monitor import read_snapshot
@@ -86,7 +85,7 @@ class RunWork:
         self.ownership = Ownership(job, collector, ledger, settings, begun)
         self._inputs = InputBytes(job, collector, ledger, broker, self.ownership, settings.blob_bytes)
         self._publisher = Publisher(job, ledger, self.ownership, self._reconciler, self._inputs)
-        self._status = RunStatus(0, 0, job.total_bytes)
+        self._status = ShownProgress(0, 0, job.total_bytes)
         self._fleet_at = 0.0
         self.published = False
 
@@ -101,7 +100,7 @@ class RunWork:
         return self._job.folder
 
     @property
-    def progress(self) -> RunStatus:
+    def progress(self) -> ShownProgress:
         """How far the run is, as the last poll showed it."""
         taken = self._intake
         return msgspec.structs.replace(self._status, records=taken.records, done_bytes=taken.done_bytes)
@@ -154,7 +153,7 @@ class RunWork:
         started = len(self._job.manifest.chunks) > self._settings.window
         return not moved or not started or self._unpublished * STEPS_SHARE >= self._settings.window
 
-    def poll(self) -> LedgerStatus | None:
+    def poll(self) -> RunStatus | None:
         """What the reconciler sees, and mends."""
         self._intake.settle()
         try:
@@ -162,11 +161,11 @@ class RunWork:
         except Incomplete:
             return None  # the server lost the run; the folder has all that was collected
 
-    def lost(self, status: LedgerStatus) -> bool:
+    def lost(self, status: RunStatus) -> bool:
         """Whether the server has lost some of the run."""
         return self.ownership.lost(status)
 
-    def attend(self, status: LedgerStatus) -> None:
+    def attend(self, status: RunStatus) -> None:
         """Send chunks that workers could not read, and show how it goes."""
         _refuse_ended(self.run, status.progress)
         for seq, reason in status.refused.items():
@@ -174,7 +173,7 @@ class RunWork:
                 self._unless_full(partial(self._inputs.supply, seq))
         self._show(status)
 
-    def _show(self, look: LedgerStatus) -> None:
+    def _show(self, look: RunStatus) -> None:
         if time.monotonic() - self._fleet_at >= FLEET_SECONDS:
             self._fleet_at = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown

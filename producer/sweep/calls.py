@@ -22,7 +22,7 @@ from evalq.evalcore.model.life import RunState
 from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.driving.retries import ServerRetry
-from evalq.producer.monitor.progress import Reporter, RunStatus
+from evalq.producer.monitor.progress import Reporter, ShownProgress
 from evalq.producer.run.backend import Backend, interruption, note_state
 from evalq.producer.sweep.callers import Health
 from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep
@@ -97,7 +97,7 @@ class Calling:
                 sweep_driver(sweep, shared, reporter, self._interrupts) as (driver, work),
             ):
 
-                def seen(progress: RunStatus) -> None:
+                def seen(progress: ShownProgress) -> None:
                     work.warnings.show(reporter, sweep.header.target, here=self._backend.calls_here)
                     for line in health.news():
                         reporter.warn(line)

@@ -11,7 +11,7 @@ from evalq.evalcore.errors import AlreadyRunning, Incomplete, StorageError, Wire
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.driver import Acquire, Closing, refuse_halted
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.progress import ShownProgress
 from evalq.producer.sweep.callers import CallingProcesses, Warnings
 from evalq.producer.sweep.head import prompts_digest
 from evalq.producer.sweep.intake import IDLE_SECONDS, PAUSE_SECONDS, EarlyStopping, SweepIntake
@@ -79,14 +79,14 @@ class SweepWork:
         return self._sweep.folder
 
     @property
-    def progress(self) -> RunStatus:
+    def progress(self) -> ShownProgress:
         """How far the calls are."""
         recorded, header, stopping = self._sweep.recorded, self._sweep.header, self._stopping
         notes = [f"{self.seen.busy} in flight"]
         notes += [f"{recorded.errors} errors"] if recorded.errors else []
         notes += [f"{len(stopping.halted)} of {header.cases} cases decided"] if stopping.there else []
         notes += [f"cost {self.seen.spent:.4g}"] if self.seen.spent else []
-        return RunStatus(recorded.count, recorded.count, header.total, note=", ".join(notes), unit="calls")
+        return ShownProgress(recorded.count, recorded.count, header.total, note=", ".join(notes), unit="calls")
 
     @property
     def finished(self) -> bool:

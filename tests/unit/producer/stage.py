@@ -18,7 +18,7 @@ from evalq.evalcore.version import code_version
 from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import Job, RunOptions
-from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.progress import ShownProgress
 from evalq.producer.run.chunks import Collector, drive_inline
 from evalq.producer.run.work import RunWork
 from evalq.workers.broker.message import read_hint
@@ -116,7 +116,7 @@ class Run:
     def drive(self, meanwhile: Callable[[int], None] = lambda look: None) -> Report:
         """To the end, with a worker beside; ``meanwhile`` is called at each look, with its number."""
 
-        def watch(standing: RunStatus) -> None:
+        def watch(standing: ShownProgress) -> None:
             self.looks += 1
             meanwhile(self.looks)
             self._stage.work()

@@ -13,7 +13,7 @@ from evalq.evalcore.errors import AlreadyRunning
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.driving.driver import Acquire, Closing, Driver
 from evalq.producer.driving.retries import ServerRetry
-from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.progress import ShownProgress
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 from tests.folders import begun
@@ -38,9 +38,9 @@ class Scripted:
         self.done = 0
 
     @property
-    def progress(self) -> RunStatus:
+    def progress(self) -> ShownProgress:
         """Of three steps."""
-        return RunStatus(self.done, self.done, 3)
+        return ShownProgress(self.done, self.done, 3)
 
     @property
     def finished(self) -> bool:

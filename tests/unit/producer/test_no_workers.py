@@ -8,7 +8,7 @@ from evalq.evalcore.errors import WorkersLost
 from evalq.evalcore.model.manifest import Header, PlannedInput
 from evalq.producer.monitor.command import command_running
 from evalq.producer.monitor.no_workers import Unserved
-from evalq.producer.monitor.progress import RunStatus
+from evalq.producer.monitor.progress import ShownProgress
 from evalq.workers.settings import Settings
 
 HEADER = Header("r", "planagent", "1", "mine", {}, (PlannedInput("x.csv", "x.csv", "x.csv"),))
@@ -40,7 +40,7 @@ def _watched(clock: list[float], seconds: int, own: bool = False, **facts: objec
     settings = Settings(broker="redis://me:secret@host/0", patience_seconds=20)
     unserved = Unserved(HEADER, settings, heard, own=own)
     for _ in range(seconds + 1):
-        unserved.see(RunStatus(0, 0, 0, **facts))  # type: ignore[arg-type]  # whatever a test gives
+        unserved.see(ShownProgress(0, 0, 0, **facts))  # type: ignore[arg-type]  # whatever a test gives
         clock[0] += 1
     return heard
 

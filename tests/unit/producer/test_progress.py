@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from evalq.producer.monitor.progress import Reporter, RunStatus
+from evalq.producer.monitor.progress import Reporter, ShownProgress
 
 
 def test_what_was_done_before_is_no_part_of_the_pace(
@@ -19,7 +19,7 @@ def test_what_was_done_before_is_no_part_of_the_pace(
     reporter = Reporter("records", quiet=False, bar=False, json_lines=False)
     with reporter.watching() as watch:
         for made in (0, 30, 60):
-            watch(RunStatus(50_000 + made, 50_000 + made, 60_000, note="5 in flight", unit="calls"))
+            watch(ShownProgress(50_000 + made, 50_000 + made, 60_000, note="5 in flight", unit="calls"))
             now += 61
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == "50,060 of 60,000 calls, 0.5/s, 5 h 36 min left, 5 in flight"
@@ -32,7 +32,7 @@ def test_what_stands_still_has_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: 
     reporter = Reporter("rows", quiet=False, bar=False, json_lines=False, line_seconds=0)
     with reporter.watching() as watch:
         for done, later in ((0, 1), (100, 4), (100, 2), (100, 1), (200, 1)):
-            watch(RunStatus(done, done, 1000))
+            watch(ShownProgress(done, done, 1000))
             now += later
     assert capsys.readouterr().err.splitlines() == [
         "0 rows, 0.0/s",
@@ -82,6 +82,6 @@ def test_what_hosts_say_is_no_markup_on_a_terminal(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "200")
     said = "h: cannot load x: [Errno 2] no such file: [/tmp/x] \x1b]0;mine\x07"
     with Reporter("rows", quiet=False, bar=True, json_lines=False).watching() as watch:
-        watch(RunStatus(1, 1, 10, trouble=(said,)))
+        watch(ShownProgress(1, 1, 10, trouble=(said,)))
     assert "[Errno 2] no such file: [/tmp/x] \N{REPLACEMENT CHARACTER}]0;mine" in shown.getvalue()
     assert "\x1b]0;mine" not in shown.getvalue()

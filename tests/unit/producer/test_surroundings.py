@@ -17,7 +17,7 @@ from evalq.evalcore.records.inputs import discover
 from evalq.producer.cli import main
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.command import ignore_write_errors
-from evalq.producer.monitor.progress import Reporter, RunStatus
+from evalq.producer.monitor.progress import Reporter, ShownProgress
 from evalq.workers.settings import load_settings
 
 NO_TEXT = os.fsdecode(b"rows\xff.csv")
@@ -134,9 +134,9 @@ def test_a_bar_on_a_terminal_that_is_gone_ends_no_run(monkeypatch: pytest.Monkey
     with os.fdopen(far, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         with ignore_write_errors(), Reporter("records", quiet=False, bar=True, json_lines=False).watching() as watch:
-            watch(RunStatus(1, 1, 2))
+            watch(ShownProgress(1, 1, 2))
             os.close(near)
-            watch(RunStatus(2, 2, 2))
+            watch(ShownProgress(2, 2, 2))
         assert sys.stderr is terminal
         os.dup2(os.open(os.devnull, os.O_WRONLY), far)  # what is left for it is written somewhere
 

@@ -28,7 +28,7 @@ from evalq.producer.folder.job import RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.lifecycle import join
 from evalq.producer.lifecycle.join import _note_done, begin_retry
-from evalq.producer.monitor.progress import Reporter, RunStatus, Watcher
+from evalq.producer.monitor.progress import Reporter, ShownProgress, Watcher
 from evalq.producer.servers import Servers
 from evalq.producer.sweep import intake
 from evalq.producer.sweep.options import SweepOptions
@@ -548,7 +548,7 @@ def _abandoned(stage: Stage, sweep: Sweep, copy_at: int, count: int) -> Sweep:
     """Drive ``sweep`` up to ``count`` outputs and no further; its folder is copied at ``copy_at``."""
     copies: list[Sweep] = []
 
-    def watch(_: RunStatus) -> None:
+    def watch(_: ShownProgress) -> None:
         if not copies and sweep.recorded.count >= copy_at:
             copies.append(stage.copied(sweep, "b"))
         if copies and sweep.recorded.count >= count:
@@ -622,7 +622,7 @@ def _told_before_paying(stage: Stage, driver: SweepDriver) -> list[int]:
     """Drive to the end; how many calls had been made when it was to be told that others have some outputs."""
     seen: list[int] = []
 
-    def watch(_: RunStatus) -> None:
+    def watch(_: ShownProgress) -> None:
         if "elsewhere" in driver.work.warnings.due and not seen:
             seen.append(stage.agent.calls.total())
 
