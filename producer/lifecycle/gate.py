@@ -124,11 +124,11 @@ def _sides(run: RunCases, partner: RunCases | None, asking: ConfirmOptions) -> _
             "by the answers that there are, and counts its looks"
         )
     base = asking.base_target or (partner.target if partner else "")
-    check_sides(run.called, run.target, base, {base})
+    _check_sides(run.called, run.target, base, {base})
     return _Sides(sweep, base, run.target)
 
 
-def check_sides(called: str, target: str, base: str, bases: Iterable[str]) -> None:
+def _check_sides(called: str, target: str, base: str, bases: Iterable[str]) -> None:
     """Raise UsageError where ``called``, which asks ``target``, would be on both sides: ``base``, or else ``bases``."""
     for each in [base] if base else bases:
         if not each or each == target:
@@ -304,7 +304,7 @@ def check_confirm(suite: SuitePlan, against: GateOptions, servers: Servers) -> N
         if run.live is None or not run.live.target:
             raise UsageError(f"--confirm asks again, and {run.evaluator.name} evaluates what was recorded: omit it")
         bases = {each.target for each in approved if each.evaluator == run.evaluator.name}
-        check_sides(run.name or run.evaluator.name, run.live.target, against.base_target, bases)
+        _check_sides(run.name or run.evaluator.name, run.live.target, against.base_target, bases)
 
 
 def gate_suite(

@@ -55,7 +55,7 @@ rm -rf "$dir"; kill -KILL -$$
 """
 
 
-def tell(text: str) -> None:
+def _tell(text: str) -> None:
     """A line for a person."""
     print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is where warnings go
 
@@ -118,13 +118,13 @@ class Child:
             text = line.decode(errors="replace").rstrip("\n")
             self.last.append(text)
             with contextlib.suppress(ValueError, OSError):
-                tell(text)
+                _tell(text)
 
 
 class Children:
     """All of a command's own processes. ``warn`` is told when one has to be started again, after each of ``pauses``."""
 
-    def __init__(self, warn: Callable[[str], None] = tell, pauses: Sequence[float] = RESTART_PAUSES) -> None:
+    def __init__(self, warn: Callable[[str], None] = _tell, pauses: Sequence[float] = RESTART_PAUSES) -> None:
         self.pauses = pauses
         self._warn = warn
         self._lost: WorkersLost | ConfigError | None = None

@@ -230,7 +230,7 @@ def means_of(target: str, config: str, cache: str) -> Means | None:
     What is damaged or of another form counts as nothing: an estimate is no reason to fail.
     """
     for source, attempts in _recorded(target, config, cache):
-        means = mean(attempts, source)
+        means = _mean(attempts, source)
         if means is not None:
             return means
     return _trials().get(target, {}).get(config)
@@ -238,7 +238,7 @@ def means_of(target: str, config: str, cache: str) -> Means | None:
 
 def keep_trial(target: str, config: str, calls: Iterable[Iterable[Attempt]]) -> str:
     """Keep what a trial measured; returns the file's name, "" where its calls told no tokens."""
-    means = mean(calls, "--try")
+    means = _mean(calls, "--try")
     if means is None:
         return ""
     TRIALS.parent.mkdir(exist_ok=True)
@@ -247,7 +247,7 @@ def keep_trial(target: str, config: str, calls: Iterable[Iterable[Attempt]]) -> 
     return str(TRIALS)
 
 
-def mean(calls: Iterable[Iterable[Attempt]], source: str) -> Means | None:
+def _mean(calls: Iterable[Iterable[Attempt]], source: str) -> Means | None:
     """The mean tokens of calls whose attempts reported some; None without such calls."""
     # Calls that told no tokens are left out: counted as none they would make the estimate too low.
     told = [

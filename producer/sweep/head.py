@@ -80,7 +80,7 @@ def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
             f"{away[0]}: not found from this folder: resume the sweep where it was begun: cd {shlex.quote(head.cwd)}"
         )
     then = head.header.asked.get("expectations")
-    if then not in (None, expectations(head.request.inputs)):
+    if then not in (None, _expectations(head.request.inputs)):
         raise ConfigError(
             f"{', '.join(head.request.inputs)}: not what it was when the sweep in {folder.path} was begun; put "
             f"that back, or evaluate what was recorded: --outputs {shlex.quote(str(folder.path / OUTPUTS))}"
@@ -102,7 +102,7 @@ def sweep_facts(
         "parameters": digest(canonical_json(request.params))[:_SHOWN],
         "options": _options(evaluator, request),
         # No part of any prompt, and the report depends on it.
-        "expectations": expectations(request.inputs),
+        "expectations": _expectations(request.inputs),
         "prompts": prompts,
         # As with other runs: one key in two suites is two runs, each with a history of its own.
         "suite": asked.suite,
@@ -140,7 +140,7 @@ def prompts_digest(prompts: Iterable[Prompt]) -> tuple[int, str]:
     return count, whole.hexdigest()[:_SHOWN]
 
 
-def expectations(paths: Iterable[str]) -> str:
+def _expectations(paths: Iterable[str]) -> str:
     """The digest of what is in files: a golden set with all that it expects, or what is judged. Raises ConfigError."""
     return digest(canonical_json([_content(path) for path in paths]))[:_SHOWN]
 

@@ -202,7 +202,7 @@ class JudgeCalls:
             return before
         head = SweepHead(header, SweepOptions(target, repeats), *self._sweep.given)
         if before is not None:
-            sums = carry_over(before, JudgeSweep(self._sweep.folder, head, files=new))
+            sums = _carry_over(before, JudgeSweep(self._sweep.folder, head, files=new))
             head = msgspec.structs.replace(head, before=sums)
         write_atomic(new / SETTLED, msgspec.json.encode(settled, order="sorted") + b"\n")
         # Last of its files: a folder without a head is no sweep yet.
@@ -275,7 +275,7 @@ def _key(question: JudgeQuestion) -> bytes:
 _STEP = 500
 
 
-def carry_over(before: Sweep, sweep: Sweep) -> Before:
+def _carry_over(before: Sweep, sweep: Sweep) -> Before:
     """What ``before`` recorded of questions that ``sweep`` asks again, word for word, of the same target as it was.
 
     Returns what was done up to and with ``before``, in attempts, calls and the targets' unit of cost.

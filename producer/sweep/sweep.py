@@ -83,14 +83,14 @@ class Sweep:
 
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
-        header, live, stage = prepare(evaluator, request, live, asked)
+        header, live, stage = _prepare(evaluator, request, live, asked)
         head = SweepHead(header, live, asked, request, str(Path.cwd()))
 
         def fill(folder: RunFolder) -> RunFolder:
             if live.target:
-                write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
+                _write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
             else:
-                gather(evaluator, request, folder, asked.unpack_bytes)
+                _gather(evaluator, request, folder, asked.unpack_bytes)
             # run.json after all else, since it makes a run of the folder.
             folder.write(HEAD, head.to_wire())
             folder.note(
@@ -292,7 +292,7 @@ class Sweep:
 # What a sweep is to ask, looked at before anything is made or paid for it.
 
 
-class PreparedSweep(NamedTuple):
+class _PreparedSweep(NamedTuple):
     """A sweep that can begin: its header with the run's id, and what asks further targets, where anything does."""
 
     header: SweepHeader
@@ -300,7 +300,7 @@ class PreparedSweep(NamedTuple):
     stage: Stage | None
 
 
-def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> PreparedSweep:
+def _prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> _PreparedSweep:
     """Raises ConfigError, UsageError or InputError for what cannot be asked."""
     from evalq.workers.targets.variable import canonical_name  # brings what calls along, which looking at a run is not
 
@@ -324,17 +324,17 @@ def prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions
     facts = sweep_facts(evaluator, request, live, asked, digest)
     header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
     run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
-    return PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)
+    return _PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)
 
 
 def read_prompts(path: Path) -> Iterator[Prompt]:
-    """The prompts that `write_prompts` wrote, in order."""
+    """The prompts that `_write_prompts` wrote, in order."""
     with open_input(path) as stream:
         for line in stream:
             yield msgspec.json.decode(line, type=Prompt)
 
 
-def write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
+def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
     """Write prompts down, a line each."""
     with replacing(path) as out:
         for prompt in prompts:
@@ -344,7 +344,7 @@ def write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
 # Recorded outputs that judges are to be asked about, in one file of the run folder.
 
 
-def gather(evaluator: Evaluator[Any, Any], request: Request, folder: RunFolder, unpack_bytes: int) -> None:
+def _gather(evaluator: Evaluator[Any, Any], request: Request, folder: RunFolder, unpack_bytes: int) -> None:
     """Copy the lines of what ``request`` names: what is paid for is about these, whatever becomes of the files.
 
     Raises InputError.
