@@ -75,7 +75,7 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
-# Without it everything works, more slowly: a failed compilation is told and passed over.
+# Without it everything works, more slowly: a failed compilation is reported and passed over.
 EXTENSIONS = (
     []
     if os.environ.get("EVALQ_PURE")

@@ -307,7 +307,7 @@ static const u8 *read_value(Pass *pass, int known, const u8 *p, const u8 *end, E
     }
 }
 
-/* The end of the line at `p` where that is an event that can be told here, else NULL; `end` is that of all lines. */
+/* The end of the line at `p` where that is an event that can be read here, else NULL; `end` is that of all lines. */
 static const u8 *read_event(Pass *pass, const u8 *p, const u8 *end, Event *event) {
     int known;
     event->seen = 0;
@@ -417,7 +417,7 @@ static PyObject *texts_of(const Table *table) {
     return list;
 }
 
-static PyObject *told(const Pass *pass) {
+static PyObject *columns_as_objects(const Pass *pass) {
     const Rows *rows = &pass->rows;
     Py_ssize_t n = (Py_ssize_t)rows->count;
     PyObject *names = texts_of(&pass->names), *words = names ? texts_of(&pass->words) : NULL;
@@ -445,7 +445,7 @@ static PyObject *read_log(PyObject *module, PyObject *args) {
     pass.names.seed = pass.words.seed = seed;
     pass.dry_row = -1;
     /* Room for one row at least: nothing is built of a null pointer. */
-    if (rows_grow(&pass.rows) && read_lines(&pass, view.buf, (size_t)view.len)) found = told(&pass);
+    if (rows_grow(&pass.rows) && read_lines(&pass, view.buf, (size_t)view.len)) found = columns_as_objects(&pass);
     if (!found && !PyErr_Occurred()) PyErr_NoMemory();
     PyMem_Free(pass.rows.turns);
     PyMem_Free(pass.rows.agents);

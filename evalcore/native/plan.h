@@ -294,10 +294,10 @@ static int ask_error(Pass *pass, const Text *error) {
 /* The number of the row's error in `errors`, from 1 on; 0 where it has none, -1 with an exception. */
 static long wrong_of(Pass *pass, const Text *error) {
     int fresh;
-    Text told = error_text(pass, error);
-    if (!told.p) return no_memory(), -1;
-    if (!told.n) return 0;
-    long at = table_find(&pass->errors, told, &fresh);
+    Text text = error_text(pass, error);
+    if (!text.p) return no_memory(), -1;
+    if (!text.n) return 0;
+    long at = table_find(&pass->errors, text, &fresh);
     if (at < 0 || (fresh && !arena_copy(&pass->forever, &pass->errors.entries[at].key))) return no_memory(), -1;
     if (fresh) {
         if ((size_t)at >= pass->errors_room) {
@@ -345,12 +345,12 @@ static int add_kind(Pass *pass, long at, long expected, int state, u64 passed, T
         pass->kinds = more;
         pass->kinds_room = room;
     }
-    PyObject *told = tuple_of(items, 6), *number = PyLong_FromLong(expected), *parts = NULL;
+    PyObject *group = tuple_of(items, 6), *number = PyLong_FromLong(expected), *parts = NULL;
     PyObject *wrong = PyLong_FromLong(pass->wrong);
     Kind *kind = (Kind *)(void *)arena_take(&pass->forever, offsetof(Kind, counts) + (size_t)(pass->bands + 2) * 8);
     if (!kind) {
         no_memory();
-    } else if (told && number && wrong && (parts = PyObject_CallFunctionObjArgs(pass->kind, number, told, wrong, NULL))) {
+    } else if (group && number && wrong && (parts = PyObject_CallFunctionObjArgs(pass->kind, number, group, wrong, NULL))) {
         memset(kind, 0, offsetof(Kind, counts) + (size_t)(pass->bands + 2) * 8);
         if (!PyTuple_Check(parts) || PyTuple_Size(parts) != 4 || !PyList_Check(PyTuple_GetItem(parts, 3)))
             PyErr_SetString(PyExc_TypeError, "kind() gives (before, after, rest, seconds)");
@@ -358,7 +358,7 @@ static int add_kind(Pass *pass, long at, long expected, int state, u64 passed, T
                  take_bytes(parts, 2, &kind->rest) && !PyList_Append(pass->kept, parts))
             kind->seconds = PyTuple_GetItem(parts, 3);
     }
-    Py_XDECREF(told);
+    Py_XDECREF(group);
     Py_XDECREF(number);
     Py_XDECREF(wrong);
     Py_XDECREF(parts);

@@ -15,7 +15,7 @@
 
 static u64 seed;
 
-/* Whether this row can be told here: its state, passed checks, forms and seconds, and in pass->wrong its error. */
+/* Whether this row can be scored here: its state, passed checks, forms and seconds, and in pass->wrong its error. */
 static int read_row(Pass *pass, const Expected *expected, int *state, u64 *passed, Text *forms, double *seconds,
                     int *timed) {
     const Text *error = NULL;
@@ -133,7 +133,7 @@ static PyObject *counts_of(const Pass *pass) {
     return found;
 }
 
-static PyObject *told(Pass *pass, const Py_buffer *view) {
+static PyObject *counts_as_objects(Pass *pass, const Py_buffer *view) {
     const u8 *data = view->buf;
     size_t n = (size_t)view->len;
     if (!is_utf8(data, data + n)) return none();
@@ -175,7 +175,7 @@ static PyObject *plan_rows(PyObject *module, PyObject *args) {
     }
     pass->source.p = (const u8 *)source;
     pass->source.n = (size_t)source_size;
-    if (take_numbers(pass, columns, limits)) found = told(pass, &view);
+    if (take_numbers(pass, columns, limits)) found = counts_as_objects(pass, &view);
     else if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such columns, or too many bands");
     pass_free(pass);
     PyMem_Free(pass);
