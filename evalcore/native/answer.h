@@ -1,4 +1,4 @@
-/* What a checklist asks of one answer, found in its JSON: the rules of planagent's record.py and checks.py.
+/* What a checklist asks of one answer, found in its JSON: the rules of planagent's record.py and score.py.
 
    Functions give 0 (or NULL) for an answer that only Python should read; nothing was changed then. */
 

@@ -13,7 +13,7 @@ enum { JUDGED, EMPTY, UNPARSABLE, UNSCORED, WRONG };
 #define MAX_WIDTH 4096
 #define MAX_BANDS 64
 #define MAX_BYTES (1 << 14) /* as queries.py has it */
-#define SPREADSHEET_CELL 32767 /* as score.py has it */
+#define SPREADSHEET_CELL 32767 /* as chunk.py has it */
 
 typedef struct {
     Text before, after, rest;    /* of its rows' lines, around the seconds; and the end of a packed row */
@@ -172,7 +172,7 @@ static int is_blank_row(const Pass *pass) {
     return other ? -1 : 1;
 }
 
-/* Whether some cell may be exactly as long as the longest of a spreadsheet: score.py says so of a row. */
+/* Whether some cell may be exactly as long as the longest of a spreadsheet: chunk.py says so of a row. */
 static int may_be_cut(const Pass *pass) {
     for (int i = 0; i < pass->width; i++) {
         Text text = pass->fields[i].text;

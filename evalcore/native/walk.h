@@ -1,11 +1,11 @@
-/* Where a value that a check missed stands instead: the rules of planagent's checks.py, as `answer.h` has the others. */
+/* Where a value that a check missed stands instead: the rules of planagent's score.py, as `answer.h` has the others. */
 
 #ifndef EVALQ_WALK_H
 #define EVALQ_WALK_H
 
 #include "answer.h"
 
-#define MAX_WALKED 4900 /* below _MAX_VALUES of checks.py, which never matters then */
+#define MAX_WALKED 4900 /* below _MAX_VALUES of score.py, which never matters then */
 #define MAX_STEPS 12
 #define MAX_FOUND 32
 #define PATH_ROOM 1024

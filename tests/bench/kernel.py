@@ -20,9 +20,9 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.planagent import PlanParams
+from evalq.evalcore.evaluators.planagent.chunk import score_rows
 from evalq.evalcore.evaluators.planagent.compiled import evaluate_batch
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.evalcore.evaluators.planagent.score import score_rows
 from evalq.evalcore.model.manifest import BLOCK_BYTES, MAX_RECORD_BYTES
 from evalq.evalcore.native import way
 from evalq.evalcore.records.cut import Cutter

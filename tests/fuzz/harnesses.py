@@ -26,9 +26,9 @@ from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.cooperation.experiment import load_experiment
 from evalq.evalcore.evaluators.planagent import PlanParams
+from evalq.evalcore.evaluators.planagent.chunk import score_rows
 from evalq.evalcore.evaluators.planagent.compiled import evaluate_batch
 from evalq.evalcore.evaluators.planagent.record import read_answer
-from evalq.evalcore.evaluators.planagent.score import score_rows
 from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import LEVELS, default_agents
 from evalq.evalcore.fold import Fold, InputSummary

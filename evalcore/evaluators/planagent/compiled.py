@@ -1,6 +1,6 @@
 """Scoring one chunk of rows that compiled code has read: it says which rows count alike, and Python what they count.
 
-A row that it leaves, and a chunk that it refuses, is scored by `score` as any other.
+A row that it leaves, and a chunk that it refuses, is scored by `chunk` as any other.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from types import ModuleType
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Batch, Outcome
-from evalq.evalcore.evaluators.planagent.checks import (
-    EMPTY,
-    ERROR,
-    MAX_PATH,
-    PLAIN,
-    UNPARSABLE,
-    Checklist,
-    PlanCheck,
-    without_space,
+from evalq.evalcore.evaluators.planagent.chunk import (
+    NO_CHECK,
+    NO_CHECKS,
+    ChunkScores,
+    RowGroup,
+    encode_line,
+    score_rows,
 )
 from evalq.evalcore.evaluators.planagent.params import KINDS, PlanParams
 from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_rest
@@ -35,12 +33,14 @@ from evalq.evalcore.evaluators.planagent.record import (
 )
 from evalq.evalcore.evaluators.planagent.report import PlanState
 from evalq.evalcore.evaluators.planagent.score import (
-    NO_CHECK,
-    NO_CHECKS,
-    ChunkScores,
-    RowGroup,
-    encode_line,
-    score_rows,
+    EMPTY,
+    ERROR,
+    MAX_PATH,
+    PLAIN,
+    UNPARSABLE,
+    Checklist,
+    PlanCheck,
+    without_space,
 )
 from evalq.evalcore.native import compiled
 

@@ -24,6 +24,7 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
 from evalq.evalcore.errors import InputChanged
+from evalq.evalcore.evaluators.planagent.chunk import NO_ROUNDS, QUERY
 from evalq.evalcore.evaluators.planagent.compiled import evaluate_batch
 from evalq.evalcore.evaluators.planagent.judging import judge_prompt, judged, prompts
 from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES
@@ -32,7 +33,6 @@ from evalq.evalcore.evaluators.planagent.queries import Queries, RepeatedRow, Ro
 from evalq.evalcore.evaluators.planagent.record import COLUMNS, READ, shortened
 from evalq.evalcore.evaluators.planagent.report import PlanState, file_section
 from evalq.evalcore.evaluators.planagent.sample import write_sample
-from evalq.evalcore.evaluators.planagent.score import NO_ROUNDS, QUERY
 from evalq.evalcore.evaluators.planagent.views import VIEWS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import MAX_RECORD_BYTES

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from evalq.evalcore.evaluators.planagent.chunk import CELL, CONDITION, LLM_SCORE, QUERY, ROW, TIME
 from evalq.evalcore.evaluators.planagent.report import round_order
-from evalq.evalcore.evaluators.planagent.score import CELL, CONDITION, LLM_SCORE, QUERY, ROW, TIME
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.naming import shorten

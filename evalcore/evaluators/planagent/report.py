@@ -10,10 +10,10 @@ from typing import NamedTuple
 import msgspec
 
 from evalq.evalcore.contract.evaluator import State
-from evalq.evalcore.evaluators.planagent.checks import EMPTY, ERROR, UNPARSABLE, SpeedScale
 from evalq.evalcore.evaluators.planagent.params import KINDS, TOP_SCORE, PlanParams
 from evalq.evalcore.evaluators.planagent.queries import Queries, QueryReview
 from evalq.evalcore.evaluators.planagent.record import LlmAgreement
+from evalq.evalcore.evaluators.planagent.score import EMPTY, ERROR, UNPARSABLE, SpeedScale
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import LISTED, Merging, Table
 from evalq.evalcore.statistics.exact import ExactSum

@@ -1,376 +1,406 @@
-"""Scoring the rows of a chunk: the reference, and the only way for rows that compiled code leaves alone."""
+"""The rules: the checklist of an expected result, zeros that are forced, points for speed, and misplaced values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Batch, Outcome, Tally
-from evalq.evalcore.evaluators.planagent.checks import (
-    EMPTY,
-    ERROR,
-    UNPARSABLE,
-    Checklist,
-    ErrorTexts,
-    SpeedScale,
-    checklist_reader,
-    paths_of_missed,
-)
-from evalq.evalcore.evaluators.planagent.params import PlanParams
-from evalq.evalcore.evaluators.planagent.queries import UNSCORED, pack_row
-from evalq.evalcore.evaluators.planagent.record import (
-    READ,
-    LlmAgreement,
-    PlanAnswer,
-    RecordLine,
-    llm_accuracy,
-    plain_text,
-    read_answer,
-    read_llm_score,
-    shortened,
-)
-from evalq.evalcore.evaluators.planagent.report import PlanState, RoundStats
-from evalq.evalcore.model.state import EXAMPLES, LeftOut
-from evalq.evalcore.statistics.exact import ExactSum
+from evalq.evalcore.evaluators.planagent.params import KEY, Kind, Mask, PlanParams, RatioBand, SpeedBand
+from evalq.evalcore.evaluators.planagent.record import PlanAnswer, plain_text, shortened
+from evalq.evalcore.statistics.exact import is_below
+from evalq.evalcore.words import compiled
 
 __all__ = [
-    "CELL",
-    "CONDITION",
-    "LLM_SCORE",
-    "NO_CHECK",
-    "NO_CHECKS",
-    "NO_ROUNDS",
-    "QUERY",
-    "ROW",
-    "TIME",
-    "ChunkScores",
-    "RowGroup",
-    "RowText",
-    "encode_line",
-    "score_rows",
+    "EMPTY",
+    "ERROR",
+    "MAX_PATH",
+    "PLAIN",
+    "UNPARSABLE",
+    "Checklist",
+    "ErrorTexts",
+    "PlanCheck",
+    "SpeedScale",
+    "checklist_reader",
+    "is_error",
+    "paths_of_missed",
+    "points_by_passes",
+    "without_space",
 ]
 
-NO_CHECKS = msgspec.Raw(b"[]")
-RowText = tuple[str, str, str, str, str, str, str, str, str]
-"""The columns `READ` of a row."""
-encode_line = msgspec.json.Encoder().encode
-RowGroup = tuple[str, str, Checklist, int | None, str]
-"""What rows have in common: (round, category, checklist, passed checks, the answer's form types).
-
-Passed checks are None where none were judged.
-"""
-
+# Expected results repeat from round to round, so each is parsed once.
+_CACHED_TEXTS = 4096
 _MAX_NAME = 160
-"""Characters of a category, or of form types, that are kept."""
+"""Characters of a check's name that are kept."""
+_MAX_UNREAD = 200
+"""Characters of a condition that no form reads, as a record has it."""
+_CACHED_ENCODINGS = 64
+"""How many outcomes of one checklist are kept as JSON: all of them, up to six checks."""
+_LINE_END = re.compile(r"\r\n|[\r\n]")
 
 
-def score_rows(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
-    """Score every row of ``batch``; malformed rows are fatal faults. The reference for every faster way."""
-    chunk = ChunkScores(batch, params)
-    fields: Callable[[Sequence[str]], Any] = itemgetter(*map(batch.columns.index, READ)) if batch.columns else tuple
-    for line, row in batch.rows(chunk.fault):
-        chunk.gaps.look_for_cuts(line, row, batch.columns)
-        chunk.add(line, fields(row))
-    return chunk.outcome()
+class PlanCheck(NamedTuple):
+    """One thing an expected result asks for: a value ``want`` ("true" or "false" for a switch) of one kind."""
+
+    kind: Kind
+    want: str
 
 
-class ChunkScores:
-    """Gathers the rows of one chunk: rows that count alike are counted first and spread over the state at the end."""
-
-    def __init__(self, batch: Batch, params: PlanParams) -> None:
-        self.source = batch.source
-        self.params = params
-        self.checklist = checklist_reader(params)
-        self.scale = SpeedScale(params.speed_bands)
-        self.state = PlanState()
-        self.lines: list[bytes] = []
-        self.counts = _GroupCounts(self.state, params)
-        self._groups: dict[RowGroup, dict[int | None, int]] = {}
-        self.seconds: dict[str, list[float]] = {}
-        self.errors = ErrorTexts.of(params)
-        self._tally = Tally()
-        self.gaps = _Gaps()
-        self.llm: dict[str, list[tuple[int, float | None]]] = {}
-
-    def fault(self, line: int, reason: str) -> None:
-        """Note a row that cannot be read."""
-        self._tally.errors += 1
-        self._tally.fatal.add(line, reason)
-
-    def add(self, line: int, row: RowText) -> None:
-        """Score one row."""
-        query, round_, expected, category, error, raw, *llm = row
-        answer = read_answer(raw)
-        seconds = None if answer is None else answer.seconds
-        out = self._unscored_line(line, query.strip(), round_.strip(), seconds)
-        checklist = self.checklist(expected)
-        self.gaps.see(line, expected, checklist)
-        self.gaps.count(checklist, 1)
-        if checklist.unread:
-            out.unread = checklist.unread
-        if checklist.checks:
-            passed = self._judge(checklist, raw, answer, error, out)
-            self._set_score(out, category, checklist, passed, "" if answer is None else answer.forms)
-        self._add_line(line, out, *llm)
-
-    def _unscored_line(self, line: int, query: str, round_: str, seconds: float | None) -> RecordLine:
-        """The line of a row that nothing was asked of: it is unscored, which is not 0 points, so that it stays out of
-        every average.
-        """
-        name = f"{self.source}:{line}"
-        return RecordLine(name, query, round_, "unscored", None, NO_CHECKS, seconds=seconds, reason=NO_CHECK)
-
-    def _set_score(self, out: RecordLine, category: str, checklist: Checklist, passed: int | None, forms: str) -> None:
-        """Score ``out`` by the ``passed`` checks; None: an error, an unparsable or an empty answer, which is 0."""
-        out.status = "scored"
-        out.score = 0 if passed is None else checklist.points[passed.bit_count()]
-        out.checks = checklist.encoded(passed)
-        if passed is not None:
-            out.reason = msgspec.UNSET
-        # The time of an unscored row is in no mean: such a row is left out of every average (SPEC, section 4).
-        points = None
-        if out.seconds is not None:
-            points = self.scale.points(out.seconds)
-            self.seconds.setdefault(out.round, []).append(out.seconds)
-        # Most rows of a chunk count alike: each group is added to the state's many counters once.
-        counts = self._groups.setdefault((out.round, category, checklist, passed, forms), {})
-        counts[points] = counts.get(points, 0) + 1
-
-    def _add_line(self, line: int, out: RecordLine, llm_text: str, llm_state: str, llm_comment: str) -> None:
-        """Add the line of a row, with its LLM score where it has one."""
-        if out.score is None:
-            self.state.round(out.round).unscored += 1
-        if llm_text and (llm := read_llm_score(llm_text, llm_state, llm_comment)) is not None:
-            out.llm_score = llm
-            if out.score is not None:
-                out.accuracy = llm_accuracy(llm, self.params.rules)
-                self.llm.setdefault(out.round, []).append((out.score, llm.score))
-        self.lines.append(encode_line(out))
-        self.state.queries.add(out.id, pack_row(out.round, UNSCORED if out.score is None else out.score, line))
-
-    def _has_error(self, column: str, answer: PlanAnswer | None, out: RecordLine) -> bool:
-        """Whether the row has an error, which then is the line's reason and counted."""
-        text = self.errors.find(column, answer)
-        if text is None:
-            return False
-        self.state.errors.add(self.errors.pattern(text), [1])
-        self._force(out, ERROR, f"{ERROR}: {text}")
-        return True
-
-    def _force(self, out: RecordLine, kind: str, reason: str) -> None:
-        """Note that the row is 0 whatever its checks would say."""
-        out.reason = reason
-        self.state.forced[kind] = self.state.forced.get(kind, 0) + 1
-
-    def _judge(
-        self, checklist: Checklist, raw: str, answer: PlanAnswer | None, error: str, out: RecordLine
-    ) -> int | None:
-        """The passed checks, or None and the line's reason where the row is 0 without judging."""
-        # SPEC, section 4, in its order: of several reasons for 0 only the first is reported and counted.
-        if self._has_error(error, answer, out):
-            return None
-        if answer is None:
-            self._force(out, UNPARSABLE, UNPARSABLE)
-            return None
-        if answer.empty:
-            self._force(out, EMPTY, EMPTY)
-            return None
-        passed = checklist.judge(answer.message, answer.values)
-        # Beside the score, and of missed checks alone: it must never make one pass (SPEC, section 4, the diagnostic).
-        if passed.bit_count() < len(checklist.checks) and answer.items:
-            missed = [check for i, check in enumerate(checklist.checks) if not passed >> i & 1]
-            for kind, path in paths_of_missed(raw, answer, missed):
-                self.state.found_paths(kind).add(path, [1])
-        return passed
-
-    def outcome(self) -> Outcome[PlanState]:
-        """The chunk's answer; call it once."""
-        state = self.state
-        for group, by_points in self._groups.items():
-            self.counts.add(group, by_points.items())
-        self.counts.finish()
-        for round_, seconds in self.seconds.items():
-            # Exact, since a sum of floats would show where the chunks were cut.
-            state.round(round_).seconds.merge(ExactSum.of(seconds))
-        for round_, pairs in self.llm.items():
-            state.llm.merge(LlmAgreement.of(pairs))
-            state.round(round_).add_llm([(ours, llm) for ours, llm in pairs if llm is not None])
-        state.queries.finish()
-        self._tally.unscored = sum(stats.unscored for stats in state.rounds.values())
-        self._tally.scored = sum(stats.scored for stats in state.rounds.values())
-        self.gaps.finish(state, self.lines, self._tally.left_out)
-        return Outcome(state, self._tally, self.lines)
+class _Judged(msgspec.Struct):
+    kind: str
+    want: str
+    passed: bool | None
 
 
-class _GroupCounts:
-    """Counts scored rows by group into ``state``; their seconds and LLM scores are not in it. `finish` it once.
+class Checklist:
+    """The checks of one expected result, with what depends on them alone.
 
-    A chunk has many groups, of few texts: counts are added up for each combination of texts before a table has them.
+    ``points[n]`` is the score of n passed checks. ``names`` has a text for each check, ``label`` names their kinds
+    ("formType+actionType"), ``asked_forms`` the form types asked for, ``unread`` are the conditions that no form reads.
+    A set of passed checks is an integer, bit i for check i.
     """
 
-    def __init__(self, state: PlanState, params: PlanParams) -> None:
-        self._state = state
-        self._low = params.low_score
-        self._slow = params.slow_points
-        self._rounds: dict[str, RoundStats] = {}
-        self._texts: dict[tuple[str, str, str, str], list[int]] = {}
-        self._judged: dict[tuple[Checklist, int], list[int]] = {}
+    __slots__ = ("_encoded", "_plan", "asked_forms", "checks", "label", "names", "points", "unread")
 
-    def add(self, group: RowGroup, by_points: Iterable[tuple[int | None, int]]) -> None:
-        """Count rows of ``group``: so many with these points each, where None are rows without seconds."""
-        round_, category, checklist, passed, form = group
-        stats = self._rounds.get(round_)
-        if stats is None:
-            stats = self._rounds[round_] = self._state.round(round_)
-        rows = slow = of = failed = 0
-        for points, count in by_points:
-            rows += count
-            if points is not None:
-                stats.points[points] += count
-                if points in self._slow:
-                    slow += count
-        # None are rows whose checks were not judged: 0 points, but no failed check (SPEC, section 4).
-        score = 0 if passed is None else checklist.points[passed.bit_count()]
-        stats.scores[score] += rows
-        low = rows if score <= self._low else 0
-        if passed is None:
-            stats.forced += rows
-        else:
-            of = rows * len(checklist.checks)
-            failed = of - rows * passed.bit_count()
-            judged = self._judged.get((checklist, passed))
-            if judged is None:
-                self._judged[checklist, passed] = [rows, low]
+    def __init__(self, checks: tuple[PlanCheck, ...], points: tuple[int, ...], unread: tuple[str, ...] = ()) -> None:
+        self.checks = checks
+        self.unread = unread
+        self.points = points
+        self.names = tuple(shortened(f"{check.kind} = {check.want}", _MAX_NAME) for check in checks)
+        self.label = "+".join(dict.fromkeys(check.kind for check in checks))
+        # Sorted as `Answer.forms` is: the report sets what was asked beside what was answered.
+        self.asked_forms = "+".join(sorted({check.want for check in checks if check.kind == "formType"}))
+        self._plan = [(1 << i, check.kind, _comparable(check)) for i, check in enumerate(checks)]
+        self._encoded: dict[int | None, msgspec.Raw] = {}
+
+    def judge(self, message: str, values: Sequence[dict[str, Any]]) -> int:
+        """The passed checks, given an answer's message and its items' uiValue objects.
+
+        A keyword is found when the message without white space holds it; any other check passes when some item has
+        exactly the wanted value: under its kind's name, dataKey and buttonKey in the object ``value``.
+        """
+        passed = 0
+        inner = None
+        for bit, kind, want in self._plan:
+            if kind == "message":
+                if want in without_space(message):
+                    passed |= bit
+                continue
+            holders = values
+            if kind in ("dataKey", "buttonKey"):
+                if inner is None:
+                    inner = [value for ui in values if type(value := ui.get("value")) is dict]
+                holders = inner
+            for holder in holders:
+                value = holder.get(kind)
+                # A switch is JSON's own true or false, and never the number that Python holds equal to it.
+                if value == want and (kind != "multiSelectAllowYn" or value is want):
+                    passed |= bit
+                    break
+        return passed
+
+    def encoded(self, passed: int | None) -> msgspec.Raw:
+        """The record line's ``checks`` as JSON; None means that they were not judged."""
+        known = self._encoded.get(passed)
+        if known is None:
+            rows = [
+                _Judged(check.kind, check.want, None if passed is None else bool(passed >> i & 1))
+                for i, check in enumerate(self.checks)
+            ]
+            known = msgspec.Raw(msgspec.json.encode(rows))
+            if len(self._encoded) < _CACHED_ENCODINGS:
+                self._encoded[passed] = known
+        return known
+
+
+def without_space(text: str) -> str:
+    """``text`` less all its white space, as keywords are compared."""
+    return "".join(text.split())
+
+
+def _comparable(check: PlanCheck) -> Any:
+    """What `Checklist.judge` compares with: JSON's own true and false for a switch."""
+    if check.kind == "multiSelectAllowYn":
+        return check.want == "true"
+    return without_space(check.want) if check.kind == "message" else check.want
+
+
+def points_by_passes(count: int, bands: Sequence[RatioBand], any_pass: int) -> tuple[int, ...]:
+    """Scores for 0 to ``count`` passed checks; ratios are compared in integers, so borders are exact."""
+
+    def points(passed: int) -> int:
+        for band in bands:
+            if passed * band.under >= band.over * count:
+                return band.points
+        return any_pass if passed else 0
+
+    return tuple(points(passed) for passed in range(count + 1))
+
+
+class ConditionReader:
+    """Reads the conditions of expected results, by the patterns of ``params``."""
+
+    def __init__(self, params: PlanParams) -> None:
+        self._number = compiled(params.joined(params.numbering))
+        self._connector = compiled(params.joined(params.connector))
+        self._forms = [(form.kind, compiled(params.joined(form.pattern))) for form in params.forms]
+        quote = next((part.pattern for part in params.parts if part.name == "q"), '"')
+        # 'A" and "B' between two quotes is no keyword, but two: which of them are asked for nobody can say.
+        self._several = compiled(params.joined(rf"{quote}\s*+(?:,|·|/|와|과|및|또는|이나|나|or\b|and\b)\s*+{quote}"))
+
+    def read(self, text: str) -> tuple[list[PlanCheck], list[str]]:
+        """The checks of an expected result in its order, and the conditions that no form reads.
+
+        A line is a condition where it begins with a number or a bullet, or mentions a key of the answer; it may hold
+        several. What a form leaves of a line is read on, so that no part of one is dropped.
+        """
+        # SPEC, section 4: how many checks the header line says there are is not trusted, so that no form reads it.
+        checks: list[PlanCheck] = []
+        # Not `splitlines`, which also ends a line at signs that a keyword may hold, such as U+2028.
+        left = [self._line(line, checks) for line in _LINE_END.split(text)]
+        return checks, [shortened(condition, _MAX_UNREAD) for condition in left if condition]
+
+    def _line(self, line: str, checks: list[PlanCheck]) -> str:
+        """Add the checks of one line; what is left of it that is a condition and that no form reads."""
+        at = begin = self._after_number(line, 0)
+        while at < len(line):
+            found = self._check(line, at)
+            if found is None:
+                break
+            checks.append(found[0])
+            at = self._after_number(line, self._after(line, found[1]))
+        rest = line[at:].strip()
+        if not rest:
+            return ""
+        if at > begin:
+            return rest
+        is_condition = line[:begin].strip() or (KEY.search(rest) and not rest.endswith((":", "：")))
+        return line.strip() if is_condition else ""
+
+    def _check(self, line: str, at: int) -> tuple[PlanCheck, int] | None:
+        """The check at ``at`` in the first form that fits, and its end."""
+        for start in dict.fromkeys((at, self._after(line, at))):
+            for kind, form in self._forms:
+                found = form.match(line, start)
+                # Without its white space a blank keyword is in any message: such a check would pass always.
+                if found and (want := found["want"]).strip() and not self._several.search(want):
+                    # Only the switch is no text: people write True and TRUE, which is JSON's true.
+                    return PlanCheck(kind, want.lower() if kind == "multiSelectAllowYn" else want), found.end()
+        return None
+
+    def _after(self, line: str, at: int) -> int:
+        found = self._connector.match(line, at)
+        return found.end() if found else at
+
+    def _after_number(self, line: str, at: int) -> int:
+        found = self._number.match(line, at)
+        return found.end() if found else at
+
+
+@lru_cache(maxsize=8)
+def checklist_reader(params: PlanParams) -> Callable[[str], Checklist]:
+    """A function from an expected result to its checklist (which may have no check), which remembers recent texts."""
+    reader = ConditionReader(params)
+
+    @lru_cache(maxsize=_CACHED_TEXTS)
+    def read(text: str) -> Checklist:
+        checks, unread = reader.read(text)
+        points = points_by_passes(len(checks), params.ratio_bands, params.any_pass_points)
+        return Checklist(tuple(checks), points, tuple(unread))
+
+    return read
+
+
+# The rules that turn one row into a score: what forces a zero, what speed earns, how an error is grouped.
+
+ERROR, UNPARSABLE, EMPTY = "error", "unparsable", "empty"
+"""Why a row is 0 without its checks being judged."""
+
+_MAX_TEXT = 600
+_MAX_PATTERN = 160
+
+
+def is_error(value: Any) -> bool:
+    """Whether a JSON ``error`` holds something other than white space, null, false or an empty container."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    if isinstance(value, (list, dict)):
+        return bool(value)
+    # A number is one, 0 included: SPEC, section 4, lists all that says there is none.
+    return value is not None and value is not False
+
+
+class ErrorTexts:
+    """Finds the error of a row, and the pattern its text is counted under."""
+
+    def __init__(self, no_error: tuple[str, ...], masks: tuple[Mask, ...]) -> None:
+        self._no_error = frozenset(text.casefold() for text in no_error)
+        self._masks = [(compiled(mask.pattern), mask.replacement) for mask in masks]
+        # An outage writes one text into many rows.
+        self.pattern = lru_cache(maxsize=1024)(self._pattern)
+
+    @classmethod
+    def of(cls, params: PlanParams) -> ErrorTexts:
+        """The rules of ``params``."""
+        return _error_texts(params.no_error, params.error_masks)
+
+    def find(self, column: str, answer: PlanAnswer | None) -> str | None:
+        """The text of the column's error, else of the answer's, cut to MAX_TEXT; None where there is none."""
+        # The column first: it is there also where no answer can be read.
+        if column and (text := shortened(column, _MAX_TEXT)) and text.casefold() not in self._no_error:
+            return text
+        error = None if answer is None else answer.error
+        if error is None or error == "" or not is_error(error):
+            return None
+        return shortened(plain_text(error), _MAX_TEXT)
+
+    def _pattern(self, text: str) -> str:
+        """``text`` with what varies from row to row masked."""
+        for mask, replacement in self._masks:
+            # The user's replacement is plain text: a backslash in it must not refer to a group.
+            text = mask.sub(replacement.replace("\\", "\\\\"), text)
+        return shortened(text, _MAX_PATTERN)
+
+
+@lru_cache(maxsize=8)
+def _error_texts(no_error: tuple[str, ...], masks: tuple[Mask, ...]) -> ErrorTexts:
+    return ErrorTexts(no_error, masks)
+
+
+class SpeedScale:
+    """Points for seconds: those of the first band they do not exceed, 0 beyond the last.
+
+    ``limits`` are the bands' seconds, ``by_band`` their points and, last, those of times beyond all.
+    """
+
+    def __init__(self, bands: tuple[SpeedBand, ...]) -> None:
+        self.limits = tuple(band.seconds for band in bands)
+        self.by_band = (*(band.points for band in bands), 0)
+
+    def points(self, seconds: float) -> int:
+        """The points ``seconds`` earn."""
+        return self.by_band[bisect_left(self.limits, seconds)]
+
+    def points_of_mean(self, seconds: float) -> int:
+        """The points a mean of ``seconds`` earns, as a decimal: doubles of 1.219 to 17.513 s, 5 s on average, may have
+        a mean that is a little more.
+        """
+        return self.by_band[sum(is_below(limit, seconds) for limit in self.limits)]
+
+
+# Where a value that a check missed stands instead: a generic walk over an answer's items.
+
+MAX_STEPS = 12
+"""Containers within containers that are walked, from the item on."""
+_MAX_VALUES = 5000
+"""Values of one answer that are looked at, about."""
+MAX_PATH = 160
+"""Characters of a key path that are kept."""
+
+# What no writer of JSON escapes, so that a value of these stands in the JSON's text as it is.
+PLAIN = re.compile(r"[\w .-]+", re.ASCII)
+_SWITCH = "multiSelectAllowYn"
+
+
+def paths_of_missed(raw: str, answer: PlanAnswer, missed: Sequence[PlanCheck]) -> Iterator[tuple[str, str]]:
+    """(kind, key path) for every missed check and every distinct path its value stands at.
+
+    A path runs from ``uiValue`` ("value.nodeDataSet.dataKey"; list positions are "[*]"), elsewhere in an item from the
+    answer's top ("dataUIList[*].uiDescription"). A keyword stands in any text that holds it, a switch wherever its own
+    name has its value, another text where it is the whole value. ``raw`` is the JSON the answer was read from.
+    """
+    walk = _ItemWalk([check for check in missed if _may_stand_in(raw, answer, check)])
+    if walk.idle:
+        return
+    for item in answer.items:
+        walk.item(item)
+    for kind, path in sorted(walk.found):
+        yield kind, shortened(plain_text(path), MAX_PATH)
+
+
+def _may_stand_in(raw: str, answer: PlanAnswer, check: PlanCheck) -> bool:
+    """Whether a walk is worth its time.
+
+    A plain value that does not stand in quotes in the JSON's text is no value in it. A switch that stands where it
+    belongs, with the other value, is not misplaced.
+    """
+    want = check.want
+    if check.kind == _SWITCH:
+        # True and false stand all over a JSON: only the switch's own name tells one that is misplaced.
+        return not any(_SWITCH in ui for ui in answer.values)
+    if check.kind == "message" or f'"{want}"' in raw:
+        return True
+    return not PLAIN.fullmatch(want)
+
+
+class _ItemWalk:
+    """Collects (kind, path) in ``found``; one walk serves all missed checks of a row."""
+
+    def __init__(self, missed: Sequence[PlanCheck]) -> None:
+        self.found: set[tuple[str, str]] = set()
+        self._texts: dict[str, list[str]] = {}
+        self._keywords: list[str] = []
+        self._switches: list[bool] = []
+        self._left = _MAX_VALUES
+        for check in missed:
+            if check.kind == "message":
+                self._keywords.append(without_space(check.want))
+            elif check.kind == _SWITCH:
+                self._switches.append(check.want == "true")
             else:
-                judged[0] += rows
-                judged[1] += low
-        texts = (checklist.label, category, checklist.asked_forms, form)
-        counts = self._texts.get(texts)
-        if counts is None:
-            # In the order of GroupCount.
-            self._texts[texts] = [rows, low, slow, of, failed]
+                self._texts.setdefault(check.want, []).append(check.kind)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is sought."""
+        return not (self._texts or self._keywords or self._switches)
+
+    def item(self, item: Any) -> None:
+        """Walk one element of dataUIList."""
+        if type(item) is dict:
+            for key, value in item.items():
+                self._any(value, "" if key == "uiValue" else f"dataUIList[*].{key}", 1)
         else:
-            counts[0] += rows
-            counts[1] += low
-            counts[2] += slow
-            counts[3] += of
-            counts[4] += failed
+            self._any(item, "dataUIList[*]", 1)
 
-    def finish(self) -> None:
-        """Put what was added up into the state's tables."""
-        state = self._state
-        for (label, category, asked, form), counts in self._texts.items():
-            state.sets.add(label, counts)
-            # Cut here, once a text, instead of once a row; texts that are alike when cut are one in the table.
-            state.categories.add(shortened(category, _MAX_NAME), counts)
-            state.forms.add(shortened(f"{asked or '-'} -> {plain_text(form) or '-'}", _MAX_NAME), counts)
-        for (checklist, passed), (rows, low) in self._judged.items():
-            for i, (check, name) in enumerate(zip(checklist.checks, checklist.names, strict=True)):
-                good = passed >> i & 1
-                state.add_kind(check.kind, rows if good else 0, rows)
-                if not good:
-                    state.misses.add(name, [rows, low])
+    def _any(self, value: Any, path: str, depth: int) -> None:
+        kind = type(value)
+        if kind is dict:
+            self._object(value, path, depth)
+        elif kind is list:
+            if depth <= MAX_STEPS and self._left > 0:
+                self._left -= len(value)
+                inside = f"{path}[*]"
+                for element in value:
+                    self._any(element, inside, depth + 1)
+        elif kind is str:
+            self._text(value, path or "uiValue")
 
+    def _object(self, node: dict[str, Any], path: str, depth: int) -> None:
+        """Look at an object's values; those of the commonest types without a call of their own."""
+        if depth > MAX_STEPS or self._left <= 0:
+            return
+        self._left -= len(node)
+        texts, keywords = self._texts, self._keywords
+        prefix = f"{path}." if path else ""
+        for key, value in node.items():
+            kind = type(value)
+            if kind is str:
+                if keywords or value in texts:
+                    self._text(value, prefix + key)
+            elif kind is dict or kind is list:
+                self._any(value, prefix + key, depth + 1)
+            elif kind is bool and key == _SWITCH and value in self._switches:
+                self.found.add((_SWITCH, prefix + key))
 
-# What the scores leave out: conditions, rows, times and LLM scores that cannot be read, and cut cells.
-
-CONDITION, ROW, TIME, LLM_SCORE, CELL, QUERY = "condition", "row", "time", "LLM score", "cell", "Query ID"
-"""What is left out, as `LeftOut.add` takes it."""
-_NO_FORM = "no form reads it"
-NO_CHECK = "no check can be read from 기대결과"
-_NO_SECONDS = "responseTimeSec is missing or no number of seconds"
-NO_ROUNDS = "it has fewer than two rounds with a score, or a round twice"
-_NO_SCORE = "LLM 점수 is no number from 0 to 5"
-_MOST_UNITS = 32_767
-"""The most UTF-16 units that a spreadsheet keeps of a cell (Excel, "Specifications and limits")."""
-_FULL = f"it has {_MOST_UNITS:,} characters, the most that a spreadsheet keeps of a cell, which cuts the rest"
-_NO_TIME = re.compile(rb'"seconds":null')
-_NO_LLM = re.compile(rb'"llm_score":\{"score":null')
-
-
-class _GapLine(msgspec.Struct):
-    record: str
-    id: str
-    status: str
-    seconds: float | None
-    llm_score: dict[str, float | str | None] | None = None
-
-
-class _Gaps:
-    """Counts what a chunk leaves out. Rows that count alike are counted together, so that places are noted apart."""
-
-    def __init__(self) -> None:
-        self._conditions = self._rows = 0
-        self._unread: dict[str, int] = {}
-        self._unscored: dict[str, int] = {}
-        self._cuts: list[tuple[int, str]] = []
-
-    def see(self, line: int, expected: str, checklist: Checklist) -> None:
-        """Note where an expected result stands that has conditions which no form reads, or no check at all."""
-        for text in checklist.unread:
-            self._unread.setdefault(text, line)
-        if not checklist.checks:
-            self._unscored.setdefault(expected, line)
-
-    def count(self, checklist: Checklist, rows: int) -> None:
-        """Count ``rows`` with this checklist."""
-        if checklist.unread:
-            self._rows += rows
-            self._conditions += rows * len(checklist.unread)
-
-    def look_for_cuts(self, line: int, row: Sequence[str], columns: Sequence[str]) -> None:
-        """Note cells of a row that are exactly as long as a spreadsheet's longest."""
-        for name, cell in zip(columns, row, strict=True):
-            # Units of UTF-16 are at least as many as characters, and at most twice as many.
-            if _MOST_UNITS // 2 <= len(cell) <= _MOST_UNITS and _MOST_UNITS in (
-                len(cell),
-                _units(cell),
-            ):
-                self._cuts.append((line, name))
-
-    def finish(self, state: PlanState, lines: Sequence[bytes], left_out: LeftOut) -> None:
-        """Put all of it into the state and into ``left_out``; ``lines`` are the chunk's record lines."""
-        state.unread[0] += self._conditions
-        state.unread[1] += self._rows
-        left_out.add_all(CONDITION, _NO_FORM, self._conditions, ((at, text) for text, at in self._unread.items()))
-        unscored = sum(stats.unscored for stats in state.rounds.values())
-        left_out.add_all(ROW, NO_CHECK, unscored, ((at, text or '""') for text, at in self._unscored.items()))
-        untimed = sum(stats.scored - stats.timed for stats in state.rounds.values())
-        left_out.add_all(TIME, _NO_SECONDS, untimed, _rows_of(lines, _NO_TIME, _is_untimed) if untimed else ())
-        unreadable = state.llm.unreadable
-        left_out.add_all(
-            LLM_SCORE, _NO_SCORE, unreadable, _rows_of(lines, _NO_LLM, _has_no_score) if unreadable else ()
-        )
-        instead = f"its first {_MOST_UNITS:,} characters"
-        left_out.add_all(CELL, _FULL, len(self._cuts), self._cuts, instead=instead)
-
-
-def _rows_of(
-    lines: Sequence[bytes], sign: re.Pattern[bytes], counts: Callable[[_GapLine], bool]
-) -> Iterator[tuple[int, str]]:
-    """(line, Query ID) of the first scored rows with ``sign`` in their record lines; each Query ID once."""
-    seen: set[str] = set()
-    for data in lines:
-        if sign.search(data):
-            line = msgspec.json.decode(data, type=_GapLine)
-            if line.status == "scored" and counts(line) and line.id not in seen:
-                seen.add(line.id)
-                yield int(line.record.rpartition(":")[2]), line.id
-                if len(seen) == EXAMPLES:
-                    return
-
-
-def _is_untimed(line: _GapLine) -> bool:
-    return line.seconds is None
-
-
-def _has_no_score(line: _GapLine) -> bool:
-    return line.llm_score is not None and line.llm_score["score"] is None
-
-
-def _units(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+    def _text(self, value: str, path: str) -> None:
+        for kind in self._texts.get(value, ()):
+            self.found.add((kind, path))
+        if self._keywords:
+            plain = without_space(value)
+            if any(keyword in plain for keyword in self._keywords):
+                self.found.add(("message", path))

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evalq.evalcore.evaluators.planagent.checks import ErrorTexts
 from evalq.evalcore.evaluators.planagent.params import PlanParams
+from evalq.evalcore.evaluators.planagent.score import ErrorTexts
 from evalq.evalcore.evaluators.selfcheck.suspicion import SuspicionRules
 from evalq.evalcore.scan.scanner import Pattern, Scanner
 from evalq.evalcore.words import compiled

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.evaluators.planagent import PlanCheck, PlanParams
-from evalq.evalcore.evaluators.planagent.checks import Checklist, checklist_reader, points_by_passes
 from evalq.evalcore.evaluators.planagent.params import Kind
+from evalq.evalcore.evaluators.planagent.score import Checklist, checklist_reader, points_by_passes
 
 READ = checklist_reader(PlanParams())
 

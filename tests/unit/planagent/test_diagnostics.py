@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.evaluators.planagent.checks import MAX_STEPS
 from evalq.evalcore.evaluators.planagent.params import Diagnostic
+from evalq.evalcore.evaluators.planagent.score import MAX_STEPS
 from tests.unit.planagent.helpers import Row, answer, evaluate, evaluation, row
 
 KEY_CHECK = '1) 해당 항목의 value 내 dataKey 값이 "K"인가'

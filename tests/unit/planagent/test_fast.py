@@ -15,9 +15,9 @@ from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import encode
 from evalq.evalcore.evaluators.planagent import PlanParams
 from evalq.evalcore.evaluators.planagent import compiled as compiled_rows
+from evalq.evalcore.evaluators.planagent.chunk import ChunkScores, RowText, score_rows
 from evalq.evalcore.evaluators.planagent.record import READ
 from evalq.evalcore.evaluators.planagent.sample import write_rows
-from evalq.evalcore.evaluators.planagent.score import ChunkScores, RowText, score_rows
 from evalq.evalcore.native import compiled
 from tests.portions import some
 from tests.unit.planagent.helpers import COLUMNS, TWO_CHECKS, Row, answer, row

@@ -10,8 +10,8 @@ import pytest
 
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.evaluators.planagent.checks import ErrorTexts, SpeedScale, is_error
 from evalq.evalcore.evaluators.planagent.params import PlanParams
+from evalq.evalcore.evaluators.planagent.score import ErrorTexts, SpeedScale, is_error
 from tests.unit.planagent.helpers import COLUMNS, SELECT_CHECK, TWO_CHECKS, answer, evaluate, row, to_csv
 
 

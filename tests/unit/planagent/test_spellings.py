@@ -15,10 +15,10 @@ from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.partial import encode
 from evalq.evalcore.evaluators.planagent import PlanCheck, PlanParams, evaluator
-from evalq.evalcore.evaluators.planagent.checks import checklist_reader
+from evalq.evalcore.evaluators.planagent.chunk import score_rows
 from evalq.evalcore.evaluators.planagent.compiled import evaluate_batch
 from evalq.evalcore.evaluators.planagent.params import Kind
-from evalq.evalcore.evaluators.planagent.score import score_rows
+from evalq.evalcore.evaluators.planagent.score import checklist_reader
 from evalq.producer.outputs.junit import run_suite
 from evalq.producer.page.build import TableSection, build_page
 from tests.unit.planagent.helpers import COLUMNS, SELECT_CHECK, Row, answer, evaluation, row, to_csv
