@@ -26,6 +26,7 @@ __all__ = [
     "percent",
     "percent_between",
     "plain_dollars",
+    "plural",
     "table",
     "visible",
 ]
@@ -66,6 +67,11 @@ def escape(text: object) -> str:
     for sign in "\\`*_[]|#~":
         flat = flat.replace(sign, "\\" + sign)
     return plain_dollars(flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """A count of things: "1 case", "2,000 cases"; ``many`` is the plural where an s does not make it."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def plain_dollars(text: str) -> str:

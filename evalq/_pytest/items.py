@@ -18,7 +18,7 @@ from evalq.evalcore.compare.summary import CaseSummary, RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.errors import EvalqError
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import plural, visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.lifecycle.gate import GateOptions, check_gate
 from evalq.producer.outputs.cases import cases_of
@@ -61,9 +61,8 @@ class CaseOutcome:
         passed = round(total if self._measure.better == "higher" else count - total)
         told = f"{passed} of {count} answers pass"
         if cases.missing[place]:
-            raise CaseProblem(
-                f"{cases.missing[place]} answer(s) of this case are missing (errors, dead or unanswered); {told}"
-            )
+            missing = plural(cases.missing[place], "answer of this case is", "answers of this case are")
+            raise CaseProblem(f"{missing} missing (errors, dead or unanswered); {told}")
         plain: CaseVerdict = ("GO" if passed == count else "NO-GO", "every answer has to")
         decided, why = self._demanded.get(case, plain)
         return decided, f"{told}; {why}"
@@ -82,10 +81,12 @@ class CaseOutcome:
         run = self.run
         told = [f"{run.records[kind]} {kind}" for kind in ("errors", "dead") if run.records.get(kind)]
         if run.cases.unattributed:
-            told.append(f"{run.cases.unattributed} record(s) name no case")
+            told.append(f"{plural(run.cases.unattributed, 'record names', 'records name')} no case")
         unlisted = sorted(self._places.keys() - listed) if listed is not None and self._measure else []
         if unlisted:
-            told.append(f"{len(unlisted)} case(s) were not there when tests were collected ({unlisted[0]})")
+            told.append(
+                f"{plural(len(unlisted), 'case was', 'cases were')} not there when tests were collected ({unlisted[0]})"
+            )
         if told:
             raise CaseProblem(f"{', '.join(told)}: {self.folder}/report.md says why")
         return "GO", ""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import keyword
 from pathlib import Path
 
-__all__ = ["module", "names", "summary"]
-
 _HERE = Path(__file__).parent
 _ORDER = (
     *("run", "demo"),

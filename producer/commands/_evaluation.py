@@ -12,6 +12,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_recorded
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.invocation import options
 from evalq.producer.invocation.invocation import Invocation, command
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from evalq.producer.monitor.progress import Reporter
     from evalq.producer.run.backend import Backend
     from evalq.producer.sweep.sweep import Sweep
-
-__all__ = ["extra_command", "start_command"]
 
 
 def start_command(name: str) -> click.Command:
@@ -150,6 +149,7 @@ def _plan_only(begin: Callable[[], Any], reporter: Reporter) -> None:
     try:
         chunks = list(Planner(job).chunks())
         records = sum(chunk.records for chunk in chunks)
-        click.echo(f"{len(job.sources)} input(s), {records} {job.evaluator.records.unit}, {len(chunks)} chunk(s)")
+        inputs = plural(len(job.sources), "input")
+        click.echo(f"{inputs}, {records} {job.evaluator.records.unit}, {plural(len(chunks), 'chunk')}")
     finally:
         job.folder.discard()

@@ -13,8 +13,6 @@ from evalq.producer.comparing.operands import operand
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
 
-__all__ = ["COMMAND"]
-
 
 def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
     """Approve RUN as the baseline NAME of its evaluator and target; of a suite, give all of its runs.

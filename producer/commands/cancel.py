@@ -10,8 +10,6 @@ from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import server_options
 from evalq.producer.lifecycle.cancel import await_driver, close, close_elsewhere, end_here, note_ending, refuse_unnamed
 
-__all__ = ["COMMAND"]
-
 
 def _cancel(invocation: Invocation, run: str) -> None:
     with invocation.servers() as servers:

@@ -23,8 +23,6 @@ from evalq.producer.invocation.options import (
 )
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 
-__all__ = ["COMMAND"]
-
 
 def _check_regressions(
     invocation: Invocation,

@@ -13,10 +13,8 @@ from evalq.producer.comparing.gating import is_approved
 from evalq.producer.comparing.operands import base_of, operand, partner
 from evalq.producer.comparing.outcome import ComparedRuns
 from evalq.producer.invocation.finding import warn
-from evalq.producer.invocation.invocation import Invocation, command
+from evalq.producer.invocation.invocation import Invocation, command, echo_markdown
 from evalq.producer.invocation.options import Finite, as_json, decision_outputs, server_options
-
-__all__ = ["COMMAND"]
 
 
 def _compare(
@@ -45,7 +43,7 @@ def _compare(
             if as_json:
                 click.echo(msgspec.json.encode({"base": before.run, "cand": run.run, "measures": measures}))
             else:
-                click.echo(comparison_text(before, run, measures), nl=False)
+                echo_markdown(comparison_text(before, run, measures), nl=False)
 
 
 COMMAND = command(

@@ -23,7 +23,6 @@ from evalq.producer.invocation.options import option
 if TYPE_CHECKING:
     from evalq.producer.monitor.progress import Reporter
 
-__all__ = ["COMMAND"]
 
 _SEED = 20260224
 _SUITE = "demo"

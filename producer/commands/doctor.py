@@ -21,8 +21,6 @@ from evalq.producer.monitor.fleet import Finding, diagnose
 from evalq.producer.servers import Servers, named_servers
 from evalq.workers.processes.identity import host as here
 
-__all__ = ["COMMAND"]
-
 _TRIPS, _TRIPS_A_CHUNK = 7, 7
 """Round trips that are measured, and those that a chunk takes (docs/how-to/deploy.md)."""
 _FAR_MS = 5.0

@@ -11,8 +11,6 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import option
 
-__all__ = ["COMMAND"]
-
 
 def _exporter(invocation: Invocation, port: int, bind: str) -> None:
     from evalq.workers.exporter.server import Exporter

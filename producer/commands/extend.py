@@ -17,8 +17,6 @@ from evalq.producer.invocation.options import calling_options, output_options, p
 from evalq.producer.lifecycle.finish import conclude, report_errors
 from evalq.producer.lifecycle.start import begin_or_join, name_server
 
-__all__ = ["COMMAND"]
-
 
 def _extend(invocation: Invocation, run: str, more: int | None, other: str, cases: tuple[str, ...]) -> None:
     from evalq.producer.outputs import check_output, check_outputs

@@ -18,7 +18,7 @@ from evalq.producer.comparing.decision_files import (
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy
 from evalq.producer.comparing.operands import folders_of
 from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text
-from evalq.producer.invocation.invocation import Invocation, command
+from evalq.producer.invocation.invocation import Invocation, command, echo_markdown
 from evalq.producer.invocation.options import (
     Finite,
     as_json,
@@ -33,8 +33,6 @@ from evalq.producer.invocation.options import (
 )
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.lifecycle.gate import ConfirmOptions, confirm_runs
-
-__all__ = ["COMMAND"]
 
 _OPTIONS_OF = {
     "confirm": (("targets", "calls", "base_target"), "asks again; without it a gate calls nobody"),
@@ -93,7 +91,10 @@ def _plan(
 ) -> int:
     with invocation.servers() as servers:
         found = outlook(policy, candidates_of(candidates, servers), baseline, asked, servers)
-    click.echo(msgspec.json.encode(found) if as_json else outlook_text(found), nl=as_json)
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+    else:
+        echo_markdown(outlook_text(found), nl=False)
     return 0
 
 

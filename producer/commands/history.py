@@ -13,8 +13,6 @@ from evalq.producer.comparing.drifting import SuiteHistory, drift_lines, histori
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
 
-__all__ = ["COMMAND"]
-
 
 def _history(invocation: Invocation, suites: tuple[str, ...], runs: int, as_json: bool) -> None:
     with invocation.servers() as servers:

@@ -18,7 +18,6 @@ from evalq.producer.invocation.invocation import Invocation, command
 if TYPE_CHECKING:
     from evalq.producer.importing.imported import Imported
 
-__all__ = ["COMMAND"]
 
 _LISTED = 50
 

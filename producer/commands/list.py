@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.progress import RunStatus
     from evalq.workers.ledger.sweep_model import SweepStatus
 
-__all__ = ["COMMAND"]
-
 
 def _list(invocation: Invocation, as_json: bool) -> None:
     rows = folders()

@@ -11,8 +11,6 @@ from evalq.producer.invocation.options import run_argument, server_options
 from evalq.producer.lifecycle.cancel import close, close_elsewhere, note_ending, refuse_unnamed
 from evalq.producer.servers import named_servers
 
-__all__ = ["COMMAND"]
-
 
 def _pause(invocation: Invocation, run: str | None) -> None:
     with invocation.servers() as servers:

@@ -13,8 +13,6 @@ from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import Finite, server_options
 from evalq.producer.servers import Servers
 
-__all__ = ["COMMAND"]
-
 
 def _prune(
     invocation: Invocation,

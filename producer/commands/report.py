@@ -11,8 +11,6 @@ from evalq.producer.lifecycle.fetch import run_with_report
 from evalq.producer.lifecycle.finish import refuse_unscored, show
 from evalq.producer.outputs import check_outputs
 
-__all__ = ["COMMAND"]
-
 
 def _report(invocation: Invocation, run: str | None) -> None:
     with invocation.servers() as servers:

@@ -9,8 +9,6 @@ from evalq.producer.invocation.options import calling_options, output_options, p
 from evalq.producer.lifecycle.finish import conclude, report_errors
 from evalq.producer.lifecycle.start import name_server
 
-__all__ = ["COMMAND"]
-
 
 def _resume(invocation: Invocation, run: str | None) -> None:
     from evalq.producer.lifecycle.join import begin_larger, resume_or_take

@@ -11,8 +11,6 @@ from evalq.producer.invocation.options import calling_options, output_options, p
 from evalq.producer.lifecycle.finish import conclude, report_errors
 from evalq.producer.lifecycle.start import name_server
 
-__all__ = ["COMMAND"]
-
 
 def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     from evalq.producer.lifecycle.join import begin_retry, refuse_uncallable, resume_any

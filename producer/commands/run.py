@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
     from evalq.producer.sweep.sweep import Sweep
 
-__all__ = ["COMMAND"]
 
 _SEVERITY = (0, 5, 130, 2, 3)
 """Exit codes, the worst last: a suite ends with the worst of its runs'. 130 is a run that was paused from elsewhere."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from evalq.evalcore.model.manifest import Header
     from evalq.workers.ledger.progress import RunStatus
 
-__all__ = ["COMMAND"]
 
 _WORDS = {
     "state": "ledger",

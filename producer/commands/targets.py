@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from evalq.workers.settings import Settings
     from evalq.workers.targets import Answer, Failure, NamedTarget
 
-__all__ = ["COMMAND"]
 
 _SHOWN = 60
 

@@ -11,8 +11,6 @@ from evalq.evalcore.model.canonical import canonical_json
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import server_options
 
-__all__ = ["COMMAND"]
-
 
 def _view(invocation: Invocation, runs: tuple[str, ...], port: int, open_browser: bool, as_json: bool) -> int:
     from evalq.producer.viewing.frame import link

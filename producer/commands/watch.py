@@ -15,8 +15,6 @@ from evalq.producer.monitor import fleet
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.servers import Servers
 
-__all__ = ["COMMAND"]
-
 
 def _watch(invocation: Invocation, run: str | None) -> None:
     """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""

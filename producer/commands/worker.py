@@ -14,8 +14,6 @@ from evalq.evalcore.errors import ConfigError
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import option
 
-__all__ = ["COMMAND"]
-
 
 def _worker(
     invocation: Invocation,

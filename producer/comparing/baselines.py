@@ -18,7 +18,6 @@ from evalq.producer.outputs.cases import decode_cases
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["FOLDER", "Baselines"]
 
 FOLDER = Path("evalq-baselines")
 """Small enough to be committed: what is approved is then reviewed as any other change."""

@@ -14,20 +14,6 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table, visible
 
-__all__ = [
-    "MARGIN",
-    "VERDICTS",
-    "MeasureFormat",
-    "compare_runs",
-    "comparison_notes",
-    "comparison_text",
-    "cost_text",
-    "decision_text",
-    "headline",
-    "p_value_text",
-    "standing_of",
-]
-
 MARGIN = 0.05
 """Changes of less than this share of a measure's scale are the same, unless told otherwise."""
 

@@ -26,23 +26,11 @@ from evalq.producer.comparing.formats import (
     write_svg,
 )
 from evalq.producer.comparing.outcome import ComparedRuns, DecisionOutcome, of_comparisons, of_decision, of_error
+from evalq.producer.invocation.invocation import echo_markdown
 from evalq.producer.outputs import refuse_read
 
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
-
-
-__all__ = [
-    "DecidingCommand",
-    "check_decision_output",
-    "check_decision_outputs",
-    "errors_in_earlier_files",
-    "errors_written",
-    "exit_code",
-    "finish_decision",
-    "write_comparison",
-    "write_decision",
-]
 
 
 def _document(outcome: DecisionOutcome, name: str) -> bytes:
@@ -253,7 +241,7 @@ def finish_decision(
         if as_json:
             click.echo(msgspec.json.encode(decision))
         else:
-            click.echo(decision_text(decision), nl=False)
+            echo_markdown(decision_text(decision), nl=False)
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
 
 

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
 
-__all__ = ["SuiteHistory", "drift_lines", "histories"]
-
-
 class FinishedRun(msgspec.Struct, frozen=True):
     """A finished run: when it ended (of a folder: began), and its counts of records.
 

@@ -14,8 +14,6 @@ from evalq.evalcore.views.markdown import escape, table, visible
 from evalq.producer.comparing.outcome import DecisionOutcome, OutcomePoint, PointState
 from evalq.producer.outputs.junit import JunitSuite, State, Testcase, class_of, failing_cases, junit, run_suite
 
-__all__ = ["write_annotations", "write_comment", "write_decision_junit", "write_shield", "write_summary", "write_svg"]
-
 _AnnotationKind = Literal["error", "warning", "notice"]
 _OF_A_KIND, _ANNOTATION_TEXT, _TITLE = 10, 2_000, 200
 _GAP = "\N{ZERO WIDTH SPACE}"

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
 
-__all__ = ["GateRecord", "Looks", "looks_of", "with_look"]
-
 _LOOKS_FOLDER = FOLDER / ".looks"
 
 

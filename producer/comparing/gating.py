@@ -30,25 +30,13 @@ if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
 
-__all__ = [
-    "MatchedRuns",
-    "Mode",
-    "candidates_of",
-    "distinct",
-    "gate_runs",
-    "is_approved",
-    "load_policy",
-    "matched",
-    "refuse_itself",
-]
-
 # Earlier runs of a target: how often each case passed in them.
 
 MOST = 100
 """Runs of a target that are looked at, the latest ones."""
 
 
-def pasts_of(
+def _pasts_of(
     candidates: Sequence[RunCases], partners: Mapping[str, RunCases], servers: Servers
 ) -> dict[str, CaseHistory]:
     """The history of each candidate's cases: runs in ./evalq-runs and, where one is named, in the ledger."""
@@ -254,7 +242,7 @@ def matched(
             runs = shlex.join(_approvable(candidates, first, servers))
             lacking = f"{error}. Approve what is as it should be: evalq baseline set {shlex.quote(name)} {runs}"
     # Only where a quarantine asks for it: the history of all runs has to be read for that.
-    pasts = pasts_of(candidates, partners, servers) if policy.quarantine else {}
+    pasts = _pasts_of(candidates, partners, servers) if policy.quarantine else {}
     return MatchedRuns(policy, candidates, partners, name, lacking, pasts, bool(by_name))
 
 

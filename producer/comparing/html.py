@@ -10,8 +10,6 @@ from evalq.evalcore.compare.summary import RunCases
 from evalq.producer.comparing.comparing import VERDICTS, MeasureFormat, comparison_notes, headline, standing_of
 from evalq.producer.page.render import Html, element, joined
 
-__all__ = ["comparison_html", "decision_html"]
-
 _SHOWN = 10
 _NO_MATHS = "tex2jax_ignore mathjax_ignore"
 """By these classes notebooks leave dollar signs of the data alone instead of typesetting what stands between them."""

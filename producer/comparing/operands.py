@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,9 @@ from evalq.producer.outputs.cases import CASES, cases_of, decode_cases
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
-__all__ = ["alike", "base_of", "folders_of", "operand", "partner"]
+
+_CASES_BEGIN = re.compile(rb'\s*\{\s*"schema"\s*:\s*"evalq\.cases/')
+"""How a cases.json and the file of a baseline begin."""
 
 # Files of results, as --format json prints them: which runs they are of.
 
@@ -31,7 +34,7 @@ __all__ = ["alike", "base_of", "folders_of", "operand", "partner"]
 _DEPTHS = ("report.json", "*/report.json", "*/*/report.json")
 
 
-def runs_of_results(path: Path) -> list[RunCases] | None:
+def _runs_of_results(path: Path) -> list[RunCases] | None:
     """The runs whose reports the file holds: one report, or those of a suite. None for a file of another kind.
 
     A report says how a run ended and not how each case went, so its run is looked for in ./evalq-runs and in the
@@ -132,7 +135,7 @@ def operand(given: str, servers: Servers) -> list[RunCases]:
     if path.is_file():
         # Results of a suite hold several reports; a run folder's own report.json is one side, and found beside its
         # cases.
-        return (None if path.name == "report.json" else runs_of_results(path)) or [_of_file(path)]
+        return (None if path.name == "report.json" else _runs_of_results(path)) or [_of_file(path)]
     approved = Baselines(servers).known(given)
     if approved:
         return approved
@@ -196,8 +199,15 @@ def _of_file(path: Path) -> RunCases:
             return cases_of(RunFolder.existing(folder))
         if (folder / CASES).is_file():
             return decode_cases(read_plain(folder / CASES), str(folder / CASES))
-        raise UsageError(f"{path}: a report alone does not say how each case went; name its run folder, or its {CASES}")
-    return decode_cases(path.read_bytes(), str(path))
+        raise UsageError(f"{path}: a report alone does not say how each case went; name its run folder, or {CASES}")
+    data = path.read_bytes()
+    # Only what begins as a run's cases can be damaged: any other file was named by mistake.
+    if not _CASES_BEGIN.match(data):
+        raise UsageError(
+            f"{path} is not a run: name a run folder, its {CASES}, results as --format json prints them, a baseline, "
+            "or the id of a run"
+        )
+    return decode_cases(data, str(path))
 
 
 def _of_ledger(run: str, servers: Servers) -> RunCases:

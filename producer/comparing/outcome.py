@@ -19,7 +19,6 @@ from evalq.producer.comparing.comparing import comparison_text, decision_text, s
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
 
-__all__ = ["ComparedRuns", "DecisionOutcome", "OutcomePoint", "PointState", "of_comparisons", "of_decision", "of_error"]
 
 PointState = Literal["kept", "broken", "suspect", "open", "error"]
 """Whether the demand holds; "suspect" where it got worse beyond chance and nobody knows by how much, "open" where the

@@ -18,15 +18,13 @@ from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.views.markdown import escape, table
+from evalq.evalcore.views.markdown import escape, plural, table
 from evalq.producer.comparing.gate_record import looks_of
 from evalq.producer.comparing.gating import is_approved
 from evalq.producer.comparing.operands import base_of
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
-
-__all__ = ["Outlook", "Proof", "RunPlan", "outlook", "outlook_text"]
 
 
 _RATES = (1.0, 0.99, 0.95, 0.9, 0.8)
@@ -155,24 +153,25 @@ def _warnings(policy: Policy, bases: Iterable[RunCases], asked: RunPlan) -> Iter
     # Before anything is paid for: no answer can undo what the plan itself rules out.
     if 0 < asked.repeats < policy.minimum_repeats:
         yield (
-            f"{asked.repeats} answer(s) a case are planned, and the policy wants {policy.minimum_repeats}: what counts "
-            "cases will not be GO whatever comes"
+            f"{plural(asked.repeats, 'answer a case is', 'answers a case are')} planned, and the policy wants "
+            f"{policy.minimum_repeats}: what counts cases will not be GO whatever comes"
         )
     if policy.quarantine:
-        yield f"{len(policy.quarantine)} case(s) in quarantine are simulated as all others are"
+        cases_aside = plural(len(policy.quarantine), "case in quarantine is", "cases in quarantine are")
+        yield f"{cases_aside} simulated as all others are"
     for base in bases:
         cases = len(base.cases.ids)
         if cases < policy.minimum_pairs:
             yield (
-                f"{base.evaluator}: the baseline has {cases} case(s), and the policy decides on {policy.minimum_pairs} "
-                "at least: it will not be GO whatever comes"
+                f"{base.evaluator}: the baseline has {plural(cases, 'case')}, and the policy decides on "
+                f"{policy.minimum_pairs} at least: it will not be GO whatever comes"
             )
         if base.cases.measures and asked.repeats:
             typical = _typical(_side(base, base.cases.measures[0]))
             if typical < 4 * asked.repeats:
                 yield (
-                    f"{base.evaluator}: the baseline has {typical} answer(s) a case; four times the candidate's "
-                    f"{asked.repeats} make it firm enough to be pinned"
+                    f"{base.evaluator}: the baseline has {plural(typical, 'answer')} a case; four times the "
+                    f"candidate's {asked.repeats} make it firm enough to be pinned"
                 )
 
 

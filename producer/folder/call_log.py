@@ -15,8 +15,6 @@ from evalq.evalcore.files import open_input, read_plain, write_atomic
 from evalq.evalcore.model.calls import Output, Spending
 from evalq.producer.folder.files import DRIVER, RESERVE, AppendedFile, Reserve, whole_lines
 
-__all__ = ["LastDriver", "RecordedOutputs"]
-
 RESERVED_BYTES = 64 << 10
 """For what processes tell of their attempts: a hundred bytes for each of them."""
 

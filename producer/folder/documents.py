@@ -19,19 +19,6 @@ from evalq.evalcore.model.canonical import Json, longer_than
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.records.inputs import Source
 
-__all__ = [
-    "SCHEMA",
-    "RunInfo",
-    "explain_unknown_form",
-    "info_of",
-    "read_facts",
-    "read_report",
-    "report_of",
-    "request_fact",
-    "short",
-    "whole_request",
-]
-
 SCHEMA = 1
 """Raised when a reader of the last form would misread the new one."""
 

@@ -15,32 +15,6 @@ from pathlib import Path
 from evalq.evalcore.files import open_appending, open_input
 from evalq.producer.folder.lock import CANCEL, LOCK, WAIT
 
-__all__ = [
-    "ASKED",
-    "CALLS",
-    "DRIVER",
-    "FURTHER",
-    "HEAD",
-    "INFO",
-    "JOINED",
-    "JOURNAL",
-    "KEPT",
-    "KEY",
-    "MANIFEST",
-    "OUTPUTS",
-    "PROMPTS",
-    "RECORDED",
-    "RECORDS",
-    "RUNS",
-    "SETTLED",
-    "SWEPT",
-    "AppendedFile",
-    "Reserve",
-    "is_unfinished",
-    "remove_unfinished",
-    "whole_lines",
-]
-
 RUNS = Path("evalq-runs")
 """Where the folder of a run goes that is given none."""
 INFO = "run.json"

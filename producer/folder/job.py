@@ -36,27 +36,13 @@ from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.own_runs import allow_for_process, named_paths, record, roots_of
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 
-__all__ = [
-    "Job",
-    "RunExistsError",
-    "RunOptions",
-    "begin_folder",
-    "new_run_id",
-    "once_run_id",
-    "open_source",
-    "planned_header",
-    "read_key",
-    "read_source",
-    "total_bytes",
-]
-
 # The key of a run's chunks in its folder, for its owner's eyes alone (see `evalq.evalcore.records.digests`).
 
 _OWNER_ALONE = 0o600
 _MOST_KEY_BYTES = 1024
 
 
-def keep_key(folder: RunFolder, key: str = "") -> str:
+def _keep_key(folder: RunFolder, key: str = "") -> str:
     """Write ``key`` (a new one where none is given) to the folder, on disk when this returns; returns it.
 
     Raises OSError.
@@ -142,24 +128,24 @@ def total_bytes(sources: Sequence[Source]) -> int:
     return total
 
 
-def absolute(source: Source) -> Source:
+def _absolute(source: Source) -> Source:
     """The same from wherever it is read."""
     return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
 
 
-def root_of(source: Source) -> Path:
+def _root_of(source: Source) -> Path:
     """The folder a planned path is relative to: the current one, or the input's own where it lies elsewhere."""
     real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
     return here if real.is_relative_to(here) else real.parent
 
 
-def below_root(source: Source) -> str:
-    """Where it is below `root_of`. Raises InputError for a link to what no plan can name."""
+def _below_root(source: Source) -> str:
+    """Where it is below `_root_of`. Raises InputError for a link to what no plan can name."""
     # Workers look below roots of their own, and must not follow a link out of them: the plan has no links.
     real = os.path.realpath(source.path)
     if is_text(source.path) and not is_text(real):
         raise InputError("no input", [(source.given, f"it leads to {real!a}, which is not text in UTF-8: rename it")])
-    return os.path.relpath(real, root_of(source))
+    return os.path.relpath(real, _root_of(source))
 
 
 @contextlib.contextmanager
@@ -227,7 +213,7 @@ class Job:
     @property
     def roots(self) -> list[Path]:
         """Folders a worker needs to be allowed to read, for the planned paths to be found."""
-        own = (str(root_of(source)) for source in self.sources)
+        own = (str(_root_of(source)) for source in self.sources)
         return [Path(root) for root in dict.fromkeys((*roots_of(self.folder), *own))]
 
     @classmethod
@@ -260,9 +246,9 @@ class Job:
                 again=all(source.path != "-" for source in sources),
             )
         except RunExistsError:
-            files = [file for source in map(absolute, sources) for file in (source.path, *source.files)]
+            files = [file for source in map(_absolute, sources) for file in (source.path, *source.files)]
             allow_for_process(
-                (*named_paths(evaluator.name, request), *files, *(str(root_of(source)) for source in sources))
+                (*named_paths(evaluator.name, request), *files, *(str(_root_of(source)) for source in sources))
             )
             raise
 
@@ -281,11 +267,11 @@ class Job:
         begun, began = folder.begun, datetime.now(UTC).isoformat(timespec="seconds")
         try:
             line, most = evaluator.gathering.line, asked.unpack_bytes
-            plain = [absolute(spool(source, folder.spool, line, most)) for source in found]
+            plain = [_absolute(spool(source, folder.spool, line, most)) for source in found]
             columns = [_columns(source, evaluator) for source in plain]
             sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
             header = _header(run, evaluator, params, sources, columns, asked)
-            manifest, key = Manifest(folder), keep_key(folder)
+            manifest, key = Manifest(folder), _keep_key(folder)
             if not begun:  # run.json is the last, and makes it a run
                 manifest.start(header)
             folder.note(
@@ -296,7 +282,7 @@ class Job:
                 suite=asked.suite,
                 name=asked.name,
                 sources=msgspec.to_builtins(sources),
-                roots=list(dict.fromkeys(str(root_of(source)) for source in sources)),
+                roots=list(dict.fromkeys(str(_root_of(source)) for source in sources)),
                 request=request_fact(request),
             )
             record(folder, named_paths(evaluator.name, request))
@@ -340,7 +326,7 @@ class Job:
         if had:
             drop_answers(self.folder)  # first: without a plan they would be damage
             self.manifest.start(self.header)
-        self.key = keep_key(self.folder, key)
+        self.key = _keep_key(self.folder, key)
         if had:
             raise Replanned(f"{self.folder.place}: another folder has begun the run anew, and what it had is left out")
 
@@ -350,7 +336,7 @@ def planned_header(run: str, evaluator: Evaluator[Any, Any], request: Request, a
     request = evaluator.command.request(request)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
     sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
-    plain = [absolute(source) for source in sources]
+    plain = [_absolute(source) for source in sources]
     return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], asked)
 
 
@@ -413,7 +399,7 @@ def _header(
 ) -> Header:
     planned = []
     for source, names in zip(sources, columns, strict=True):
-        planned.append(PlannedInput(name=source.name, given=source.given, path=below_root(source), columns=names))
+        planned.append(PlannedInput(name=source.name, given=source.given, path=_below_root(source), columns=names))
     return Header(
         run=run,
         evaluator=evaluator.name,
@@ -430,7 +416,7 @@ def _header(
 
 def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> EvalqError:
     """Why a run cannot begin: an input that cannot be read, or a folder that cannot be written."""
-    given = {path: source.given for source in sources for path in (source.path, absolute(source).path)}
+    given = {path: source.given for source in sources for path in (source.path, _absolute(source).path)}
     if error.filename in given and error.errno not in StorageError.NO_FILES | StorageError.NO_DISK:
         return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
     if isinstance(error.filename, str):

@@ -15,8 +15,6 @@ from evalq.evalcore.files import open_input, replacing
 from evalq.producer.folder.files import HEAD, JOURNAL, KEPT, RECORDS, AppendedFile
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["Journal", "KeptAnswers", "Replanned", "answers", "count_answers", "drop_answers", "has_its_own"]
-
 # Number, length and digest, before each answer: who counts or looks for answers then reads none of them.
 _FRAME = struct.Struct(">QQ64s")
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from evalq.evalcore.files import open_appending, open_raw, read_plain
 from evalq.workers.processes import identity
 
-__all__ = ["CANCEL", "LOCK", "WAIT", "RunLock", "holder", "interrupt_holder", "saying"]
-
 LOCK = "run.lock"
 CANCEL = "cancel.lock"
 """Held by whoever cancels the run for good, until its driver has ended."""

@@ -18,8 +18,6 @@ from evalq.producer.folder.documents import short
 from evalq.producer.folder.files import HEAD, MANIFEST, AppendedFile, whole_lines
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["PAGE", "Manifest", "resumable_by"]
-
 # The chunks of a plan, as they stand in its file: of however many there are, a few pages are in memory.
 
 PAGE = 256

@@ -25,18 +25,6 @@ from evalq.evalcore.trust import Thing, Writer, allows, refuse
 from evalq.producer.folder.files import ASKED, FURTHER, HEAD, MANIFEST, SWEPT
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = [
-    "allow_for_process",
-    "may_read",
-    "named_paths",
-    "note_targets",
-    "record",
-    "refuse_paths",
-    "roots_of",
-    "state_folder",
-    "targets_of",
-]
-
 _allowed: set[str] = set()
 """Paths that this process's user named for runs which it then found begun."""
 

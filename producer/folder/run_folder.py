@@ -44,17 +44,6 @@ from evalq.producer.folder.files import (
 )
 from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder, saying
 
-__all__ = [
-    "FolderTaken",
-    "RunFolder",
-    "clean_up",
-    "is_private",
-    "private_name",
-    "remove_halves",
-    "run_folders",
-    "sync_folder",
-]
-
 # Names under which run folders are made before they have their own, and what killed processes left under them.
 
 _YOUNG_SECONDS = 60.0
@@ -116,7 +105,7 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def make_locked(path: Path, made: list[Path]) -> RunLock | None:
+def _make_locked(path: Path, made: list[Path]) -> RunLock | None:
     """Make a folder at ``path``, a private name, and lock it; None when another process took it for a leftover.
 
     The folders above it that this process made are noted in ``made``. Of one that cannot be locked nothing stays.
@@ -138,7 +127,7 @@ def make_locked(path: Path, made: list[Path]) -> RunLock | None:
         raise
 
 
-def not_made(path: Path, error: OSError) -> EvalqError:
+def _not_made(path: Path, error: OSError) -> EvalqError:
     """Why there can be no run folder at ``path``: a full disk may pass, everything else is a matter of the name."""
     said = f"{path}: the run folder cannot be made: {error.strerror or error}"
     if error.errno in StorageError.NO_SPACE:
@@ -164,7 +153,7 @@ def _make_parents(path: Path, made: list[Path]) -> None:
                 raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere is in the way", str(path)) from None
 
 
-def remove_empty(made: list[Path]) -> None:
+def _remove_empty(made: list[Path]) -> None:
     """Remove folders that this process made, unless somebody else uses them by now."""
     with contextlib.suppress(OSError):
         while made:
@@ -227,10 +216,10 @@ class RunFolder:
         try:
             folder = cls._inside(path) if path.is_dir() else cls._aside(path, made)
         except OSError as error:
-            remove_empty(made)
-            raise not_made(path, error) from error
+            _remove_empty(made)
+            raise _not_made(path, error) from error
         except BaseException:
-            remove_empty(made)
+            _remove_empty(made)
             raise
         folder._made = made
         try:
@@ -248,7 +237,7 @@ class RunFolder:
         while True:
             folder = cls(private_name(path))
             folder.place, folder._own = path, True
-            folder._lock = make_locked(folder.path, made)
+            folder._lock = _make_locked(folder.path, made)
             if folder._lock is not None:
                 return folder
 
@@ -446,7 +435,7 @@ class RunFolder:
                 shutil.rmtree(gone)
             else:
                 remove_unfinished(self.path)
-            remove_empty(self._made)
+            _remove_empty(self._made)
         if self._lock is not None:
             self._lock.release(remove=True)
             self._lock = None

@@ -14,13 +14,11 @@ from evalq.evalcore.model.canonical import Json, digest
 from evalq.evalcore.model.state import Tally
 from evalq.producer.follow.log_files import Segment
 
-__all__ = ["CHECKPOINT", "Checkpoint", "RunningSha256"]
-
 CHECKPOINT = "follow.checkpoint"
 MOST_MARKS = 128
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True):
+class DigestMark(msgspec.Struct, frozen=True, array_like=True):
     """The first ``position`` bytes of the whole, which end before ``line``, have this SHA-256."""
 
     position: int
@@ -46,7 +44,7 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
     position: int = 0
     line: int = 1
     carry: bytes = b""
-    marks: list[Mark] = []
+    marks: list[DigestMark] = []
     hashing: bytes = b""
     state: msgspec.Raw = msgspec.Raw(b"{}")
     tally: Tally = msgspec.field(default_factory=Tally)
@@ -58,7 +56,7 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
 
     def mark(self, sha256: str) -> None:
         """Note the digest at the position reached. Of too many marks every second one goes: the older, the sparser."""
-        self.marks.append(Mark(self.position, self.line, sha256))
+        self.marks.append(DigestMark(self.position, self.line, sha256))
         if len(self.marks) > MOST_MARKS:
             # From the end, so that the newest stays: it is the digest of all that was read.
             self.marks = self.marks[::-2][::-1]

@@ -25,12 +25,10 @@ from evalq.producer.follow import log_files
 from evalq.producer.follow.checkpoint import Checkpoint, RunningSha256
 from evalq.producer.follow.log_files import FileSeen, Segment, begins_with, opened
 
-__all__ = ["SETTLING_SECONDS", "Follower", "Whole"]
-
 # All that was read of a followed log, once more, as one stream.
 
 
-def reopened(segment: Segment, where: Callable[[], Path], settling: Sequence[float]) -> BinaryIO:
+def _reopened(segment: Segment, where: Callable[[], Path], settling: Sequence[float]) -> BinaryIO:
     """The file of a segment, wherever a rotation has it by now: ``where`` says that, and may say so a moment too early.
 
     Raises what ``where`` raises when it is still so after the pauses of ``settling``.
@@ -209,7 +207,7 @@ class Follower:
         files = []
         for segment in self.kept.segments:
             self._path_of(segment)  # what is missing is told before anything is read
-            again = partial(reopened, segment, partial(self._path_of, segment), self._settling)
+            again = partial(_reopened, segment, partial(self._path_of, segment), self._settling)
             files.append((again, segment.length))
         return io.BufferedReader(Whole(files, self.kept.position, self._count_again), BLOCK_BYTES)
 

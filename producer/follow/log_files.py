@@ -14,22 +14,6 @@ from evalq.evalcore.errors import InputChanged, InputError
 from evalq.evalcore.files import open_raw
 from evalq.evalcore.naming import is_text
 
-__all__ = [
-    "PRINT_BYTES",
-    "FileSeen",
-    "Segment",
-    "begins_with",
-    "came_beside",
-    "find",
-    "locate",
-    "opened",
-    "refuse_passed_over",
-    "rotated_later",
-    "seen_beside",
-    "stands",
-    "stat",
-]
-
 PRINT_BYTES = 1024
 """How much of a file's beginning, and of what stands before the last position, is kept to know it again."""
 
@@ -173,7 +157,7 @@ def came_beside(log: Path, segment: Segment, known: Sequence[Segment]) -> Path |
 
     ``known`` are the files that were read. No other is opened: it may be another user's.
     """
-    for path in rotated(log):
+    for path in _rotated(log):
         found = stat(path)
         if found is None or path.suffix in PACKED or segment.is_file(found):
             continue
@@ -185,10 +169,10 @@ def came_beside(log: Path, segment: Segment, known: Sequence[Segment]) -> Path |
 
 def seen_beside(log: Path) -> list[FileSeen]:
     """What `Segment.beside` keeps of the files that rotation has left beside the log. None of them is opened."""
-    return [FileSeen.of(found) for path in rotated(log) if (found := stat(path)) is not None]
+    return [FileSeen.of(found) for path in _rotated(log) if (found := stat(path)) is not None]
 
 
-def rotated(log: Path) -> list[Path]:
+def _rotated(log: Path) -> list[Path]:
     """Files that rotation has left beside the log, the one that was rotated away first before the others."""
     ages = []
     for path in _files(log.parent):

@@ -29,8 +29,6 @@ from evalq.producer.follow.follower import SETTLING_SECONDS, Follower
 from evalq.producer.follow.log_files import stands
 from evalq.producer.outputs import write_report
 
-__all__ = ["FollowPass", "FollowRun", "begin_following"]
-
 
 class FollowPass(msgspec.Struct, frozen=True):
     """What one look at the log found.

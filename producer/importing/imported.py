@@ -22,19 +22,6 @@ from evalq.evalcore.model.state import Example, Omission, grouped
 from evalq.evalcore.records import yaml as core_yaml
 from evalq.producer.importing.patterns import NoCounterpart, accepted
 
-__all__ = [
-    "ImportRequest",
-    "Imported",
-    "Kind",
-    "Note",
-    "agreement",
-    "cut",
-    "same_case",
-    "unique_id",
-    "verdict_of",
-    "write",
-]
-
 _LONGEST = 80
 _LONGEST_ID = 480
 _MOST_TAGS = 100
@@ -108,7 +95,7 @@ class Imported:
 
     def note(self, kind: Kind, where: str, what: str, why: str, text: str = "") -> None:
         """Note it; the same thing of the same place once, however many cases it is part of."""
-        note = Note(kind, whole(where), whole(cut(what)), whole(why), whole(cut(text)))
+        note = Note(kind, _whole(where), _whole(cut(what)), _whole(why), _whole(cut(text)))
         if note not in self._noted:
             self._noted.add(note)
             self.notes.append(note)
@@ -141,7 +128,7 @@ class Imported:
         if "input" in case:
             case["input"] = _asked(case["input"])
         case["checks"] = checks
-        name = whole(str(case["id"]))[:_LONGEST_ID]
+        name = _whole(str(case["id"]))[:_LONGEST_ID]
         first = named and name not in self._first
         if first:
             self._first[name] = case
@@ -228,14 +215,14 @@ def cut(text: object) -> str:
     return given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
 
 
-def whole(value: Any) -> Any:
+def _whole(value: Any) -> Any:
     """``value`` with half surrogate pairs, which no UTF-8 has, replaced."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {whole(key): whole(each) for key, each in value.items()}
+        return {_whole(key): _whole(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [whole(each) for each in value]
+        return [_whole(each) for each in value]
     return value
 
 
@@ -362,19 +349,19 @@ def _digest(data: bytes) -> str:
 
 def _files(imported: Imported) -> dict[str, Callable[[], bytes]]:
     files: dict[str, Callable[[], bytes]] = {}
-    cases = [whole(_escaped(case)) for case in imported.cases]
+    cases = [_whole(_escaped(case)) for case in imported.cases]
     if len(cases) > _IN_YAML:
         files["cases.jsonl"] = lambda: _lines(cases)
     elif cases:
         files["cases.yaml"] = lambda: _yaml({"cases": cases})
     if imported.targets:
-        files["targets.yaml"] = lambda: _yaml(whole({"targets": imported.targets}))
+        files["targets.yaml"] = lambda: _yaml(_whole({"targets": imported.targets}))
     used: set[str] = set()
     for source, lines in imported.outputs.items():
         name = "outputs" if len(imported.outputs) == 1 else _named(f"outputs-{source}", used)
-        files[f"{name}.jsonl"] = lambda lines=lines: _lines([whole(line) for line in lines])  # type: ignore[misc]  # a default for a closure
+        files[f"{name}.jsonl"] = lambda lines=lines: _lines([_whole(line) for line in lines])  # type: ignore[misc]  # a default for a closure
     if imported.notes:
-        files["not-imported.jsonl"] = lambda: _lines([whole(msgspec.to_builtins(note)) for note in imported.notes])
+        files["not-imported.jsonl"] = lambda: _lines([_whole(msgspec.to_builtins(note)) for note in imported.notes])
     return files
 
 
@@ -452,7 +439,7 @@ def agreement(imported: Imported, cases: Path) -> Agreement:
     for source, lines in imported.outputs.items():
         for line in lines:
             said = imported.verdicts.get((line["case"], line["repeat"], source), ())
-            verdicts = judge.test(msgspec.json.encode(whole(line))).checks
+            verdicts = judge.test(msgspec.json.encode(_whole(line))).checks
             if len(said) != len(verdicts) or not said:
                 without += 1
                 continue

@@ -16,8 +16,6 @@ import msgspec
 from evalq.evalcore.evaluators.checks.check import COMPOSED, compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 
-__all__ = ["NoCounterpart", "accepted", "asks_judge", "literal", "to_re2"]
-
 Language = Literal["javascript", "python"]
 
 _JS_SPACE = r"\t\n\v\f\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}"
@@ -45,10 +43,10 @@ def to_re2(pattern: str, language: Language) -> str:
     """``pattern``, read as ``language`` reads it without flags, for RE2. Raises NoCounterpart."""
     if len(pattern) > _LONGEST:
         raise NoCounterpart(f"longer than {_LONGEST} characters")
-    return _Reader(pattern, language).whole()
+    return _PatternReader(pattern, language).whole()
 
 
-class _Reader:
+class _PatternReader:
     def __init__(self, pattern: str, language: Language) -> None:
         self._text, self._language, self._at, self._depth = pattern, language, 0, 0
         self._out: list[str] = []

@@ -23,19 +23,6 @@ from evalq.evalcore.records.yaml import DocumentFault, KeyLines, read_document
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.importing.imported import cut
 
-__all__ = [
-    "Archive",
-    "Document",
-    "Outside",
-    "below",
-    "csv_rows",
-    "globbed",
-    "read_json",
-    "read_lines",
-    "read_text",
-    "read_yaml",
-]
-
 MOST_BYTES = 1 << 30
 """The longest recording that is read."""
 _YAML_BYTES = 16 << 20
@@ -59,10 +46,10 @@ class Document:
         if self._text and self._lines is None:
             self._lines = KeyLines(self._text, str(self.path))
         place = f"{self.path}:{self._lines.line(keys)}" if self._lines else str(self.path)
-        return f"{place}: {key_path(keys)}" if keys else place
+        return f"{place}: {_key_path(keys)}" if keys else place
 
 
-def key_path(keys: Sequence[str | int]) -> str:
+def _key_path(keys: Sequence[str | int]) -> str:
     """``tests[0].assert[1]``."""
     shown = "".join(f"[{key}]" if isinstance(key, int) else f".{cut(key)}" for key in keys)
     return shown.removeprefix(".")

@@ -14,8 +14,6 @@ from evalq.producer.folder.manifest import resumable_by
 from evalq.producer.folder.run_folder import RunFolder, run_folders
 from evalq.producer.servers import Servers
 
-__all__ = ["elsewhere", "find", "folders", "left_behind", "warn"]
-
 
 def folders() -> list[tuple[RunFolder, RunInfo]]:
     """Runs under ./evalq-runs, the latest begun last; one that cannot be read is told on standard error."""

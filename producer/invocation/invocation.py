@@ -25,17 +25,6 @@ if TYPE_CHECKING:
     from evalq.workers.settings import Settings
 
 
-__all__ = [
-    "DECIDING",
-    "Invocation",
-    "LiveArguments",
-    "OutputArguments",
-    "PlaceArguments",
-    "StartArguments",
-    "command",
-    "command_line",
-]
-
 # The command line that began a run, as run.json keeps it: without passwords, and without the environment.
 
 # Up to the last @, since a password may hold one.
@@ -55,6 +44,8 @@ def _hidden(word: str) -> str:
     return _QUERY.sub(r"\1***", _USER_ALONE.sub(r"\1***@", _USER.sub(r"\1***@", word)))
 
 
+_INNER_UNDERSCORE = re.compile(r"(?<=\w)\\_(?=\w)")
+"""An escape that Markdown does not need: within a word an underscore emphasises nothing."""
 _OWN = "own_"
 """Before the names of an evaluator's own options, which may be called like shared ones."""
 
@@ -127,7 +118,7 @@ class StartArguments(msgspec.Struct, frozen=True, kw_only=True):
             limit=self.limit,
             suite=self.suite,
             priority=self.priority,
-            tags=tags_from(self.tags),
+            tags=_tags_from(self.tags),
             once=self.once or "",
             unpack_bytes=unpack_bytes,
         )
@@ -228,7 +219,12 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
         return Servers(self.where.load())
 
 
-def tags_from(tags: Iterable[str]) -> dict[str, str]:
+def echo_markdown(text: str, *, nl: bool = True) -> None:
+    """Print Markdown. A terminal shows its escapes, so that names there have plain underscores (pass_rate)."""
+    click.echo(_INNER_UNDERSCORE.sub("_", text) if sys.stdout.isatty() else text, nl=nl)
+
+
+def _tags_from(tags: Iterable[str]) -> dict[str, str]:
     """{key: value} of K=V notes. Raises UsageError."""
     pairs = [tag.partition("=") for tag in tags]
     for (key, sign, _), tag in zip(pairs, tags, strict=True):

@@ -13,29 +13,6 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from evalq.evalcore.contract.evaluator import Evaluator, Option
 
-__all__ = [
-    "Finite",
-    "allow_inconclusive",
-    "as_json",
-    "calling_options",
-    "confirming_options",
-    "decision_outputs",
-    "follow_options",
-    "from_environment",
-    "judged",
-    "live_options",
-    "on_command_line",
-    "option",
-    "output_options",
-    "own_option",
-    "params_from",
-    "place_options",
-    "recorded_options",
-    "run_argument",
-    "server_options",
-    "without",
-]
-
 
 class Finite(click.FloatRange):
     """A range of numbers, without "nan", which every bound lets pass, and "inf", which is none."""

@@ -132,7 +132,9 @@ def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocat
     asked = invocation.following
     log, every, most = run.request.inputs[0], asked.every or EVERY_SECONDS, asked.passes
     if run.begun_anew:
-        reporter.say(f"{run.folder.path}: begun by other code, so {log} is read from its beginning")
+        reporter.say(
+            f"{run.folder.path}: another version of evalq began this run, so evalq reads {log} from its beginning"
+        )
     if asked.verify:
         run.verify()
     waited, number = False, 0

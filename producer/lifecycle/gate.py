@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
 import msgspec
 
 from evalq.evalcore.compare.decision import SCREEN, Check, Decided, Decision, Errors, confirming, surprising
@@ -29,7 +28,7 @@ from evalq.producer.comparing.gate_record import GateRecord
 from evalq.producer.comparing.gating import MatchedRuns, candidates_of, gate_runs, is_approved, matched, refuse_itself
 from evalq.producer.comparing.operands import operand
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.invocation import Invocation
+from evalq.producer.invocation.invocation import Invocation, echo_markdown
 from evalq.producer.suites.suite_file import SuitePlan
 from evalq.producer.suites.summary import Matrices
 
@@ -336,7 +335,7 @@ def gate_suite(
         write_decision(suite.outputs, decision, runs, allow_inconclusive=allow_inconclusive, matrices=matrices)
     finally:
         if output.fmt in ("markdown", "yaml") and not output.json_lines:
-            click.echo(decision_text(decision), nl=False)
+            echo_markdown(decision_text(decision), nl=False)
     code = exit_code(decision, allow_inconclusive=allow_inconclusive)
     reporter.event("decision", decided=decision.decided, exit_code=code)
     if output.fmt != "markdown" and not output.json_lines:

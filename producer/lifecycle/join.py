@@ -18,6 +18,7 @@ from evalq.evalcore.errors import (
     UsageError,
 )
 from evalq.evalcore.model.life import CALLS_OVER, LEFT_ALONE, RunState, may_follow
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import KeptAnswers, answers
 from evalq.producer.folder.manifest import resumable_by
@@ -319,7 +320,11 @@ def begin_retry(folder: RunFolder) -> None:
         return
     counts = folder.report()["records"]
     if not counts["dead"]:
-        more = f": its {counts['errors']} error(s) are in what was read, and stay" if counts.get("errors") else ""
+        more = (
+            f": its {plural(counts['errors'], 'error is', 'errors are')} in what was read, and stay"
+            if counts.get("errors")
+            else ""
+        )
         raise UsageError(f"{folder.path}: no call failed and no record is dead; there is nothing to retry{more}")
     records_of(folder)  # raises where they are elsewhere
     job = Job.load(folder)

@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any, TextIO, cast
 
-__all__ = ["command_began", "command_running", "ignore_write_errors"]
-
 _noted: list[float] = []
 
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evalq.evalcore.version import code_parts, code_version, differences
+from evalq.evalcore.views.markdown import plural
 from evalq.workers.processes.identity import host
 
 if TYPE_CHECKING:
     from evalq.workers.monitor import ServerFacts, Snapshot, WorkerStatus
 
-
-__all__ = ["LONG_SECONDS", "Finding", "Fleet", "diagnose", "fleet_of", "format_duration", "rows", "served_by"]
 
 # Spans of time in words.
 
@@ -44,22 +43,22 @@ class Fleet(msgspec.Struct, frozen=True):
     workers: int
     consuming: int
     stuck: tuple[str, ...]
-    sick: tuple[str, ...] = ()
+    unhealthy: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.queued:,} queued"]
         if self.oldest >= 1:
             parts.append(f"the oldest for {format_duration(self.oldest)}")
         parts.append(f"{self.consuming} of {self.workers} workers consuming" if self.workers else "no worker yet")
-        return ", ".join([*parts, *self.sick])
+        return ", ".join([*parts, *self.unhealthy])
 
 
 def fleet_of(snapshot: Snapshot) -> Fleet:
     """The part of a snapshot that a line has room for."""
     stuck = tuple(worker.name for worker in snapshot.workers if worker.state == "stuck")
     alive = len(snapshot.workers)
-    sick = tuple(dict.fromkeys(f"{worker.host} cannot load {name}" for worker, name, _ in snapshot.unhealthy))
-    return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck, sick)
+    unhealthy = tuple(dict.fromkeys(f"{worker.host} cannot load {name}" for worker, name, _ in snapshot.unhealthy))
+    return Fleet(sum(snapshot.queues.values()), snapshot.oldest_age, alive, alive - len(stuck), stuck, unhealthy)
 
 
 def rows(
@@ -71,7 +70,7 @@ def rows(
     """
     fleet = fleet_of(snapshot)
     for queue, messages in snapshot.queues.items():
-        yield "queue", f"{queue}: {messages:,} waiting, {len(snapshot.serving(queue))} worker(s)"
+        yield "queue", f"{queue}: {messages:,} waiting, {plural(len(snapshot.serving(queue)), 'worker')}"
     yield "oldest", format_duration(snapshot.oldest_age) if snapshot.oldest_age else "nothing is pending"
     if snapshot.last_commit:
         yield "commit", f"the last one {format_duration(max(0.0, snapshot.now - snapshot.last_commit))} ago"
@@ -83,14 +82,12 @@ def rows(
     for name in fleet.stuck:
         yield "stuck", name
     for worker, evaluator, reason in snapshot.unhealthy:
-        yield "sick", f"{worker.name} on {worker.host} cannot load {evaluator}: {reason}"
+        yield "unhealthy", f"{worker.name} on {worker.host} cannot load {evaluator}: {reason}"
     for run in snapshot.unserved:
         yield "unserved", f"{run.run}: for {format_duration(run.seconds)} no living worker can compute it"
     if snapshot.sweeps or snapshot.callers:
-        yield (
-            "calls",
-            f"{len(snapshot.sweeps)} sweep(s) with calls to make, {len(snapshot.callers)} process(es) that call",
-        )
+        callers = plural(len(snapshot.callers), "process that calls", "processes that call")
+        yield "calls", f"{plural(len(snapshot.sweeps), 'sweep')} with calls to make, {callers}"
     for sweep in snapshot.uncalled:
         yield "waiting", f"{sweep.run}: no process of code {sweep.code} calls {sweep.target!r}"
     for trouble in snapshot.troubles:
@@ -187,7 +184,7 @@ def _worker_findings(snapshot: Snapshot, code: str) -> Iterator[Finding]:
     others = sorted({worker.code for worker in snapshot.workers} - {code})
     yield (
         "ok" if mine else "wrong",
-        f"{len(mine)} worker(s) of this code, {len(snapshot.workers) - len(mine)} of other code"
+        f"{plural(len(mine), 'worker')} of this code, {len(snapshot.workers) - len(mine)} of another version"
         + ("" if mine or not others else f" ({', '.join(others)}), which take no run of this one")
         + ("" if mine else "; start one: evalq worker --broker URL"),
     )
@@ -215,7 +212,7 @@ def _queues(snapshot: Snapshot, code: str) -> Iterator[Finding]:
     for queue, messages in snapshot.queues.items():
         served = snapshot.serving(queue)
         if served or not messages:
-            yield "ok", f"queue {queue}: {messages:,} waiting, {len(served)} worker(s)"
+            yield "ok", f"queue {queue}: {messages:,} waiting, {plural(len(served), 'worker')}"
         elif queue.endswith(f".{code}"):
             yield "wrong", f"queue {queue}: {messages:,} waiting and no worker: start one: evalq worker --broker URL"
         else:
@@ -225,7 +222,8 @@ def _queues(snapshot: Snapshot, code: str) -> Iterator[Finding]:
 
 def _sweeps(snapshot: Snapshot) -> Iterator[Finding]:
     if snapshot.sweeps or snapshot.callers:
-        yield "ok", f"{len(snapshot.callers)} process(es) that call, {len(snapshot.sweeps)} sweep(s) with calls to make"
+        callers = plural(len(snapshot.callers), "process that calls", "processes that call")
+        yield "ok", f"{callers}, {plural(len(snapshot.sweeps), 'sweep')} with calls to make"
     for trouble in snapshot.troubles:
         yield "wrong", trouble
     for slow in snapshot.slow(LONG_SECONDS):
@@ -256,7 +254,8 @@ def _open_work(snapshot: Snapshot) -> Iterator[Finding]:
             f"run {run.run} has waited for {format_duration(run.seconds)}: no living worker can compute it: {how}",
         )
     if damaged := snapshot.runs.get("damaged"):
-        yield "wrong", f"{damaged:,} run(s) are damaged in the ledger: evalq list --broker URL names the keys to delete"
+        runs = plural(damaged, "run is", "runs are")
+        yield "wrong", f"{runs} damaged in the ledger: evalq list --broker URL names the keys to delete"
     if snapshot.oldest_age > WAITING_SECONDS:
         yield (
             "note",

@@ -12,8 +12,6 @@ from evalq.producer.monitor.progress import AGAIN_SECONDS, ShownProgress, Status
 from evalq.workers.processes.identity import code_change
 from evalq.workers.settings import Settings
 
-__all__ = ["Unserved", "another_version"]
-
 TELL_SECONDS = 4.0
 """Workers that a command has just started need about so long."""
 FLEET_SECONDS = 3.0
@@ -37,7 +35,7 @@ class Unserved:
     def see(self, standing: ShownProgress) -> None:
         """Tell it after a few seconds, and again every AGAIN_SECONDS.
 
-        Raises WorkersLost after ``patience_seconds``, and where the command's own workers are of other code by now.
+        Raises WorkersLost after ``patience_seconds``, and where this command's workers are of another version by now.
         """
         if standing.workers != 0:
             self._since = self._said_at = None
@@ -68,13 +66,13 @@ class Unserved:
 
 
 def another_version(code: str, others: Mapping[str, int], lacking: str = "") -> str:
-    """What to do where the only workers are of other code; ``others``: how many live of each.
+    """What to do where the only workers are of another version; ``others``: how many live of each.
 
     ``lacking`` is an evaluator that none of them has.
     """
     workers = sum(others.values())
     which = ", ".join(sorted(others))
-    live = f"{workers} worker{'s are' if workers > 1 else ' is'} running, of other code {which}"
+    live = f"{workers} worker{'s are' if workers > 1 else ' is'} running, of another version (code {which})"
     if lacking:
         each = "it has no" if workers == 1 else "none has an"
         return f"{live}, and {each} evaluator {lacking}: install the package that registers it there, and restart"

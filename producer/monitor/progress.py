@@ -18,7 +18,6 @@ from evalq.producer.monitor.fleet import Fleet, format_duration
 if TYPE_CHECKING:
     from evalq.workers.ledger.progress import Progress
 
-__all__ = ["AGAIN_SECONDS", "Reporter", "ShownProgress", "StatusSink", "Watcher"]
 
 AGAIN_SECONDS = 30.0
 """How often what is waited for is said again."""
@@ -28,7 +27,7 @@ class ShownProgress(msgspec.Struct, frozen=True):
     """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and the fleet where
     there is one.
 
-    ``workers`` serve it; ``others`` live too, of other code ({code: how many}); ``lacking``: none has its evaluator.
+    ``workers`` serve it; ``others`` are of another version ({code: how many}); ``lacking``: none has its evaluator.
     ``note`` is more for a person, ``unit`` what is counted where that is not the job's records. ``trouble`` has a line
     for each host that failed at it.
     """

@@ -27,8 +27,6 @@ from evalq.producer.folder.own_runs import may_read
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.final import rates_of
 
-__all__ = ["CASES", "cases_of", "computed_cases", "decode_cases", "fresh_cases"]
-
 CASES = "cases.json"
 _SAMPLED = 1 << 13
 
@@ -72,7 +70,7 @@ def computed_cases(
 
     Raises UsageError for an evaluator whose runs are not compared.
     """
-    name = report_digest(report)
+    name = _report_digest(report)
     counter = CaseCounter(evaluator)
     counter.add(lines)
     found = counter.cases(report, run=f"{evaluator.name}-{name[:10]}", digest_of_report=name)
@@ -84,7 +82,7 @@ def fresh_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[
 
     Raises UsageError for an evaluator whose runs are not compared.
     """
-    name = report_digest(report)
+    name = _report_digest(report)
     kept = _kept(folder.path / CASES)
     return (
         kept
@@ -93,7 +91,7 @@ def fresh_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[
     )
 
 
-def report_digest(report: dict[str, Json]) -> str:
+def _report_digest(report: dict[str, Json]) -> str:
     """The SHA-256 of the report.json that ``report`` is written to."""
     return hashlib.sha256(canonical_line(report)).hexdigest()
 

@@ -22,17 +22,6 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.page import ALL_UP_TO, summary_of, write_page
 from evalq.workers import tracing
 
-__all__ = [
-    "drop_left",
-    "rates_of",
-    "render",
-    "results_yaml",
-    "run_json_facts",
-    "write_final",
-    "write_report",
-    "yaml_text",
-]
-
 _WHOLE_BYTES = 1 << 20
 """Of a report.json that is longer, results.yaml has a part of each long list alone: YAML takes thirty times as long to
 write as JSON, and nobody reads so much of it."""
@@ -54,7 +43,7 @@ def render(
     if timestamp and fmt in ("json", "yaml"):
         document = evaluator.views.document(report, timestamp)
         if document != report:
-            return plain(fmt, document)
+            return _plain(fmt, document)
     if fmt == "markdown":
         return visible(evaluator.views.markdown(report, options))
     if fmt == "json":
@@ -101,7 +90,7 @@ def yaml_text(document: Any, *, sort_keys: bool = False) -> str:
     return text
 
 
-def plain(fmt: str, document: Json) -> str:
+def _plain(fmt: str, document: Json) -> str:
     """A document in its own order."""
     if fmt == "yaml":
         return yaml_text(document)

@@ -26,8 +26,6 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from evalq.producer.outputs.tables import records_of
 
-__all__ = ["JunitSuite", "State", "Testcase", "class_of", "failing_cases", "junit", "run_suite"]
-
 State = Literal["passed", "failure", "error", "skipped"]
 
 MOST_CASES = 100_000

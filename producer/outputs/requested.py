@@ -19,8 +19,6 @@ from evalq.producer.outputs.final import render
 from evalq.producer.outputs.tables import check_parquet, write_csv, write_jsonl, write_parquet
 from evalq.producer.page import write_page
 
-__all__ = ["FORMATS", "NAMED", "check_output", "check_outputs", "read_files", "refuse_read", "write_output"]
-
 _FINAL = ("manifest.json", "results.yaml", "cases.json")
 """Of a finished run, beside what an unfinished one has; its reports and records would be written as they are."""
 

@@ -19,8 +19,6 @@ from evalq.evalcore.model.manifest import BOM
 from evalq.producer.folder.files import RECORDS
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["check_parquet", "records_of", "write_csv", "write_jsonl", "write_parquet"]
-
 _ROWS_AT_ONCE = 20_000
 _KEPT_TEXTS, _MOST_KEPT = 1024, 4096
 
@@ -34,14 +32,14 @@ def records_of(folder: RunFolder) -> Path:
     return folder.own(RECORDS)
 
 
-def columns(folder: RunFolder) -> list[str]:
+def _columns(folder: RunFolder) -> list[str]:
     """Every key of every record, in the order they are first seen."""
     # Few records have other keys than the one before.
     kinds = dict.fromkeys(map(tuple, _records(folder, msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)))
     return list(dict.fromkeys(key for keys in kinds for key in keys))
 
 
-def flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
+def _flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
     """Records in blocks, nested values as JSON text."""
     text, records = _Texts(), _records(folder, msgspec.json.decode)
     while block := list(islice(records, _ROWS_AT_ONCE)):
@@ -94,13 +92,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 def write_csv(path: Path, folder: RunFolder, evaluator: object, options: object) -> None:
     """A line a record, nested values as JSON text, and nothing that a spreadsheet would run."""
-    names = columns(folder)
+    names = _columns(folder)
     with replacing(path) as out:
         if path.name.endswith(_EXCEL):
             out.write(BOM)
         # By itself, and not by pandas, which makes fractions of whole numbers where a record has none.
         table = csv.writer(_LineFeeds(out), lineterminator=_CSV_ENDING)
-        for number, rows in enumerate(flat_rows(folder)):
+        for number, rows in enumerate(_flat_rows(folder)):
             if number == 0:
                 table.writerow([_unformula(name) for name in names])
             table.writerows([_unformula(row.get(name)) for name in names] for row in rows)
@@ -140,7 +138,7 @@ def write_parquet(path: Path, folder: RunFolder, evaluator: object, options: obj
 
     schema, other = _arrow_schema(folder)
     with replacing(path) as out, pq.ParquetWriter(out, schema) as writer:
-        for rows in flat_rows(folder):
+        for rows in _flat_rows(folder):
             for name, made in other.items():
                 for row in rows:
                     row[name] = None if (value := row.get(name)) is None else made(value)
@@ -155,8 +153,8 @@ def _arrow_schema(folder: RunFolder) -> tuple[Any, dict[str, Callable[[Any], Any
     """
     import pyarrow as pa
 
-    kinds: dict[str, set[type]] = {name: set() for name in columns(folder)}
-    for rows in flat_rows(folder):
+    kinds: dict[str, set[type]] = {name: set() for name in _columns(folder)}
+    for rows in _flat_rows(folder):
         for row in rows:
             for name, value in row.items():
                 kinds[name].add(_kind(value))

@@ -25,22 +25,6 @@ from evalq.evalcore.views.charts import (
 from evalq.evalcore.views.markdown import LEFT_OUT
 from evalq.evalcore.views.metrics import Unit
 
-__all__ = [
-    "ChartSection",
-    "ChartTable",
-    "FailedRecord",
-    "FailedSection",
-    "Listing",
-    "ProseSection",
-    "ReportPage",
-    "Section",
-    "TableSection",
-    "TileSection",
-    "build_page",
-    "chart_tables",
-    "summary_of",
-]
-
 # A page as plain data: what stands on it, and nothing of how it looks.
 
 
@@ -95,7 +79,7 @@ class TableSection:
 
 @dataclass(frozen=True)
 class FailedRecord:
-    """A record that failed or cannot be decided, with what was expected of it beside what came."""
+    """A record that failed or cannot be decided, with expected and actual values."""
 
     record: str
     id: str
@@ -270,7 +254,7 @@ def _left_out(listing: Listing | None) -> str:
             f"sample of {sample:,} others; {missing:,} are left out, and all are in records.jsonl."
         )
     if missing := listing.failed - listing.explained:
-        said.append(f"For {missing:,} of the failed ones what was expected and what came is in records.jsonl alone.")
+        said.append(f"The expected and actual values of {missing:,} failed ones are in records.jsonl alone.")
     return " ".join(said)
 
 

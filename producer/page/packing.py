@@ -26,8 +26,6 @@ from evalq.evalcore.views.charts import Evidence, Row, Rows
 from evalq.producer.page.build import FailedRecord, Listing, Section, build_page
 from evalq.producer.page.render import after_blocks, before_blocks
 
-__all__ = ["ALL_UP_TO", "failed_record", "pack", "write_page"]
-
 ALL_UP_TO = 100_000
 """Of runs with more records the table has a sample of those that passed, and is made only where it is asked for."""
 _ROWS, _EXPLAINED = 5_000, 500

@@ -145,12 +145,12 @@
       const rows = (await evidence(at)).map(([what, expected, came, fine]) =>
         make("tr", { class: fine ? "fine" : "unmet" }, make("th", { scope: "row", dir: "auto" }, shown(what)),
           make("td", { dir: "auto" }, cell(expected, "text")), make("td", { dir: "auto" }, cell(came, "text"))));
-      const top = make("tr", {}, ...["Check", "Expected", "Came"].map((name) => make("th", { scope: "col" }, name)));
-      const caption = make("caption", { class: "unseen" }, "What was expected, and what came");
-      parts.push(make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Expected and came" },
+      const top = make("tr", {}, ...["Check", "Expected", "Actual"].map((name) => make("th", { scope: "col" }, name)));
+      const caption = make("caption", { class: "unseen" }, "Expected and actual values");
+      parts.push(make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Expected and actual values" },
         make("table", { class: "compared" }, caption, make("thead", {}, top), make("tbody", {}, ...rows))));
     } else if (["bad", "doubtful"].includes(state.get(status))) {
-      parts.push(make("p", { class: "caption" }, "What was expected and what came is in records.jsonl."));
+      parts.push(make("p", { class: "caption" }, "The expected and actual values are in records.jsonl."));
     }
     parts.push(make("form", { method: "dialog" }, make("button", {}, "Close")));
     dialog.replaceChildren(...parts);

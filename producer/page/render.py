@@ -27,24 +27,6 @@ from evalq.producer.page.build import (
     TileSection,
 )
 
-__all__ = [
-    "Block",
-    "Html",
-    "after_blocks",
-    "before_blocks",
-    "chart_figure",
-    "element",
-    "evidence_table",
-    "joined",
-    "page_banner",
-    "page_contents",
-    "record_table",
-    "table_script",
-    "text",
-    "tile_list",
-    "title_of",
-]
-
 # HTML as values: text is escaped wherever it comes in, so that no data can become markup.
 
 _EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "line", "circle"})
@@ -396,10 +378,10 @@ def _failed(failed: FailedRecord) -> Html:
 
 
 def evidence_table(evidence: tuple[Evidence, ...]) -> Html | None:
-    """What was expected of a record, beside what came."""
+    """What was expected of a record, beside the actual values."""
     if not evidence:
         return None
-    head = element("tr", *(element("th", name, scope="col") for name in ("Check", "Expected", "Came")))
+    head = element("tr", *(element("th", name, scope="col") for name in ("Check", "Expected", "Actual")))
     rows = [
         element(
             "tr",
@@ -410,9 +392,9 @@ def evidence_table(evidence: tuple[Evidence, ...]) -> Html | None:
         )
         for piece in evidence
     ]
-    caption = element("caption", "What was expected, and what came", class_="unseen")
+    caption = element("caption", "Expected and actual values", class_="unseen")
     table = element("table", caption, element("thead", head), element("tbody", *rows), class_="compared")
-    return element("div", table, class_="scroll", tabindex="0", role="group", aria_label="Expected and came")
+    return element("div", table, class_="scroll", tabindex="0", role="group", aria_label="Expected and actual values")
 
 
 def record_table(listing: Listing) -> Html:

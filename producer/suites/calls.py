@@ -17,8 +17,6 @@ from evalq.producer.sweep.estimate import asks_of
 from evalq.producer.sweep.options import prompts_of
 from evalq.workers.targets.variable import canonical_name
 
-__all__ = ["listed_cases", "planned_calls", "planned_text", "refuse_uncallable"]
-
 
 @stdout_to_stderr()
 def listed_cases(run: PlannedRun) -> list[str] | None:

@@ -26,8 +26,6 @@ from evalq.evalcore.errors import UsageError
 from evalq.producer.suites.run_model import run_model
 from evalq.workers.targets.variable import PARAMETER, label_of, named, split_name
 
-__all__ = ["MOST", "Combination", "Fault", "combinations"]
-
 MOST = 200
 """Runs of one matrix: a typing error is not to cost a fortune."""
 _LONGEST = 200

@@ -23,19 +23,6 @@ from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import PLACE, SweepOptions, Wording
 
-__all__ = [
-    "AnyRun",
-    "FilePlace",
-    "Key",
-    "SuiteKeys",
-    "beside",
-    "checked",
-    "live_options",
-    "location_of",
-    "run_model",
-    "wrong",
-]
-
 # Where a suite file is wrong: its line, the key path, and why.
 
 M = TypeVar("M", bound=Params)
@@ -175,13 +162,13 @@ def run_model(evaluator: str) -> type[SuiteRunKeys]:
     """The model of a run of ``evaluator``. Raises UnknownEvaluator."""
     found = plugins.get(evaluator)
     fields: dict[str, Any] = {option.name: (_kind(option), None) for option in found.command.options}
-    fields |= {name: (kind, None) for name, kind in live_keys(found.calls).items()}
+    fields |= {name: (kind, None) for name, kind in _live_keys(found.calls).items()}
     fields[found.command.positional] = (_Files, ())
     made: type[SuiteRunKeys] = create_model(f"Run of {evaluator}", __base__=SuiteRunKeys, **fields)
     return made
 
 
-def live_keys(calls: Calls | None) -> dict[str, Any]:
+def _live_keys(calls: Calls | None) -> dict[str, Any]:
     """The keys of a run that asks a target, with the types of their values."""
     if calls is None:
         return {}
@@ -209,7 +196,7 @@ def live_options(
 
     Raises ConfigError for what goes with a target only.
     """
-    given = {name: written[name] for name in live_keys(calls) if name in written}
+    given = {name: written[name] for name in _live_keys(calls) if name in written}
     if calls is None or (calls.option not in given and not recorded):
         if calls is not None and given:
             raise at.wrong((min(given),), f"goes with {calls.option} only")

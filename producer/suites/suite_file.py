@@ -67,12 +67,10 @@ from evalq.producer.suites.run_model import (
 )
 from evalq.producer.sweep.options import SweepOptions
 
-__all__ = ["PlannedRun", "SuitePlan", "load_suite"]
-
 # Whether a run of a suite will have the number that a policy is about, told before it is paid for.
 
 
-def why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *, live: bool) -> str:
+def _why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *, live: bool) -> str:
     """Why the run that ``request`` asks for has no number at ``path``; empty where it may have.
 
     Nothing is said of a run whose inputs cannot be found yet: starting it says what they lack.
@@ -89,7 +87,7 @@ def why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *, 
     return why_no_number(path, evaluator, params, [source.name for source in found], live=live)
 
 
-def why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
+def _why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
     """Why no case of a run passes or fails by the number at ``path``; empty where each does."""
     measures = evaluator.measures.measures if evaluator.measures else ()
     passes = [measure.name for measure in measures if measure.kind == "pass"]
@@ -98,7 +96,7 @@ def why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
     return f"single cases pass or fail by {', '.join(passes) or 'no number of this evaluator'}"
 
 
-def why_off_scale(gate: Gate, evaluator: Evaluator[Any, Any]) -> tuple[str, str] | None:
+def _why_off_scale(gate: Gate, evaluator: Evaluator[Any, Any]) -> tuple[str, str] | None:
     """The key of ``gate`` that lies off its number's scale, and why that is wrong; None where none does."""
     measure = gate.measure_in(evaluator.measures.measures if evaluator.measures else ())
     return off_scale(gate, measure) if measure is not None else None
@@ -270,11 +268,11 @@ def _unkept(
             yield number, "metric", f"{gate.run} is no single run of this suite; there are: {there}"
             continue
         run = runs[meant]
-        if reason := why_unknown(gate.path, run.evaluator, run.request, live=run.live is not None):
+        if reason := _why_unknown(gate.path, run.evaluator, run.request, live=run.live is not None):
             yield number, "metric", f"{gate.metric}: {reason}"
-        elif gate.per_case is not None and (reason := why_no_passes(gate.path, run.evaluator)):
+        elif gate.per_case is not None and (reason := _why_no_passes(gate.path, run.evaluator)):
             yield number, "per_case", f"{gate.metric}: {reason}"
-        elif off := why_off_scale(gate, run.evaluator):
+        elif off := _why_off_scale(gate, run.evaluator):
             yield number, off[0], f"{gate.metric}: {off[1]}"
 
 

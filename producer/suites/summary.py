@@ -14,8 +14,6 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import cases_of
 from evalq.producer.suites.suite_file import PlannedRun
 
-__all__ = ["Matrices", "MatrixRow", "MeasureMean", "matrix_rows", "matrix_text"]
-
 
 class MeasureMean(msgspec.Struct, frozen=True):
     """A measure's mean over a run's cases, with its 95 % interval."""

@@ -15,6 +15,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_ca
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import open_input, write_atomic
 from evalq.evalcore.model.calls import Attempt, Prompt
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.folder.files import JOINED, OUTPUTS, RUNS
 from evalq.producer.monitor.fleet import format_duration
 from evalq.producer.sweep.options import SweepOptions, prompts_of
@@ -51,7 +52,7 @@ def _about_outputs(
     asks = asks_of(evaluator, request, stage, live)
     for (target, repeats), questions in sorted(asks.items()):
         votes = f" x {repeats} votes" if repeats > 1 else ""
-        yield f"about the outputs: {questions:,} question(s){votes} to {target} = {questions * repeats:,} calls"
+        yield f"about the outputs: {plural(questions, 'question')}{votes} to {target} = {questions * repeats:,} calls"
         yield from _taking(canonical_name(target), questions * repeats, live, settings)
 
 
@@ -92,7 +93,7 @@ def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) 
     most = min(calls, live.max_calls or calls)
     known = [f"{cached:,} of them cached"] if cached else []
     known += [f"{taken:,} of them answered in an earlier run"] if taken else []
-    yield ", ".join([f"{len(prompts)} case(s) x {live.repeat} = {total:,} calls", *known])
+    yield ", ".join([f"{plural(len(prompts), 'case')} x {live.repeat} = {total:,} calls", *known])
     if most < calls:
         yield f"at most {most:,} of them (--max-calls)"
     if live.stop:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.sweep_model import SweepHeader, SweepStatus
 
 
-__all__ = ["Catalogue", "KnownRun", "Ledger", "ProgressReader", "RunProgress"]
-
 # What pages show of the ledger, where a server is named: one that is away costs its part of a page, not the page.
 
 T = TypeVar("T")

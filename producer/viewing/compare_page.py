@@ -24,8 +24,6 @@ from evalq.producer.page.render import Html, chart_figure, element, joined, tile
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
 from evalq.producer.viewing.viewer import BASELINE, Query, RunSide, RunSides, Viewer, query_value
 
-__all__ = ["LOOKS", "compare_page", "spoken"]
-
 LOOKS: dict[Verdict, State] = {"same": "good", "better": "good", "worse": "bad", "inconclusive": "doubtful"}
 _LISTED, _OFFERED = 20, 200
 

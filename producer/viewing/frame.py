@@ -14,8 +14,6 @@ from urllib.parse import quote, urlencode
 
 from evalq.producer.page.render import Html, element, joined, table_script, text
 
-__all__ = ["PageAnswer", "bare_page", "below", "content_policy", "document", "link", "refusal", "table"]
-
 _NAV = (("", "Runs"), ("suites", "Suites"))
 _BASE = ContextVar("base", default="")
 

@@ -11,7 +11,7 @@ from evalq.producer.viewing.catalogue import KnownRun, RunProgress
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
 from evalq.producer.viewing.viewer import Query, Viewer, query_number, query_value
 
-__all__ = ["index_page", "look_of", "run_cell", "state_cell", "turning"]
+__all__ = ["index_page", "look_of", "run_cell"]
 
 _RUNS = 50
 _LOOKS: dict[str, State] = {"failed": "bad", "stopped": "bad", "spent": "doubtful", "gone": "doubtful"}
@@ -31,7 +31,9 @@ def index_page(viewer: Viewer, query: Query) -> PageAnswer:
         element("div", element("p", trouble), class_="notice", role="note") if trouble else None,
         _form(runs, query),
         _table(viewer, shown) if shown else element("p", _NONE if not runs else "No run is like that."),
-        turning(at, _RUNS, len(found), lambda to: link(at=to, **{name: query_value(query, name) for name in _FILTERS})),
+        _turning(
+            at, _RUNS, len(found), lambda to: link(at=to, **{name: query_value(query, name) for name in _FILTERS})
+        ),
     )
     return document("Runs", header, main, here="/", head=_refreshing(viewer, shown))
 
@@ -97,7 +99,7 @@ def _row(viewer: Viewer, known: KnownRun) -> Html:
         "tr",
         run_cell(known),
         element("td", result or known.trouble or "–", class_="result", dir="auto"),
-        state_cell(known, standing),
+        _state_cell(known, standing),
         element("td", known.evaluator or "–", element("small", known.suite, dir="auto"), dir="auto"),
         element("td", when(known.started), class_="when"),
         *(element("td", _radio(name, what, known), class_="pick") for name, what in _PICKS),
@@ -120,7 +122,7 @@ def run_cell(known: KnownRun) -> Html:
     return element("th", element("a", known.run, href=link("run", known.key), dir="auto"), small, scope="row")
 
 
-def state_cell(known: KnownRun, standing: RunProgress) -> Html:
+def _state_cell(known: KnownRun, standing: RunProgress) -> Html:
     """A run's state; of one that goes, how far it is."""
     word = element("span", standing.state or "unreadable", class_=f"status {look_of(standing.state)}")
     if not standing.going:
@@ -140,7 +142,7 @@ def when(started: str) -> str:
     return started[:16].replace("T", " ") or "–"
 
 
-def turning(at: int, step: int, total: int, to: object) -> Html | None:
+def _turning(at: int, step: int, total: int, to: object) -> Html | None:
     """Links to the pages before and after."""
     address = to if callable(to) else str
     links = []

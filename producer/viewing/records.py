@@ -20,8 +20,6 @@ from evalq.evalcore.views.charts import Row, Rows
 from evalq.producer.page.build import FailedRecord
 from evalq.producer.page.packing import failed_record
 
-__all__ = ["LONGEST", "ROWS", "FoundRecord", "LineIndex", "LineIndexes", "RecordFilter", "RecordPage", "RecordReader"]
-
 # The lines of a big file by their number: where they begin is noted as far as anybody has read, and every 256th
 # alone.
 # So a file of millions of lines is opened at once, and what is noted of it takes 30 kB a million.

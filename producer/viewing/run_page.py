@@ -31,8 +31,6 @@ from evalq.producer.viewing.index_page import look_of, when
 from evalq.producer.viewing.records import ROWS, FoundRecord, RecordFilter, RecordPage, RecordReader
 from evalq.producer.viewing.viewer import Query, Viewer, query_number, query_value
 
-__all__ = ["record_page", "records_page", "run_page", "table_page"]
-
 # The records of a run: some at a time, all in one table where they are not too many, and one with all about it.
 
 
@@ -40,7 +38,7 @@ def records_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
     """Some of a run's records, from a line on: all, or those that are searched for."""
     report = viewer.report(known)
     evaluator = plugins.get(report["evaluator"]) if report else None
-    records = records_of(viewer, known, evaluator, report) if evaluator and report else None
+    records = _records_of(viewer, known, evaluator, report) if evaluator and report else None
     if records is None or evaluator is None:
         return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
     wanted = RecordFilter(query_value(query, "show") == "failed", query_value(query, "q"))
@@ -48,7 +46,7 @@ def records_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
     looked = records.look(first, wanted)
     header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
     main = joined(
-        asking(known, wanted, first), listed(known, evaluator, looked.found), _turning(known, wanted, first, looked)
+        _asking(known, wanted, first), _listed(known, evaluator, looked.found), _turning(known, wanted, first, looked)
     )
     return document(f"Records · {known.run}", header, main)
 
@@ -77,10 +75,10 @@ def _way_back(known: KnownRun) -> Html:
 
 
 def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
-    """One record: what was expected of it beside what came, and its whole line."""
+    """One record: expected and actual values, and its whole line."""
     report = viewer.report(known)
     evaluator = plugins.get(report["evaluator"]) if report else None
-    records = records_of(viewer, known, evaluator, report) if evaluator and report else None
+    records = _records_of(viewer, known, evaluator, report) if evaluator and report else None
     number = max(0, query_number(query, "at") - 1)
     found = records.one(number) if records else None
     if found is None:
@@ -94,8 +92,8 @@ def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
         element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
     )
     main = joined(
-        section("Expected and came", evidence_table(record.evidence)) if record.evidence else None,
-        section(
+        _section("Expected and actual", evidence_table(record.evidence)) if record.evidence else None,
+        _section(
             "As it was recorded",
             element("p", "Record ", element("code", record.record, dir="auto"), class_="caption"),
             element("pre", line, tabindex="0", aria_label="Its line of records.jsonl", role="region"),
@@ -104,12 +102,12 @@ def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
     return document(f"{record.id or record.record} · {known.run}", header, main)
 
 
-def section(title: str, *inner: Html | None) -> Html:
+def _section(title: str, *inner: Html | None) -> Html:
     """A part of a page with its heading."""
     return element("section", element("h2", title), *inner)
 
 
-def records_of(
+def _records_of(
     viewer: Viewer, known: KnownRun, evaluator: Evaluator[Any, Any], report: Mapping[str, Json]
 ) -> RecordReader | None:
     """The records of a run, where they are here."""
@@ -117,7 +115,7 @@ def records_of(
     return RecordReader(path, viewer.lines, evaluator.views.rows, report) if path else None
 
 
-def asking(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
+def _asking(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
     """The form that asks for records."""
     search = element("input", type="search", name="q", value=wanted.text, autocomplete="off")
     options = [
@@ -134,7 +132,7 @@ def asking(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
     )  # fmt: skip
 
 
-def listed(known: KnownRun, evaluator: Evaluator[Any, Any], found: list[FoundRecord]) -> Html:
+def _listed(known: KnownRun, evaluator: Evaluator[Any, Any], found: list[FoundRecord]) -> Html:
     """Records as a table, each leading to its page."""
     if not found:
         return element("p", "No record is like that, as far as was looked.", class_="caption")
@@ -206,7 +204,7 @@ def run_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
     if report is None:
         return _unreported(known, standing)
     evaluator = plugins.get(report["evaluator"])
-    records = records_of(viewer, known, evaluator, report)
+    records = _records_of(viewer, known, evaluator, report)
     listing, blocks = Listing(), []
     if records is None:
         blocks.append(Block("records", "Records", element("p", _ELSEWHERE)))
@@ -238,8 +236,8 @@ def _first_records(
     if 1 < total <= ALL_UP_TO:
         links.append(element("a", "All in one table, to be sorted", href=link("run", known.key, "table")))
     return joined(
-        asking(known, RecordFilter()),
-        listed(known, evaluator, looked.found),
+        _asking(known, RecordFilter()),
+        _listed(known, evaluator, looked.found),
         element("p", *(joined(each, " ") for each in links), class_="turn") if links else None,
     )
 
@@ -251,7 +249,7 @@ def _unreported(known: KnownRun, standing: RunProgress) -> PageAnswer:
         element("p", subject, class_="subject", dir="auto"),
         element("h1", known.run, class_=look_of(standing.state), dir="auto"),
     )
-    main = joined(_standing(known, standing), section("Where it is", _place(known, standing)))
+    main = joined(_standing(known, standing), _section("Where it is", _place(known, standing)))
     head = element("noscript", element("meta", http_equiv="refresh", content="5")) if standing.going else None
     return document(f"{known.run} · {standing.state}", header, main, head=head)
 

@@ -26,8 +26,6 @@ from evalq.producer.viewing.suite_page import Histories, suite_page, suites_page
 from evalq.producer.viewing.viewer import Query, RunSides, Viewer
 from evalq.workers.servers.listening import HERE, Listening
 
-__all__ = ["Site", "ViewServer"]
-
 # From an address to a page: every address there is stands here, and nothing of one is ever a path on a disk.
 
 _LIVE = 50

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.history import Entry
 
 
-__all__ = ["Histories", "suite_page", "suites_page"]
-
 # How the runs of a suite went, one after the other: of each what a page shows, and no more is kept in memory.
 
 _SECONDS = 2.0
@@ -158,7 +156,7 @@ def _went(run: RunCases, verdicts: Mapping[str, tuple[str, Verdict] | None]) -> 
     return RunOutcome(run.run, run.records["total"], tuple(run.cases.measures), levels, verdicts)
 
 
-def suites_of(viewer: Viewer) -> dict[SuiteKey, int]:
+def _suites_of(viewer: Viewer) -> dict[SuiteKey, int]:
     """Every suite that has a run, and how many it has here."""
     counts: dict[SuiteKey, int] = {}
     for known in viewer.catalogue.runs():
@@ -188,7 +186,7 @@ def suites_page(viewer: Viewer) -> PageAnswer:
             element("td", suite.target or "–", dir="auto"),
             element("td", f"{count:,}" if count else "in the ledger", class_="n"),
         )
-        for suite, count in sorted(suites_of(viewer).items())
+        for suite, count in sorted(_suites_of(viewer).items())
     ]
     found = table("Suites", ("Suite", "Evaluator", "Target", "Runs here"), rows, numeric=("Runs here",))
     return document("Suites", header, found if rows else element("p", "No run has finished yet."), here="/suites")

@@ -24,8 +24,6 @@ from evalq.producer.viewing.catalogue import Catalogue, KnownRun, Ledger, Progre
 from evalq.producer.viewing.records import LineIndexes
 from evalq.workers.settings import Settings
 
-__all__ = ["BASELINE", "NewestValues", "Query", "RunSide", "RunSides", "Viewer", "query_number", "query_value"]
-
 T = TypeVar("T")
 Query = Mapping[str, list[str]]
 """What stands behind the question mark of an address."""

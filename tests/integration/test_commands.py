@@ -139,7 +139,7 @@ def test_a_run_without_a_single_result_has_evaluated_nothing(tmp_path: Path, how
     (tmp_path / "lost.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = evalq("vs", *request.inputs, "--outputs", "lost.jsonl", "--out", "run", *how, cwd=tmp_path)
     assert done.returncode == 5, done.stderr
-    assert "nothing was evaluated: none of 3 record(s) has a result (3 errors)" in done.stderr
+    assert "nothing was evaluated: none of 3 records has a result (3 errors)" in done.stderr
     run = json.loads((tmp_path / "run" / "report.json").read_text())["results"]
     assert (run["test_run"]["errors"], run["pass_rate"], run["cases"]["answered"]) == (30, None, 0)
     assert "0 of 30 cases answered" in done.stdout
@@ -184,7 +184,7 @@ def test_a_limit_and_a_dry_run(data: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run" / "report.json").read_bytes())["records"]["total"] == 7
     done = evalq("planagent", data / "small.csv", "--dry-run", cwd=tmp_path)
-    assert done.stdout == "1 input(s), 2000 rows, 2 chunk(s)\n"
+    assert done.stdout == "1 input, 2000 rows, 2 chunks\n"
     assert not (tmp_path / "evalq-runs").exists()
 
 
@@ -205,7 +205,7 @@ def test_verbose_says_what_it_took(data: Path, tmp_path: Path) -> None:
     """
     args = ("planagent", "small.csv", "--workers", "1", "--chunk-size", "500", "--format", "none")
     done = evalq(*args, "-v", "--out", tmp_path / "one", cwd=data)
-    assert "1 input(s)" in done.stderr
+    assert "1 input, " in done.stderr
     assert "4 chunks, 4 computed, 0 duplicates" in done.stderr
     done = evalq(*args, "--out", tmp_path / "other", cwd=data)
     quiet = ("waiting: the local worker is starting", "note: left out: ")
@@ -297,11 +297,11 @@ def test_doctor_here_and_there(server: Server, fleet: Fleet, tmp_path: Path) -> 
     assert (done.returncode, "no broker to go with it" in done.stderr) == (2, True)
     done = evalq("doctor", "--broker", server.url, cwd=tmp_path)
     assert done.returncode == 3
-    assert "0 worker(s) of this code" in done.stdout
+    assert "0 workers of this code" in done.stdout
     fleet.add(1)
     wait_until(lambda: server.client.keys("evalq:worker:*"), "the worker is there")
     done = evalq("doctor", "--broker", server.url, cwd=tmp_path)
-    assert "1 worker(s) of this code" in done.stdout
+    assert "1 worker of this code" in done.stdout
     assert done.returncode == 0
 
 

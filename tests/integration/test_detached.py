@@ -175,7 +175,9 @@ def test_watching_says_that_the_only_workers_are_of_other_code(server: Server, d
     run = _detach(server, data, tmp_path / "run")
     Heartbeats(server.client).beat("old", {"code": "before", "host": "h", "concurrency": 1}, 600)
     watch = start_evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data)
-    _, said = _after(watch, "waiting: 1 worker is running, of other code before; this run needs code", signal.SIGINT)
+    _, said = _after(
+        watch, "waiting: 1 worker is running, of another version (code before); this run needs code", signal.SIGINT
+    )
     assert watch.returncode == 130, said
     assert server.client.hget(RunKeys.of(run).meta, "state") == b"open"
 

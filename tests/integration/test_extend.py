@@ -76,7 +76,7 @@ def test_an_extended_run_is_one_sweep_of_all_its_repeats(here: Asked) -> None:
     """To the byte, paying for the new repeats alone; it says whose outputs it has, and the first run stays."""
     before = _digests(here.folder / "a")
     dry = evalq("extend", "a", "--repeat", "10", "--dry-run", cwd=here.folder).stdout
-    assert dry.startswith("3 case(s) x 10 = 30 calls, 12 of them answered in an earlier run\n")
+    assert dry.startswith("3 cases x 10 = 30 calls, 12 of them answered in an earlier run\n")
     said = _done(here.folder, "extend", "a", "--repeat", "10", "--out", "b")
     first = info(here.folder / "a")["run"]
     assert here.paid == 18

@@ -138,7 +138,7 @@ def test_the_terminal_shows_the_fleet(server: Server, fleet: Fleet, data: Path, 
         stack.callback(run.kill)
         status = evalq("status", "--broker", server.url, cwd=tmp_path)
         assert status.returncode == 0, status.stderr
-        assert "32 waiting, 0 worker(s)" in status.stdout
+        assert "32 waiting, 0 workers" in status.stdout
         assert "1 open" in status.stdout
         shown = json.loads(evalq("status", tmp_path / "run", "--json", "--broker", server.url, cwd=tmp_path).stdout)
         assert ["workers", "0 alive, 0 consuming, 0 stuck"] in shown["fleet"]

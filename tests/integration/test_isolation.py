@@ -86,7 +86,7 @@ def test_a_record_that_kills_is_dead_lettered_and_the_others_are_untouched(
     args = ("hazards", "in.jsonl", "--broker", server.url, "--params", _params(tmp_path, flag), "--chunk-size", "20")
     done = _evalq(*args, "--out", "run", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
-    assert "1 record(s) have no result" in done.stderr
+    assert "1 record has no result" in done.stderr
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["records"] == {"total": RECORDS, "scored": RECORDS - 1, "unscored": 0, "errors": 0, "dead": 1}
     assert report["results"] == {"count": RECORDS - 1, "sum": sum(range(RECORDS)) - 123}

@@ -173,7 +173,7 @@ def test_versions_side_by_side_never_mix(
         wait_until(lambda: server.client.time()[0] > server_time + 3, "the other version had its chance")
         assert committed(server, tmp_path / "evalq-runs" / "new") == 0
         status = evalq("status", tmp_path / "evalq-runs" / "new", "--broker", server.url, cwd=tmp_path)
-        assert "waiting   1 worker is running, of other code" in status.stdout
+        assert "waiting   1 worker is running, of another version (code" in status.stdout
         assert "; this run needs code" in status.stdout
         fleet.add(1)
         _ends_well(producer)

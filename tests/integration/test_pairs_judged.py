@@ -106,7 +106,7 @@ def test_recorded_answers_are_compared_in_pairs(tmp_path: Path, server: Server) 
     """Each verdict as its pairs have it; what is no verdict by name; paid once; the same bytes by workers and here."""
     command = _prepare(tmp_path)
     planned = evalq(*command, "--targets", "targets.yaml", "--dry-run", cwd=tmp_path)
-    assert f"{ASKED} question(s) to grader = {ASKED} calls" in planned.stdout + planned.stderr
+    assert f"{ASKED} questions to grader = {ASKED} calls" in planned.stdout + planned.stderr
     done = evalq(*command, "--targets", "targets.yaml", "--out", "run", cwd=tmp_path)
     assert done.returncode == 3, done.stderr  # calls about one case failed
     found = _found(tmp_path, "run")
@@ -168,7 +168,7 @@ def test_live_answers_are_compared_once_they_are_there(tmp_path: Path) -> None:
     lacking = evalq(*live, "--repeat", "2", "--out", "none", cwd=tmp_path)
     assert (lacking.returncode, "--judge NAME" in lacking.stderr) == (2, True)
     planned = evalq(*live, "--repeat", "23", "--judge", "grader", "--dry-run", cwd=tmp_path)
-    assert "22 question(s) to grader = 22 calls" in planned.stdout + planned.stderr
+    assert "22 questions to grader = 22 calls" in planned.stdout + planned.stderr
     done = evalq(*live, "--repeat", "23", "--judge", "grader", "--out", "live", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = _found(tmp_path, "live")

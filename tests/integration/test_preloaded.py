@@ -52,7 +52,7 @@ def test_streams_folder_environment_and_exit_code(way: str, tmp_path: Path) -> N
     (tmp_path / "rows.csv").write_text("")
     done = evalq("planagent", "rows.csv", cwd=tmp_path, EVALQ_DRY_RUN="1")
     assert (done.returncode, done.stderr) == (0, ""), done
-    assert done.stdout.startswith("1 input(s)")
+    assert done.stdout.startswith("1 input, ")
     assert "Usage: evalq planagent" in evalq("planagent", "--no-such-option", cwd=tmp_path).stderr
 
 

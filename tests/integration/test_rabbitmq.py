@@ -44,7 +44,7 @@ def test_queues_on_rabbitmq_are_seen_beside_the_ledger(rabbit: str, server: Serv
     place = ("--broker", rabbit, "--ledger", server.url)
     args = ("planagent", "small.csv", *place, "--chunk-size", "100", "--out", tmp_path / "run", "--detach")
     assert evalq(*args, cwd=data, EVALQ_WINDOW="7").returncode == 0
-    assert "7 waiting, 0 worker(s)" in evalq("status", *place, cwd=tmp_path).stdout
+    assert "7 waiting, 0 workers" in evalq("status", *place, cwd=tmp_path).stdout
     queue = f"evalq.bulk.{code_version()}"
     with running_exporter(rabbit, tmp_path, "--ledger", server.url) as exporter:
         assert exporter.value("evalq_queue_messages", queue=queue) == 7

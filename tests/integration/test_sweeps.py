@@ -337,7 +337,7 @@ def test_a_cache_pays_for_new_repeats_only(tmp_path: Path, service: tuple[Agent,
     assert sweep(tmp_path, "--repeat", "5", "--cache", "c/calls.sqlite", "--out", "five").returncode == 0
     assert sum(agent.calls.values()) == 30
     dry = sweep(tmp_path, "--repeat", "8", "--cache", "c/calls.sqlite", "--dry-run")
-    assert "6 case(s) x 8 = 48 calls, 30 of them cached" in dry.stdout
+    assert "6 cases x 8 = 48 calls, 30 of them cached" in dry.stdout
     assert sweep(tmp_path, "--repeat", "8", "--cache", "c/calls.sqlite", "--out", "eight").returncode == 0
     assert sum(agent.calls.values()) == 48
     five = {(line["case"], line["repeat"]): line for line in outputs(tmp_path / "five")}

@@ -218,7 +218,7 @@ def test_a_cache_that_cannot_be_used_is_told_first(tmp_path: Path, service: tupl
     assert (done.returncode, "notes.txt: this cache cannot be used" in done.stderr) == (3, True), done.stderr
     assert not (tmp_path / "run").exists()
     done = sweep(tmp_path, "--cache", "new.sqlite", "--dry-run")
-    assert (done.returncode, "6 case(s) x 1 = 6 calls" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "6 cases x 1 = 6 calls" in done.stdout) == (0, True), done.stderr
     assert not (tmp_path / "new.sqlite").exists()
 
 
@@ -269,7 +269,7 @@ def test_what_a_spent_budget_cannot_try_again_stays_a_failure(tmp_path: Path, se
     write_golden(tmp_path / "golden.json", orders)
     write_targets(tmp_path, service[1], retries={"server": {"times": 0}})
     first = sweep(tmp_path, "--repeat", "2", "--max-calls", "2", "--out", "run")
-    said = "1 call(s) were never answered (1 server). Try them again: evalq retry run --errors --targets targets.yaml"
+    said = "1 call was never answered (1 server). Try again: evalq retry run --errors --targets targets.yaml"
     assert (first.returncode, f"{said} --max-calls N; or accept" in first.stderr) == (3, True), first.stderr
     before = (tmp_path / "run" / "outputs.jsonl").read_bytes()
     here = ("retry", "run", "--errors", "--targets", "targets.yaml", "--format", "none")

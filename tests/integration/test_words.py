@@ -54,7 +54,7 @@ def test_errors_that_no_retry_mends_are_said_to_stay(tmp_path: Path) -> None:
     assert done.returncode == 5, done.stderr
     done = evalq("retry", "run", "--errors", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.endswith("there is nothing to retry: its 1 error(s) are in what was read, and stay\n")
+    assert done.stderr.endswith("there is nothing to retry: its 1 error is in what was read, and stay\n")
 
 
 def test_parquet_without_pyarrow_is_refused_before_the_run(rows: Path) -> None:

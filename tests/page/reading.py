@@ -68,7 +68,7 @@ def rows_of(path: Path) -> list[list[Any]]:
 
 
 def evidence_of(path: Path) -> list[list[list[Any]]]:
-    """What was expected and what came, of each record that failed."""
+    """Expected and actual values of each record that failed."""
     return [each for block in _blocks(path, "evidence") for each in block]
 
 

@@ -200,7 +200,7 @@ def test_evidence_has_its_share_of_the_file(tmp_path: Path, monkeypatch: pytest.
     write_page(tmp_path / "page.html", Said(), a_report("x", 1_200), tmp_path / "records.jsonl")
     assert len(rows_of(tmp_path / "page.html")) == 1_200
     assert len(evidence_of(tmp_path / "page.html")) == 500
-    assert "For 700 of the failed ones" in "".join(read_page(tmp_path / "page.html").text)
+    assert "of 700 failed ones are in records.jsonl alone" in "".join(read_page(tmp_path / "page.html").text)
 
 
 def test_long_texts_make_room_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from tests.tools.fold import TEXTS, TOP, Edit, Source, _definitions, _edited, gl
 
 PUBLIC = ("evalq/",)
 """Folders whose names are for users."""
-_FOUND_BY_NAME = frozenset(("COMMAND", "SOURCE", "TARGET", "FORMAT", "evaluator", "main", "app"))
+_FOUND_BY_NAME = frozenset(("COMMAND", "read", "SOURCE", "TARGET", "FORMAT", "evaluator", "main", "app"))
 """Names that are looked up in modules that are found by listing a folder, or named in pyproject.toml."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

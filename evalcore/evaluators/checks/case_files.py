@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +78,9 @@ class CaseFileFaults:
         """Note keys of ``data`` that are none of ``known``."""
         for key in data:
             if key not in known:
-                self.add(place.at(str(key)), f"unknown key (known here: {', '.join(known)})")
+                near = next(iter(get_close_matches(str(key), known, 1)), "")
+                meant = f"; did you mean {near}?" if near else ""
+                self.add(place.at(str(key)), f"unknown key{meant} (known here: {', '.join(known)})")
 
     def raise_any(self, what: str = "the cases") -> None:
         """Raise ConfigError that lists the first faults of ``what`` by file, line and key path, where there is any."""

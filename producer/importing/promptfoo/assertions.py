@@ -13,8 +13,6 @@ from evalq.producer.importing.promptfoo.javascript import AlwaysPasses, Program,
 from evalq.producer.importing.promptfoo.python_lines import check_of_python
 from evalq.producer.importing.promptfoo.texts import NoText, javascript_text, parse_commas, rendered
 
-__all__ = ["COUNTERPARTS", "GRADERS", "JUDGED", "OTHER_GRADER", "REASONS", "Setting", "checks_of", "graded"]
-
 # promptfoo's assertions that a model grades, as checks that evalq's judge decides.
 # promptfoo asks a model of its own choice in its own words; evalq asks the target that `--judge` names, in its
 # words. The requirement, the reference or the criterion is the same text. How the verdict is reached is not, and a
@@ -156,7 +154,7 @@ class Setting(NamedTuple):
     transform: Any = None
 
 
-def value_of(assertion: Mapping[str, Any], setting: Setting) -> Any:
+def _value_of(assertion: Mapping[str, Any], setting: Setting) -> Any:
     """The assertion's value with variables filled in; of a program with the variables, too. Raises NoText."""
     value = assertion.get("value")
     if str(assertion.get("type")).removeprefix("not-") in ("javascript", "python") and isinstance(value, str):
@@ -418,7 +416,7 @@ OTHER_GRADER = "--judge names who judges, or `judge` beside a check; `prompt` th
 _KNOWN = {"type", "value", "threshold", "weight", "metric", "assert", "config"}
 
 
-class _Reader:
+class _AssertionReader:
     def __init__(self, imported: Imported, setting: Setting, where: Callable[[Sequence[str | int]], str]) -> None:
         self._imported, self._setting, self._where = imported, setting, where
         self.lost = False
@@ -456,7 +454,7 @@ class _Reader:
 
     def _made(self, assertion: Mapping[str, Any], base: str) -> Check | Differs:
         """The check that an assertion is before it is negated. Raises NoCounterpart and NoText."""
-        value = value_of(assertion, self._setting)
+        value = _value_of(assertion, self._setting)
         if base in COUNTERPARTS:
             return COUNTERPARTS[base](assertion, value)
         return Differs(*JUDGED[base](assertion, value, self._setting.variables))
@@ -533,7 +531,7 @@ def checks_of(
     kept: list[Any] = []
     lost = False
     for assertion, keys, where in assertions:
-        reader = _Reader(imported, setting, where)
+        reader = _AssertionReader(imported, setting, where)
         check = reader.check(assertion, keys)
         lost = lost or reader.lost
         if check is not None:

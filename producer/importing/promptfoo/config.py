@@ -26,8 +26,6 @@ from evalq.producer.importing.reading import (
     read_yaml,
 )
 
-__all__ = ["filled", "read_config", "tags_of", "threshold_of"]
-
 # `$ref` in a configuration: to another part of it, or to a file of data beside it.
 
 _DEEPEST = 100
@@ -40,7 +38,7 @@ class _Unresolved(ValueError):
     """A reference that leads nowhere, or round."""
 
 
-def resolved(document: Document, asked: ImportRequest, imported: Imported) -> dict[str, Any]:
+def _resolved(document: Document, asked: ImportRequest, imported: Imported) -> dict[str, Any]:
     """The configuration with every `$ref` replaced by what it names; one that cannot be is noted and left."""
     walker = _Walker(document, asked, imported)
     made: dict[str, Any] = walker.value(document.data, document, [], ())
@@ -111,7 +109,7 @@ _PROGRAMS = (".js", ".ts", ".mjs", ".cjs", ".py", ".sh", ".rb", ".go")
 _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 
 
-class Prompt(NamedTuple):
+class PromptFile(NamedTuple):
     """A prompt's label and template, and where it stands."""
 
     label: str
@@ -119,7 +117,7 @@ class Prompt(NamedTuple):
     where: str
 
 
-def prompts_of(document: Document, imported: Imported, asked: ImportRequest) -> list[Prompt]:
+def _prompts_of(document: Document, imported: Imported, asked: ImportRequest) -> list[PromptFile]:
     """The prompts of a configuration; those that are programs are noted."""
     given = document.data.get("prompts")
     entries: list[tuple[Any, str]]
@@ -129,7 +127,7 @@ def prompts_of(document: Document, imported: Imported, asked: ImportRequest) -> 
     else:
         listed = given if isinstance(given, list) else [given] if given is not None else ["{{prompt}}"]
         entries = [(each, document.where(["prompts", index])) for index, each in enumerate(listed)]
-    found: list[Prompt] = []
+    found: list[PromptFile] = []
     for entry, where in entries:
         try:
             found += _entry(entry, where, document.path.parent, asked)
@@ -138,7 +136,7 @@ def prompts_of(document: Document, imported: Imported, asked: ImportRequest) -> 
     return found
 
 
-def _entry(entry: Any, where: str, folder: Path, asked: ImportRequest) -> Iterator[Prompt]:
+def _entry(entry: Any, where: str, folder: Path, asked: ImportRequest) -> Iterator[PromptFile]:
     label = ""
     if isinstance(entry, Mapping):
         label = str(entry.get("label") or "")
@@ -154,17 +152,17 @@ def _entry(entry: Any, where: str, folder: Path, asked: ImportRequest) -> Iterat
     if entry.startswith("file://") or (name.endswith(_TEXTS) and "\n" not in name and "{{" not in name):
         yield from _of_files(folder, name, label, where, asked)
     else:
-        yield Prompt(label or entry, entry, where)
+        yield PromptFile(label or entry, entry, where)
 
 
-def _of_files(folder: Path, name: str, label: str, where: str, asked: ImportRequest) -> Iterator[Prompt]:
+def _of_files(folder: Path, name: str, label: str, where: str, asked: ImportRequest) -> Iterator[PromptFile]:
     below(folder, name, anywhere=asked.anywhere)
     many = any(sign in name for sign in "*?[") and not Path(name).is_absolute()
     paths = globbed(folder, name, anywhere=asked.anywhere) if many else None
     for path in [below(folder, name, anywhere=asked.anywhere)] if paths is None else paths:
         path = below(folder, str(path.resolve()), anywhere=asked.anywhere)
         for index, text in enumerate(_texts(path)):
-            yield Prompt(label or f"{path.name}{f' {index + 1}' if index else ''}", text, where)
+            yield PromptFile(label or f"{path.name}{f' {index + 1}' if index else ''}", text, where)
 
 
 def _texts(path: Path) -> list[str]:
@@ -182,7 +180,7 @@ def _texts(path: Path) -> list[str]:
     return [text]
 
 
-def matches(prompt: Prompt, wanted: Any) -> bool:
+def _matches(prompt: PromptFile, wanted: Any) -> bool:
     """Whether a test that lists the prompts ``wanted`` (None: all) is for this one."""
     if not isinstance(wanted, list):
         return True
@@ -272,7 +270,7 @@ def read_config(path: Path, asked: ImportRequest, imported: Imported) -> None:
     document = read_yaml(path)
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}: the top level must be a mapping, as in promptfooconfig.yaml")
-    document.data = resolved(document, asked, imported)
+    document.data = _resolved(document, asked, imported)
     for key in document.data:
         # What others refer to by $ref may have any name.
         if (key not in _READ and not isinstance(document.data[key], dict | list)) or key in _WHY:
@@ -288,7 +286,7 @@ class _Suite:
     def __init__(self, document: Document, asked: ImportRequest, imported: Imported) -> None:
         self._document, self._asked, self._imported = document, asked, imported
         self._folder = document.path.parent
-        self._prompts = prompts_of(document, imported, asked)
+        self._prompts = _prompts_of(document, imported, asked)
         self._made = 0
         self._calls: list[Mapping[str, Any]] = []
         try:
@@ -318,14 +316,16 @@ class _Suite:
         if self._made > MOST_CASES:
             raise ConfigError(f"{self._document.path}: prompts and variables multiply to more than {MOST_CASES} cases")
         wanted = test.data.get("prompts", self._default.get("prompts"))
-        prompts = [prompt for prompt in self._prompts if matches(prompt, wanted)]
+        prompts = [prompt for prompt in self._prompts if _matches(prompt, wanted)]
         if not prompts and self._prompts:
             self._imported.note("none", test.where(), "prompts", "no prompt has the label that it asks for", name)
         for each in [variables] if alone else combinations(variables):
             for prompt in prompts:
                 self._case(name, test, options, each, prompt)
 
-    def _case(self, name: str, test: Test, options: Mapping[str, Any], given: dict[str, Any], prompt: Prompt) -> None:
+    def _case(
+        self, name: str, test: Test, options: Mapping[str, Any], given: dict[str, Any], prompt: PromptFile
+    ) -> None:
         where = test.where()
         try:
             variables = {key: self._variable(value) for key, value in given.items()}

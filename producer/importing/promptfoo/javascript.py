@@ -24,8 +24,6 @@ from typing import Any, NamedTuple
 from evalq.evalcore.records.json_values import parse_path
 from evalq.producer.importing.patterns import NoCounterpart, to_re2
 
-__all__ = ["AlwaysPasses", "Check", "Program", "check_of_program", "lowered", "opposite", "transformed"]
-
 Check = dict[str, Any]
 
 _LONGEST = 10_000
@@ -73,7 +71,7 @@ class _Literal(NamedTuple):
     value: Any
 
 
-class _Answer(NamedTuple):
+class _JavaScriptAnswer(NamedTuple):
     """`output`, or what is at a path in it, after toLowerCase() or trim() where that was called.
 
     ``parsed``: the path begins at JSON.parse(output), not at an output that is an object itself.
@@ -97,13 +95,13 @@ class _Answer(NamedTuple):
 class _Length(NamedTuple):
     """`.length` of a text."""
 
-    of: _Answer
+    of: _JavaScriptAnswer
 
 
 class _Pieces(NamedTuple):
     """`.split(separator).length` of a text."""
 
-    of: _Answer
+    of: _JavaScriptAnswer
     separator: str
 
 
@@ -131,7 +129,7 @@ def check_of_program(program: Program, *, negated: bool) -> tuple[Check, str]:
         raise AlwaysPasses(
             "its score is higher for shorter answers, and every answer passes: evalq keeps verdicts alone"
         )
-    reader = _Reader(text, program.variables)
+    reader = _JavaScriptReader(text, program.variables)
     made = reader.whole()
     if made.guards and negated:
         # What throws fails there, whether it is asked for or its opposite.
@@ -144,7 +142,7 @@ def _once(guards: tuple[Check, ...]) -> list[Check]:
     return [guard for index, guard in enumerate(guards) if guard not in guards[:index]]
 
 
-class _Reader:
+class _JavaScriptReader:
     def __init__(self, text: str, variables: Mapping[str, Any]) -> None:
         self._text, self._at, self._variables, self._depth = text, 0, variables, 0
         self.differs: set[str] = set()
@@ -196,7 +194,7 @@ class _Reader:
             left, right, sign = right, left, _FLIPPED.get(sign, sign)
         if not isinstance(right, _Literal):
             raise NoCounterpart(_BEYOND)
-        if isinstance(left, _Answer) and left.path:
+        if isinstance(left, _JavaScriptAnswer) and left.path:
             self.differs |= {_NUMERIC} if sign in _FLIPPED else set()
         return _comparison(left, sign, right.value)
 
@@ -229,16 +227,16 @@ class _Reader:
         if word == "context":
             return self._variable()
         if word == "output":
-            return self._of_answer(_Answer())
+            return self._of_answer(_JavaScriptAnswer())
         if word == "JSON":
             for each in (".", "parse", "(", "output", ")"):
                 self._need(each)
             if self._peek() not in (".", "["):
                 raise NoCounterpart(_BEYOND)
-            return self._of_answer(_Answer(path="$", parsed=True))
+            return self._of_answer(_JavaScriptAnswer(path="$", parsed=True))
         raise NoCounterpart(_BEYOND)
 
-    def _of_answer(self, answer: _Answer) -> Any:
+    def _of_answer(self, answer: _JavaScriptAnswer) -> Any:
         while (sign := self._peek()) in (".", "["):
             self._took(sign)
             if sign == "[":
@@ -276,7 +274,7 @@ class _Reader:
         self._need("]")
         return f"[{found[0]}]"
 
-    def _member(self, answer: _Answer, step: str) -> _Answer:
+    def _member(self, answer: _JavaScriptAnswer, step: str) -> _JavaScriptAnswer:
         """What is at one more step. Of a text there is nothing that a check asks."""
         if answer.lower or answer.trim:
             raise NoCounterpart(_BEYOND)
@@ -284,7 +282,7 @@ class _Reader:
             self.differs.add(_OBJECT)
         return answer._replace(path=f"{answer.path or '$'}{step}")
 
-    def _pieces(self, answer: _Answer) -> _Pieces:
+    def _pieces(self, answer: _JavaScriptAnswer) -> _Pieces:
         found = self._match(_STRING)
         separator = _string(found) if found else ""
         if not found:
@@ -297,7 +295,7 @@ class _Reader:
             raise NoCounterpart(_BEYOND)
         return _Pieces(answer, _SEPARATORS[separator])
 
-    def _method(self, name: str, answer: _Answer) -> _Test:
+    def _method(self, name: str, answer: _JavaScriptAnswer) -> _Test:
         argument = self._value()
         if not isinstance(argument, _Literal) or not isinstance(argument.value, str) or answer.trim:
             raise NoCounterpart(_BEYOND)
@@ -314,7 +312,7 @@ class _Reader:
             self._need(each)
         answer = self._value()
         self._need(")")
-        if not isinstance(answer, _Answer) or answer.lower or answer.trim:
+        if not isinstance(answer, _JavaScriptAnswer) or answer.lower or answer.trim:
             raise NoCounterpart(_BEYOND)
         if set(flags) - {"i", "g"} or len(set(flags)) < len(flags):
             raise NoCounterpart(_BEYOND)
@@ -368,12 +366,12 @@ class _Reader:
             raise NoCounterpart(_BEYOND)
 
 
-def _text_at(answer: _Answer) -> tuple[Check, ...]:
+def _text_at(answer: _JavaScriptAnswer) -> tuple[Check, ...]:
     """That there is a text at its path: methods of texts throw without."""
     return (_held(answer, {"type": "string"}),) if answer.path else ()
 
 
-def _held(answer: _Answer, schema: dict[str, Any]) -> Check:
+def _held(answer: _JavaScriptAnswer, schema: dict[str, Any]) -> Check:
     """That what is at its path is as ``schema`` says."""
     for step in reversed(parse_path(answer.path)):
         if isinstance(step, int):
@@ -382,7 +380,7 @@ def _held(answer: _Answer, schema: dict[str, Any]) -> Check:
     return {"json-schema": schema}
 
 
-def _above(answer: _Answer) -> tuple[Check, ...]:
+def _above(answer: _JavaScriptAnswer) -> tuple[Check, ...]:
     """That what its path leads through is there: of nothing, and of null, there is no part."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in parse_path(answer.path)[:-1]]
     paths = ["$" + "".join(steps[: count + 1]) for count in range(len(steps))]
@@ -401,7 +399,7 @@ def _comparison(left: Any, sign: str, wanted: Any) -> _Test:
         return _of_length(left.of, sign, wanted)
     if isinstance(left, _Pieces):
         return _Test(_of_pieces(left, sign, wanted))
-    if not isinstance(left, _Answer):
+    if not isinstance(left, _JavaScriptAnswer):
         raise NoCounterpart(_BEYOND)
     if not left.path and isinstance(wanted, str) and sign in (*_EQUAL, *_UNEQUAL):
         check = {"equals": wanted, **lowered(left.lower, wanted), **({"trim": True} if left.trim else {})}
@@ -421,7 +419,7 @@ def _comparison(left: Any, sign: str, wanted: Any) -> _Test:
     raise NoCounterpart(_BEYOND)
 
 
-def _of_text_at(left: _Answer, sign: str, wanted: Any) -> _Test:
+def _of_text_at(left: _JavaScriptAnswer, sign: str, wanted: Any) -> _Test:
     """A comparison of a text at a path, in lower case or trimmed."""
     if not isinstance(wanted, str) or sign not in (*_EQUAL, *_UNEQUAL) or (left.trim and wanted != wanted.strip()):
         raise NoCounterpart(_BEYOND)
@@ -443,7 +441,7 @@ def _bounds(sign: str, wanted: Any) -> tuple[int | None, int | None]:
     return wanted, wanted
 
 
-def _of_length(answer: _Answer, sign: str, wanted: Any) -> _Test:
+def _of_length(answer: _JavaScriptAnswer, sign: str, wanted: Any) -> _Test:
     least, most = _bounds(sign, wanted)
     if answer.trim and not answer.path and (least, most) in ((1, None), (0, 0)):
         # Anything but white space, or nothing else.

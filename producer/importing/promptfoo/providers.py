@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 from evalq.producer.importing.imported import Imported
 from evalq.producer.importing.promptfoo.texts import PLACEHOLDER, NoText, rendered, slug
 
-__all__ = ["add_target", "harmless_name"]
-
 # What targets of every kind are made with: addresses that hold no secret, and notes of what is not taken over.
 
 TEMPLATE = re.compile(r"\{\{|\{%|\{#|\$\{")
@@ -38,7 +36,7 @@ def harmless_name(name: str) -> str:
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{tail}"
 
 
-def address(given: object, what: str) -> str:
+def _address(given: object, what: str) -> str:
     """An address without a user, a password or a query. Raises NoTarget for what is none."""
     if not isinstance(given, str) or TEMPLATE.search(given):
         told = given if isinstance(given, str) else type(given).__name__
@@ -57,7 +55,7 @@ def address(given: object, what: str) -> str:
     return given.strip()
 
 
-def without_secrets(imported: Imported, given: str, where: str, name: str) -> str:
+def _without_secrets(imported: Imported, given: str, where: str, name: str) -> str:
     """``given`` without what may be secret in it, which is noted."""
     parts = urlsplit(given)
     if "@" in parts.netloc or parts.query or parts.fragment:
@@ -66,7 +64,7 @@ def without_secrets(imported: Imported, given: str, where: str, name: str) -> st
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
-def leftovers(imported: Imported, config: Mapping[str, Any], known: set[str], where: str, name: str) -> None:
+def _leftovers(imported: Imported, config: Mapping[str, Any], known: set[str], where: str, name: str) -> None:
     for key in sorted(set(map(str, config)) - known):
         why = "a key is not copied: name an environment variable" if "key" in key.lower() else "set it by hand"
         imported.note("none", where, f"{name}: {key}", why)
@@ -94,14 +92,14 @@ _MOST = 100
 _BY_HAND = "write the target by hand"
 
 
-def http_target(
+def _http_target(
     imported: Imported, name: str, config: Mapping[str, Any], where: str, variables: Variables
 ) -> dict[str, Any] | None:
     """The target; None for a provider of another kind. Raises NoTarget."""
     if name not in ("http", "https") and not name.startswith(("http://", "https://")):
         return None
     shown = harmless_name(name)
-    url = address(config.get("url") or name, "url")
+    url = _address(config.get("url") or name, "url")
     parts = urlsplit(url)
     if parts.query or "@" in parts.netloc:
         raise NoTarget(f"its address has a user, a password or a query, which may be secret: {_BY_HAND}")
@@ -114,7 +112,7 @@ def http_target(
         raise NoTarget(f"its {changed[0]} changes the request, and evalq has no such key: {_BY_HAND}")
     given = config.get("headers")
     headers = given if isinstance(given, Mapping) else {}
-    body = _Body([case.get("input") for case in imported.cases], variables).made(config.get("body"), headers)
+    body = _HttpBody([case.get("input") for case in imported.cases], variables).made(config.get("body"), headers)
     target: dict[str, Any] = {"kind": "http", "url": url, "body": body}
     answer = config.get("transformResponse", config.get("responseParser"))
     found = _PATH.match(answer.strip()) if isinstance(answer, str) else None
@@ -126,7 +124,7 @@ def http_target(
         _header(
             target, str(header), str(value), lambda what, why: imported.note("none", where, f"{shown}: {what}", why)
         )
-    leftovers(imported, config, _READ, where, shown)
+    _leftovers(imported, config, _READ, where, shown)
     return target
 
 
@@ -148,7 +146,7 @@ def _header(target: dict[str, Any], header: str, value: str, note: Callable[[str
         note(f"header {header}", "it may hold a secret: write it by hand")
 
 
-class _Body:
+class _HttpBody:
     """A body filled as promptfoo fills it, for cases with these inputs and variables."""
 
     def __init__(self, inputs: Sequence[Any], variables: Variables) -> None:
@@ -326,7 +324,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRAMS = ("exec:", "file://", "python:", "golang:", "ruby:", "package:", "mcp:", "browser", "webhook:")
 
 
-def provider_name(provider: Any) -> tuple[str, str, Mapping[str, Any]]:
+def _provider_name(provider: Any) -> tuple[str, str, Mapping[str, Any]]:
     """(id, label, configuration) of a provider in any of its forms; empty for one that has none."""
     if isinstance(provider, str):
         return provider, "", {}
@@ -347,11 +345,11 @@ def add_target(imported: Imported, provider: Any, where: str, variables: Variabl
 
     What a body of kind http sends depends on them, and on the ``variables`` of each.
     """
-    given, label, config = provider_name(provider)
+    given, label, config = _provider_name(provider)
     name = harmless_name(given)
     _settings(imported, provider, where, name)
     try:
-        target = _chat(imported, given, config, where) or http_target(imported, given, config, where, variables)
+        target = _chat(imported, given, config, where) or _http_target(imported, given, config, where, variables)
         if target is None:
             raise NoTarget(_reason(name))
         _refuse_templates(target)
@@ -427,7 +425,7 @@ def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
     base, is_default = _base(service, config)
     target: dict[str, Any] = {
         "kind": "openai",
-        "base_url": without_secrets(imported, base, where, shown),
+        "base_url": _without_secrets(imported, base, where, shown),
         "model": model,
     }
     key = config.get("apiKeyEnvar")
@@ -446,7 +444,7 @@ def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
     if options:
         target["options"] = options
     known = {*_REQUEST, *options, "apiBaseUrl", "apiHost", "apiKeyEnvar", "omitDefaults"}
-    leftovers(imported, config, known, where, shown)
+    _leftovers(imported, config, known, where, shown)
     return target
 
 
@@ -486,9 +484,9 @@ _INTERFACES = (
 def _base(service: str, config: Mapping[str, Any]) -> tuple[str, bool]:
     """The address, and whether it is the service's own, which stands only where none is given. Raises NoTarget."""
     if (base := config.get("apiBaseUrl")) not in (None, ""):
-        return address(base, "apiBaseUrl"), False
+        return _address(base, "apiBaseUrl"), False
     if (host := config.get("apiHost")) not in (None, ""):
         if not isinstance(host, str) or "/" in host:
             raise NoTarget("its apiHost is not the name of a host: write the target by hand")
-        return address(f"https://{host}/v1", "apiHost"), False
+        return _address(f"https://{host}/v1", "apiHost"), False
     return _LOCAL.get(service) or _SERVICES[service][0], True

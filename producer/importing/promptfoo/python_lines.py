@@ -17,9 +17,6 @@ from typing import Any, NamedTuple
 from evalq.producer.importing.patterns import NoCounterpart
 from evalq.producer.importing.promptfoo.javascript import Check, lowered, opposite
 
-__all__ = ["check_of_python"]
-
-
 _LONGEST = 2_000
 _BEYOND = "its program is no closed expression of the parts that evalq has checks for"
 _ENDS = {"startswith": "starts-with", "endswith": "ends-with"}
@@ -34,7 +31,7 @@ _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 
 
-class _Answer(NamedTuple):
+class _PythonAnswer(NamedTuple):
     """`output`, after lower() or strip() where that was called."""
 
     lower: bool = False
@@ -54,12 +51,12 @@ def check_of_python(text: str, variables: Mapping[str, Any]) -> Check:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise NoCounterpart(_BEYOND) from None
     try:
-        return _Reader(variables).test(tree.body)
+        return _PythonReader(variables).test(tree.body)
     except RecursionError:
         raise NoCounterpart("its program nests too deeply to be read") from None
 
 
-class _Reader:
+class _PythonReader:
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self._variables = variables
 
@@ -146,9 +143,9 @@ class _Reader:
         checks = [self._sought("contains", answer, text) for text in texts]
         return {f"contains-{kind}": texts, **({"ignore-case": True} if checks[0].get("ignore-case") else {})}
 
-    def _answer(self, node: ast.expr) -> _Answer:
+    def _answer(self, node: ast.expr) -> _PythonAnswer:
         if isinstance(node, ast.Name) and node.id == "output":
-            return _Answer()
+            return _PythonAnswer()
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
             inner = self._answer(node.func.value)
             if node.func.attr == "lower":
@@ -168,7 +165,7 @@ class _Reader:
             raise NoCounterpart(_BEYOND)
         return value
 
-    def _sought(self, name: str, answer: _Answer, wanted: str) -> Check:
+    def _sought(self, name: str, answer: _PythonAnswer, wanted: str) -> Check:
         if answer.strip:
             raise NoCounterpart(_BEYOND)
         return {name: wanted, **lowered(answer.lower, wanted)}

@@ -24,8 +24,6 @@ from evalq.producer.importing.reading import (
     read_yaml,
 )
 
-__all__ = ["Test", "combinations", "default_of", "load_file", "tests_of"]
-
 Place = Callable[[Sequence[str | int]], str]
 _PROGRAMS = (".js", ".ts", ".mjs", ".cjs", ".py")
 _CELL = re.compile(

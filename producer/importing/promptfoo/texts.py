@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["PLACEHOLDER", "NoText", "javascript_text", "parse_commas", "rendered", "slug"]
-
 PLACEHOLDER = re.compile(
     r"\{\{\s*(?P<path>[A-Za-z_$][A-Za-z0-9_$]*(?:\.[A-Za-z_$][A-Za-z0-9_$]*|\[\d{1,6}\])*)\s*"
     r"(?P<dump>\|\s*dump\s*)?(?:\|\s*safe\s*)?\}\}"

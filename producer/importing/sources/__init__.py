@@ -11,8 +11,6 @@ from pathlib import Path
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.importing.imported import Imported, ImportRequest
 
-__all__ = ["names", "read"]
-
 
 def names() -> list[str]:
     """The tools, as the command line names them."""

@@ -15,8 +15,6 @@ from evalq.evalcore.records.tool_calls import recorded_call
 from evalq.producer.importing.imported import Imported, ImportRequest, cut, verdict_of
 from evalq.producer.importing.reading import csv_rows, read_json, read_lines
 
-__all__ = ["read"]
-
 _PROGRAMS = ("Pattern Match", "Json Correctness")
 _DROPPED = ("context", "retrieval_context", "comments", "expectations", "source_file", "mcp_servers", "multimodal")
 _TOOK: Mapping[str, tuple[str, type[int] | type[float]]] = {
@@ -35,7 +33,7 @@ _JSON_CELLS = ("tools_called", "expected_tools", "additional_metadata", "custom_
 
 def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from a dataset or a test run. Raises ConfigError for what is neither."""
-    reader = _Reader(imported, asked)
+    reader = _CaseReader(imported, asked)
     for where, given in _entries(path, imported):
         if isinstance(given, Mapping) and isinstance(given.get("input"), str):
             reader.add({_snake(str(key)): value for key, value in given.items()}, where)
@@ -93,7 +91,7 @@ def _snake(name: str) -> str:
     return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
 
 
-class _Reader:
+class _CaseReader:
     def __init__(self, imported: Imported, asked: ImportRequest) -> None:
         self._imported, self._asked = imported, asked
 

@@ -13,8 +13,6 @@ from evalq.producer.importing.imported import Imported, ImportRequest, Kind, sam
 from evalq.producer.importing.patterns import NoCounterpart, accepted, literal, to_re2
 from evalq.producer.importing.reading import Archive, Document, read_json
 
-__all__ = ["SCORERS"]
-
 # Inspect's scorers as checks.
 
 Check = dict[str, Any]
@@ -44,9 +42,9 @@ class NoScorer(ValueError):
         return sample if self._of_sample else scorer
 
 
-def check_of(name: str, options: Options, targets: Sequence[str], sample: Mapping[str, Any]) -> Check:
+def _check_of(name: str, options: Options, targets: Sequence[str], sample: Mapping[str, Any]) -> Check:
     """The check that a scorer of Inspect is for a sample with these targets. Raises NoScorer."""
-    own = inspects_own(name)
+    own = _inspects_own(name)
     make = SCORERS.get(own)
     if make is None:
         why = "it is no scorer of Inspect's own: write a check of your own"
@@ -61,7 +59,7 @@ def check_of(name: str, options: Options, targets: Sequence[str], sample: Mappin
         raise NoScorer(str(error)) from None
 
 
-def inspects_own(name: str) -> str:
+def _inspects_own(name: str) -> str:
     """The name of one of Inspect's own scorers without its package; "" for a scorer of another package.
 
     The registry's name of those has its package before it; Inspect leaves its own out (registry_log_name).
@@ -239,9 +237,9 @@ class _Log:
         checks, kept = [], []
         for name, options, place, score in self._scorers:
             try:
-                check = check_of(name, options, wanted, sample)
+                check = _check_of(name, options, wanted, sample)
             except NoScorer as error:
-                kind: Kind = "later" if inspects_own(name) in _JUDGES else "none"
+                kind: Kind = "later" if _inspects_own(name) in _JUDGES else "none"
                 self._imported.note(kind, error.place(place, where), name, str(error))
                 continue
             checks.append({**check, "name": name})

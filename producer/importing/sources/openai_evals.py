@@ -34,7 +34,7 @@ _JUDGED = "evals.elsuite.modelgraded."
 _ARGS = {"samples_jsonl", "max_tokens", "num_few_shot", "few_shot_jsonl", "ignore_case"}
 
 
-def read_registry(path: Path, asked: ImportRequest, imported: Imported) -> None:
+def _read_registry(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from a YAML file of evals. Raises ConfigError for what is none."""
     document = read_yaml(path)
     entries = document.data if isinstance(document.data, dict) else {}
@@ -55,7 +55,7 @@ def read_registry(path: Path, asked: ImportRequest, imported: Imported) -> None:
         _add(samples, name, (kind, args), asked, imported)
 
 
-def read_samples(path: Path, asked: ImportRequest, imported: Imported) -> None:
+def _read_samples(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from samples alone: which check they are for is said by ``asked``."""
     _add(path, path.parent.name or "sample", None, asked, imported)
 
@@ -158,10 +158,10 @@ _REASONS: dict[str, tuple[Kind, str]] = {
 def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from an eval and its output items. Raises ConfigError for what is none."""
     if path.suffix in (".yaml", ".yml"):
-        read_registry(path, asked, imported)
+        _read_registry(path, asked, imported)
         return
     if path.suffix == ".jsonl":
-        read_samples(path, asked, imported)
+        _read_samples(path, asked, imported)
         return
     data = read_json(path)
     criteria = data.get("testing_criteria") if isinstance(data, dict) else None

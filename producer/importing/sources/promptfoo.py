@@ -19,12 +19,12 @@ from evalq.producer.importing.reading import Document, read_json
 # What `promptfoo eval -o results.json` writes: its cases, as they were asked, and every answer.
 
 
-def is_results(data: Any) -> bool:
+def _is_results(data: Any) -> bool:
     """Whether a JSON file's value is what promptfoo writes of an evaluation."""
     return isinstance(data, dict) and isinstance(data.get("results"), dict) and "results" in data["results"]
 
 
-def read_results(path: Path, data: dict[str, Any], asked: ImportRequest, imported: Imported) -> None:
+def _read_results(path: Path, data: dict[str, Any], asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from an evaluation's results. Raises ConfigError for what is none."""
     document = Document(path, data)
     rows = data["results"]["results"]
@@ -165,7 +165,7 @@ def _part(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from promptfooconfig.yaml or results.json. Raises ConfigError."""
     data = read_json(path) if path.suffix == ".json" else None
-    if isinstance(data, dict) and is_results(data):
-        read_results(path, data, asked, imported)
+    if isinstance(data, dict) and _is_results(data):
+        _read_results(path, data, asked, imported)
     else:
         read_config(path, asked, imported)

@@ -143,7 +143,7 @@ cases:
 """,
     )
     for line in (
-        "cases.yaml:6: cases[0].inputt: unknown key",
+        "cases.yaml:6: cases[0].inputt: unknown key; did you mean input? (known here: ",
         "cases.yaml:8: cases[0].checks[0].contain: there is no check 'contain'; did you mean contains?",
         "cases.yaml:9: cases[0].checks[1].any[0].max-length: expected int >= 0",
         "cases.yaml:10: cases[1].id: 'greet' is already the id of cases.yaml, cases[0]",

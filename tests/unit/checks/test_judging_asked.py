@@ -93,14 +93,14 @@ def test_a_dry_run_says_what_judging_takes(here: Path) -> None:
     """Of live outputs as many as are planned, of recorded ones as many as can be judged; nobody is called."""
     code, told = said(JUDGED, *LIVE, "--judge", "grader", "--repeat", "5", "--dry-run")
     assert code == 0, told
-    assert "2 case(s) x 5 = 10 calls" in told
-    assert "about the outputs: 20 question(s) to grader = 20 calls" in told
-    assert "about the outputs: 10 question(s) x 3 votes to grader = 30 calls" in told
+    assert "2 cases x 5 = 10 calls" in told
+    assert "about the outputs: 20 questions to grader = 20 calls" in told
+    assert "about the outputs: 10 questions x 3 votes to grader = 30 calls" in told
     code, told = said(
         JUDGED, "--outputs", "outputs.jsonl", "--judge", "grader", "--targets", "targets.yaml", "--dry-run"
     )
     assert code == 0, told
-    assert "1 question(s) x 3 votes to grader = 3 calls" in told
+    assert "1 question x 3 votes to grader = 3 calls" in told
 
 
 @pytest.mark.parametrize(

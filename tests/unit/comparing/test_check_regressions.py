@@ -41,6 +41,17 @@ def test_one_file_is_checked_against_the_stored_baseline(here: Path, command: Co
     assert (done.code, done.stdout.splitlines()[0][:7]) == (1, "# NO-GO"), done.stdout
 
 
+@pytest.mark.parametrize("text", ["not JSON", "{}", '{"answer": 42}', "[1]", ""])
+def test_a_file_that_is_no_run_is_a_mistake_of_who_named_it(here: Path, command: Command, text: str) -> None:
+    """Exit code 2, and what can be named instead; a damaged file of cases stays damage."""
+    Path("other.json").write_text(text)
+    for words in (["check-regressions", "other.json"], ["baseline", "set", "main", "other.json"]):
+        done = command(*words)
+        assert (done.code, "other.json is not a run: name a run folder" in done.stderr) == (2, True), done.stderr
+    Path("other.json").write_text('{"schema":"evalq.cases/2","run":')
+    assert command("baseline", "set", "main", "other.json").code == 3
+
+
 def test_two_files_are_checked_against_each_other(here: Path, command: Command) -> None:
     """A drop in the one direction only; the further measures are shown and do not block."""
     base, worse = results(command, "base.json", WELL), results(command, "worse.json", WORSE)

@@ -72,7 +72,7 @@ def test_a_server_that_may_lose_answers_is_found(changed: dict[str, Any], kind: 
 
 FLEETS = [
     ({"state": "stuck", "idle": 90.0}, "wrong", "w1 took nothing for 1 min 30 s beside a queue with work"),
-    ({"sick": {"vs": "no module named x"}}, "wrong", "cannot load vs: no module named x: it serves no run of it"),
+    ({"unhealthy": {"vs": "no module named x"}}, "wrong", "cannot load vs: no module named x: it serves no run of it"),
     ({"clock_ahead": 61.0}, "note", "clock of w1 is 1 min 1 s ahead of the server's"),
     ({"clock_ahead": -5.0}, "note", "clock of w1 is 5 s behind the server's"),
     ({"roots": f"/nowhere{os.pathsep}/neither"}, "note", "w1 reads /nowhere, /neither"),
@@ -90,7 +90,7 @@ def test_a_worker_that_does_not_fit_is_found(changed: dict[str, Any], kind: str,
 def test_what_a_worker_serves_is_told() -> None:
     """Evaluators by the package that registers them, without those that it cannot load."""
     told = {"planagent": "evalq 0.1.0", "vs": "evalq 0.1.0", "ours": "our-package 2"}
-    worker = _but(WORKER, evaluators=told, sick={"vs": "no module named x"})
+    worker = _but(WORKER, evaluators=told, unhealthy={"vs": "no module named x"})
     assert served_by(worker) == "ours (our-package 2); planagent (evalq 0.1.0)"
     lines = dict(rows(_but(HEALTHY, workers=[worker])))
     assert lines["serves"] == f"w1 on {worker.host}: {served_by(worker)}"
@@ -107,7 +107,7 @@ def test_a_queue_without_workers_is_found_whosever_code_it_is() -> None:
     said = dict.fromkeys(text for _, text in _findings(_but(HEALTHY, workers=[other])))
     start = "start one: evalq worker --broker URL"
     assert list(said) == [
-        f"0 worker(s) of this code, 1 of other code (theirs), which take no run of this one; {start}",
+        f"0 workers of this code, 1 of another version (theirs), which take no run of this one; {start}",
         f"queue evalq.bulk.mine: 2 waiting and no worker: {start}",
     ]
     ((kind, text),) = _findings(_but(HEALTHY, queues={"evalq.bulk.old": 4, "evalq.bulk.older": 0}))[:1]
@@ -143,10 +143,10 @@ def test_a_target_that_is_not_called_and_a_call_that_takes_long_are_named() -> N
 
 def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
     """By doctor and status, with host and reason; in a line of progress without the reason."""
-    sick = _but(WORKER, host="h", sick={"vs": "no module named x"})
+    sick = _but(WORKER, host="h", unhealthy={"vs": "no module named x"})
     snapshot = _but(HEALTHY, workers=[sick], unserved=[UnservedRun("vs-1", 90.0)])
     assert [text for _, text in _findings(snapshot) if "vs-1 has waited for 1 min 30 s" in text]
-    assert ("sick", "w1 on h cannot load vs: no module named x") in list(rows(snapshot))
+    assert ("unhealthy", "w1 on h cannot load vs: no module named x") in list(rows(snapshot))
     assert ("unserved", "vs-1: for 1 min 30 s no living worker can compute it") in list(rows(snapshot))
     assert str(fleet_of(snapshot)).endswith("1 of 1 workers consuming, h cannot load vs")
 
@@ -154,7 +154,7 @@ def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
 def test_a_damaged_run_is_wrong() -> None:
     """With where its keys are named."""
     found = _findings(_but(HEALTHY, runs={"open": 1, "damaged": 1}))
-    told = "1 run(s) are damaged in the ledger: evalq list --broker URL names the keys to delete"
+    told = "1 run is damaged in the ledger: evalq list --broker URL names the keys to delete"
     assert found == [("wrong", told)]
 
 
@@ -180,7 +180,7 @@ def test_status_shows_what_the_exporter_shows() -> None:
     snapshot = _but(HEALTHY, workers=[WORKER, stuck], oldest_age=200.0, totals=HEALTHY.totals | {"duplicates vs s": 4})
     assert str(fleet_of(snapshot)) == "2 queued, the oldest for 3 min 20 s, 1 of 2 workers consuming"
     assert list(rows(snapshot)) == [
-        ("queue", "evalq.bulk.mine: 2 waiting, 2 worker(s)"),
+        ("queue", "evalq.bulk.mine: 2 waiting, 2 workers"),
         ("oldest", "3 min 20 s"),
         ("commit", "the last one 1 min ago"),
         ("workers", "2 alive, 1 consuming, 1 stuck"),

@@ -69,11 +69,11 @@ def test_what_is_known_of_a_call_twice_is_one_call_less(outputs: list[Output]) -
     with_cache.close()
     one, two = run_of("one", outputs[:2]), run_of("two", outputs[1:])
     assert told(repeat=2, reuse=(one, two))[:2] == [
-        "3 case(s) x 2 = 6 calls, 3 of them answered in an earlier run",
+        "3 cases x 2 = 6 calls, 3 of them answered in an earlier run",
         "tokens: about 300 prompt and 150 completion (mean of 2 calls made: evalq-runs/two)",
     ]
     assert told(repeat=2, reuse=(one,), cache="cache.sqlite")[:2] == [
-        "3 case(s) x 2 = 6 calls, 1 of them cached, 2 of them answered in an earlier run",
+        "3 cases x 2 = 6 calls, 1 of them cached, 2 of them answered in an earlier run",
         "tokens: about 300 prompt and 150 completion (mean of 2 calls made: evalq-runs/two)",
     ]
     assert told(reuse=(one, two), cache="cache.sqlite")[1].startswith("tokens: about 0 prompt and 0 completion")
@@ -86,11 +86,11 @@ def test_a_target_is_known_in_whatever_order_its_choices_are_written(outputs: li
     cache.keep(outputs[:1])
     cache.close()
     assert told(cache="cache.sqlite")[:2] == [
-        "3 case(s) x 1 = 3 calls, 1 of them cached",
+        "3 cases x 1 = 3 calls, 1 of them cached",
         "tokens: about 200 prompt and 100 completion (mean of 1 calls made: cache.sqlite)",
     ]
     run = run_of("one", outputs)
-    assert told(reuse=(run,))[0] == "3 case(s) x 1 = 3 calls, 3 of them answered in an earlier run"
+    assert told(reuse=(run,))[0] == "3 cases x 1 = 3 calls, 3 of them answered in an earlier run"
 
 
 def test_so_is_a_judge(outputs: list[Output]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from evalq.producer.invocation.invocation import (
     PlaceArguments,
     StartArguments,
     command,
+    echo_markdown,
 )
 from evalq.producer.sweep.options import SweepOptions
 
@@ -149,3 +151,13 @@ def test_the_same_for_jobs_and_sweeps() -> None:
     with pytest.raises(UsageError, match="--tag a: a note kept with the run is written as key=value"):
         StartArguments(tags=("a",)).options(5)
     assert LiveArguments(target="t").options() == SweepOptions("t")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_names_with_plain_underscores(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Within a word Markdown needs no escape there; at its ends, and in files, it stays."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    echo_markdown("pass\\_rate, \\_a\\_")
+    assert capsys.readouterr().out == ("pass_rate, \\_a\\_\n" if terminal else "pass\\_rate, \\_a\\_\n")

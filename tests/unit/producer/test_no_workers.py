@@ -58,7 +58,7 @@ def test_an_evaluator_that_no_worker_has_is_named(clock: list[float]) -> None:
     """Its package is to be installed there: another version of evalq would not help."""
     heard = _watched(clock, 5, workers=0, others={"theirs": 1}, lacking=True)
     assert heard.lines[0][0] == (
-        "1 worker is running, of other code theirs, and it has no evaluator planagent: "
+        "1 worker is running, of another version (code theirs), and it has no evaluator planagent: "
         "install the package that registers it there, and restart"
     )
 
@@ -78,7 +78,7 @@ def test_workers_of_other_code_are_told_apart_from_none(clock: list[float]) -> N
     """How many live, of which code, and which code the run needs."""
     heard = _watched(clock, 5, workers=0, others={"theirs": 2, "old": 1})
     assert heard.lines[0][0] == (
-        "3 workers are running, of other code old, theirs; this run needs code mine: "
+        "3 workers are running, of another version (code old, theirs); this run needs code mine: "
         "start a worker of this version, or upgrade one"
     )
 

@@ -89,9 +89,8 @@ _CHILD = """
 import re, sys, time
 from pathlib import Path
 from evalq.evalcore.views.charts import generic_rows
-from evalq.producer.viewing.records import LinesOf
-from evalq.producer.viewing.records import Records, RecordFilter
-records = Records(Path(sys.argv[1]), LinesOf(), generic_rows, {"results": {}, "params": {}})
+from evalq.producer.viewing.records import LineIndexes, RecordFilter, RecordReader
+records = RecordReader(Path(sys.argv[1]), LineIndexes(), generic_rows, {"results": {}, "params": {}})
 def memory(kind):
     return int(re.search(kind + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 before = memory("VmRSS")

@@ -59,7 +59,7 @@ def test_a_run_s_page_says_what_its_report_says(made: Made) -> None:
         record = browser.get(rows[0])
         line = json.loads((path / "records.jsonl").read_text().splitlines()[0])
         assert f"Record {line['record']}" in record.text
-        assert "Expected and came" in record.text
+        assert "Expected and actual" in record.text
 
 
 def test_records_are_turned_over_searched_and_filtered(made: Made) -> None:
@@ -278,9 +278,9 @@ def test_a_damaged_report_is_told_on_each_page_that_needs_it(made: Made, capsys:
 
 
 _ODD = """
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Views
-class Odd(type(registry.get("verification"))):
+class Odd(type(plugins.get("verification"))):
     name = "odd"
     views = Views(summary=lambda report: 1 / 0)
 evaluator = Odd()
