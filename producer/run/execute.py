@@ -25,6 +25,7 @@ from evalq.evalcore.errors import (
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
 from evalq.evalcore.model.manifest import Seal
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.journal import Replanned
 from evalq.producer.folder.run_folder import RunFolder
@@ -90,7 +91,9 @@ def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backen
     if not backend.settings.broker:
         job.folder.note(state="open", server=None)  # else noted together with the ledger
     collector = Collector(job)
-    reporter.detail(f"{job.run}: {len(job.sources)} input(s), {job.total_bytes:,} bytes, {collector.next} chunks held")
+    reporter.detail(
+        f"{job.run}: {plural(len(job.sources), 'input')}, {job.total_bytes:,} bytes, {collector.next} chunks held"
+    )
     with _leaving(job, collector, asked):
         status = _compute(job, collector, backend, reporter)
         report = collector.finish(_sealed(job))
