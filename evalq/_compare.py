@@ -44,7 +44,7 @@ class Sides(NamedTuple):
     cand: RunCases
 
 
-class Comparison(comparison.Comparison, frozen=True, eq=False, kw_only=True):
+class Comparison(comparison.MeasureComparison, frozen=True, eq=False, kw_only=True):
     """Two runs by one measure: what changed, how sure that is, and which cases did it.
 
         found = evalq.compare("main", run)["pass_rate"]
@@ -185,7 +185,7 @@ class Comparisons(Sequence[Comparison]):
             at += len(found)
 
 
-class Decision(decision.Decision, frozen=True):
+class Decision(decision.GateDecision, frozen=True):
     """What `evalq.gate` returns. It is true for GO alone, so that ``assert evalq.gate(...)`` passes for nothing else.
 
         decided = evalq.gate(run, "policy.yaml", baseline="main")

@@ -31,8 +31,8 @@ from evalq.evalcore.statistics.exact import is_below
 from evalq.evalcore.statistics.mode_share import holm
 
 __all__ = [
-    "Comparison",
     "Estimate",
+    "MeasureComparison",
     "Measured",
     "Verdict",
     "case_veto",
@@ -342,7 +342,7 @@ class Flip(msgspec.Struct, frozen=True):
     cand_count: int
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class MeasureComparison(msgspec.Struct, frozen=True):
     """Two runs by one measure.
 
     ``alone`` are cases that only the base answered, ``new`` those that only the candidate did, ``missing`` how many
@@ -381,7 +381,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(
     base: CaseSummary, cand: CaseSummary, measure: Measure, margin: float, *, by_cases: bool = False
-) -> Comparison:
+) -> MeasureComparison:
     """Compare two runs by ``measure``; changes smaller than ``margin``, in its unit, are the same.
 
     With ``by_cases`` the verdict is by the interval for cases like these: where two runs of one unchanged target differ
@@ -398,7 +398,7 @@ def compare(
     # By cases, and of those that stop, no number of repeats decides.
     repeated = verdict == "inconclusive" and bool(pairs.ids) and not by_cases and not stopped
     losses, wins = _flips(pairs, measure)
-    return Comparison(
+    return MeasureComparison(
         measure=measure,
         margin=margin,
         verdict=verdict,

@@ -31,9 +31,9 @@ __all__ = [
     "SINGLE",
     "Check",
     "Decided",
-    "Decision",
     "Errors",
     "FailingCase",
+    "GateDecision",
     "GateLook",
     "PairedCases",
     "Quarantined",
@@ -284,7 +284,7 @@ class PairedCases(msgspec.Struct, frozen=True):
         return f"{counts} ({others})" if others else counts
 
 
-class Decision(msgspec.Struct, frozen=True):
+class GateDecision(msgspec.Struct, frozen=True):
     """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know.
 
     ``look`` is which one it was at an approved baseline, None without one. ``exit_with`` is the exit code where it is
@@ -310,7 +310,7 @@ class Decision(msgspec.Struct, frozen=True):
         return EXIT_CODES[self.decided] if self.exit_with is None else self.exit_with
 
 
-def surprising(decision: Decision, *verdicts: Decided) -> list[Check]:
+def surprising(decision: GateDecision, *verdicts: Decided) -> list[Check]:
     """The critical checks that are one of ``verdicts`` (NO-GO or SUSPECT) and may be chance: neither missing answers
     nor exact demands.
     """

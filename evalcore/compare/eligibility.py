@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, Measured
-from evalq.evalcore.compare.decision import Check, Decided, Decision, FailingCase, PairedCases, named_cases
+from evalq.evalcore.compare.decision import Check, Decided, FailingCase, GateDecision, PairedCases, named_cases
 from evalq.evalcore.compare.intervals import ALPHA, t_tail
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.repeats import rows_of
@@ -477,11 +477,11 @@ def as_recorded(
     policy: Policy,
     candidates: Sequence[RunCases],
     partners: Mapping[str, RunCases],
-    statistical: Decision,
+    statistical: GateDecision,
     runs: Collection[str],
     *,
     written: bool = True,
-) -> Decision:
+) -> GateDecision:
     """The decision on ``runs`` (by what they are called) as recorded, with the ``statistical`` one beside it.
 
     A case passed if all of its recorded answers pass. NO-GO names those that passed before and fail now, INCONCLUSIVE

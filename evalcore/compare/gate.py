@@ -21,9 +21,9 @@ from evalq.evalcore.compare.decision import (
     SINGLE,
     Check,
     Decided,
-    Decision,
     Errors,
     FailingCase,
+    GateDecision,
     Quarantined,
     hold_back,
     named_cases,
@@ -90,7 +90,7 @@ def decide(
     lacking: str = "",
     pasts: Mapping[str, CaseHistory] | None = None,
     today: str = "",
-) -> Decision:
+) -> GateDecision:
     """Hold ``candidates``, each called otherwise, to ``policy``; ``errors`` is how often that may be wrong.
 
     ``pasts`` is the history of each one's cases by what it is called, its baseline's answers alone where it is left
@@ -143,7 +143,7 @@ def decide(
         decided, counted = "INCONCLUSIVE", (*counted, *silent)
     excluded = tuple(_marked(each, regressed) for each in excluded)
     counts = tuple(each.cases for each in pairs.values())
-    return Decision(
+    return GateDecision(
         decided,
         counted,
         (
@@ -473,7 +473,7 @@ def _flaky(candidates: Sequence[RunCases], pasts: Sequence[CaseHistory]) -> Iter
             yield f"{run.called}: {len(flaky)} case(s) are flaky by their history: {', '.join(flaky[:10])}{more}"
 
 
-def collapses(decision: Decision) -> list[Check]:
+def collapses(decision: GateDecision) -> list[Check]:
     """The collapsed cases that stop it. Where answers are confirmed nobody asks for these afresh."""
     return [check for check in decision.checks if check.demand in (_NONE, _NONE_NEW) and check.decided == "NO-GO"]
 

@@ -33,8 +33,6 @@ __all__ = [
     "with_unrecorded",
 ]
 
-# What answers took, by number (seconds, cost, tokens): a sketch of all of them, and sums by case.
-
 _FLUSHED = 1 << 14
 _SEEN = 0
 """The place of how many answers came; behind it count, sum, squares, and the same two of logarithms."""
@@ -432,7 +430,9 @@ def asked_alike(base: CaseSummary, cand: CaseSummary) -> bool:
 def _most(run: CaseSummary) -> int:
     """Calls of the case that took most: all that were planned, where any case was asked to the end."""
     columns = [column.count for column in run.columns.values()]
-    return max((max(counts) + lacking for *counts, lacking in zip(*columns, run.missing, strict=True)), default=0)
+    return max(
+        (max(counts, default=0) + lacking for *counts, lacking in zip(*columns, run.missing, strict=True)), default=0
+    )
 
 
 def with_unrecorded(cases: CaseSummary) -> CaseSummary:
@@ -443,11 +443,7 @@ def with_unrecorded(cases: CaseSummary) -> CaseSummary:
     added = sorted(set(cases.unrecorded or ()).difference(cases.ids))
     if not added:
         return cases
-    counts = [each.count for each in cases.columns.values()]
-    most = max(
-        (max(asked, default=0) + lacking for *asked, lacking in zip(*counts, cases.missing, strict=True)), default=1
-    )
-    every = of_cases(cases, sorted([*cases.ids, *added]), lacking=max(1, most))
+    every = of_cases(cases, sorted([*cases.ids, *added]), lacking=max(1, _most(cases)))
     return msgspec.structs.replace(every, unrecorded=[])
 
 

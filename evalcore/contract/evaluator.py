@@ -35,13 +35,13 @@ __all__ = [
     "Export",
     "Gathering",
     "InputResult",
-    "JudgeQuestion",
     "JudgeStage",
     "Measure",
     "Measures",
     "Observation",
     "Option",
     "Outcome",
+    "OutputQuestion",
     "Params",
     "Records",
     "Request",
@@ -206,7 +206,7 @@ def _no_rule(asked: Request) -> None:
     return None
 
 
-class JudgeQuestion(msgspec.Struct, frozen=True):
+class OutputQuestion(msgspec.Struct, frozen=True):
     """What ``target`` is asked, ``repeats`` times, about an output; ``prompt.case`` names it among all of a run.
 
     Two of one name are one question: it is asked once, and both are given the answers.
@@ -232,10 +232,10 @@ class Stage(Protocol):
         Raises UsageError where it is not said who is asked.
         """
 
-    def questions(self, line: bytes) -> Sequence[JudgeQuestion]:
+    def questions(self, line: bytes) -> Sequence[OutputQuestion]:
         """What is asked about the output in a line of outputs.jsonl; nothing where it has none."""
 
-    def joined(self, line: bytes, answers: Callable[[JudgeQuestion], Sequence[Output]]) -> bytes:
+    def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
         """The line with what was recorded: ``answers`` gives, to each of its questions, those that there are."""
 
     def recorded(self, line: bytes) -> Sequence[Output]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from evalq._pytest.runs import NotMade, SuiteRuns
-from evalq.evalcore.compare.decision import Decided, Decision
+from evalq.evalcore.compare.decision import Decided, GateDecision
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.repeats import by_case, rows_of
 from evalq.evalcore.compare.summary import CaseSummary, RunCases
@@ -150,7 +150,7 @@ class SuiteFile(pytest.File):
         if self.suite.policy is not None:
             yield PolicyTest.from_parent(self, name="policy", file=self)
 
-    def decision(self) -> Decision:
+    def decision(self) -> GateDecision:
         """What the policy decides of the runs, counted as one look at its baseline. Raises Problem."""
         from evalq.producer.comparing.gating import gate_runs
         from evalq.producer.servers import Servers
@@ -190,7 +190,7 @@ class SuiteFile(pytest.File):
         return self._outcomes
 
     _outcomes: list[CaseOutcome] | None = None
-    _decision: Decision | None = None
+    _decision: GateDecision | None = None
 
 
 class RunGroup(pytest.Collector):

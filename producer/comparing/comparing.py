@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from evalq.evalcore.compare.comparison import Comparison, Estimate, compare
-from evalq.evalcore.compare.decision import Check, Decision, PairedCases, Quarantined
+from evalq.evalcore.compare.comparison import Estimate, MeasureComparison, compare
+from evalq.evalcore.compare.decision import Check, GateDecision, PairedCases, Quarantined
 from evalq.evalcore.compare.eligibility import doubled, paired, same_answers, shared
 from evalq.evalcore.compare.summary import RunCases, RunUsage
 from evalq.evalcore.contract.measures import Measure
@@ -20,7 +20,7 @@ MARGIN = 0.05
 
 def compare_runs(
     base: RunCases, cand: RunCases, margin: float = MARGIN, measure: str = "", *, by_cases: bool = False
-) -> list[Comparison]:
+) -> list[MeasureComparison]:
     """Compare by every measure of the candidate, or by the one called ``measure``.
 
     ``margin`` is a share of each measure's scale. Raises UsageError for runs of two evaluators, and for a measure that
@@ -54,7 +54,7 @@ def _twice(base: RunCases, cand: RunCases) -> Iterator[str]:
             yield f"Of the {side} {twice}, so that the same answers count twice: evaluate each once."
 
 
-def _with_changed(found: Comparison, cases: PairedCases) -> Comparison:
+def _with_changed(found: MeasureComparison, cases: PairedCases) -> MeasureComparison:
     """A changed case is in both, and neither new nor answered by one side alone."""
     return msgspec.structs.replace(
         found,
@@ -76,7 +76,7 @@ VERDICTS = {
 }
 
 
-def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison]) -> str:
+def comparison_text(base: RunCases, cand: RunCases, found: Sequence[MeasureComparison]) -> str:
     """All measures of two runs, each with its verdict."""
     lines = [f"# {escape(cand.evaluator)}: {escape(cand.run)} against {escape(base.run)}", ""]
     for comparison in found:
@@ -86,7 +86,7 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[Comparison])
     return visible("\n".join(lines).rstrip() + "\n")
 
 
-def decision_text(decision: Decision) -> str:
+def decision_text(decision: GateDecision) -> str:
     """The decision, and a row for each check."""
     against = f" against {escape(decision.baseline)}" if decision.baseline else ""
     over = headline(decision)
@@ -112,7 +112,7 @@ def decision_text(decision: Decision) -> str:
     return visible("\n".join(lines) + "\n")
 
 
-def headline(decision: Decision) -> str:
+def headline(decision: GateDecision) -> str:
     """On which cases it was decided, for a title: both counts of each run; empty without a baseline."""
     several = len(decision.paired) > 1
     parts = [
@@ -136,7 +136,7 @@ def _row(check: Check) -> str:
     return f"| {check.decided} | {escape(check.metric)} | {escape(check.demand)} | {escape(check.reason)} | {tier} |"
 
 
-def _comparison(found: Comparison) -> Iterator[str]:
+def _comparison(found: MeasureComparison) -> Iterator[str]:
     measure, seen = found.measure, found.observed
     yield f"## {escape(measure.name)}: {VERDICTS[found.verdict]}"
     yield ""
@@ -156,7 +156,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield from _more(found, seen, shown)
 
 
-def _more(found: Comparison, seen: Estimate, shown: MeasureFormat) -> Iterator[str]:
+def _more(found: MeasureComparison, seen: Estimate, shown: MeasureFormat) -> Iterator[str]:
     if notes := comparison_notes(found, seen, shown):
         yield from ("", *(f"- {note}" for note in notes))
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
@@ -170,7 +170,7 @@ def _more(found: Comparison, seen: Estimate, shown: MeasureFormat) -> Iterator[s
 
 
 def comparison_notes(
-    found: Comparison, seen: Estimate, shown: MeasureFormat, said: Callable[[str], str] = escape
+    found: MeasureComparison, seen: Estimate, shown: MeasureFormat, said: Callable[[str], str] = escape
 ) -> list[str]:
     """What to know besides the numbers, a sentence each; ``said`` makes the name of a case fit where they go."""
     notes = []

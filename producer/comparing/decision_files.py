@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import EvalqError, InfrastructureError, Interrupted, StorageError, UsageError
 from evalq.evalcore.files import open_appending, open_input, write_atomic
@@ -71,7 +71,7 @@ def check_decision_outputs(paths: Iterable[Path], reads: Iterable[str]) -> None:
 
 def write_decision(
     paths: Iterable[Path],
-    decision: Decision,
+    decision: GateDecision,
     candidates: Sequence[RunCases],
     *,
     allow_inconclusive: bool = False,
@@ -229,7 +229,12 @@ def _outputs(args: Sequence[str]) -> Iterator[Path]:
 
 
 def finish_decision(
-    decision: Decision, runs: Sequence[RunCases], outputs: Sequence[Path], *, as_json: bool, allow_inconclusive: bool
+    decision: GateDecision,
+    runs: Sequence[RunCases],
+    outputs: Sequence[Path],
+    *,
+    as_json: bool,
+    allow_inconclusive: bool,
 ) -> int:
     """Write the decision on ``runs`` to ``outputs``, show it, and give the exit code.
 
@@ -245,7 +250,7 @@ def finish_decision(
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
 
 
-def exit_code(decision: Decision, *, allow_inconclusive: bool) -> int:
+def exit_code(decision: GateDecision, *, allow_inconclusive: bool) -> int:
     """The decision's own, or 0 where it is INCONCLUSIVE and that may pass; an incomplete run never does."""
     allowed = allow_inconclusive and decision.decided == "INCONCLUSIVE" and decision.exit_with is None
     return 0 if allowed else decision.exit_code

@@ -13,7 +13,7 @@ import msgspec
 from evalq.evalcore.compare.decision import (
     Check,
     Decided,
-    Decision,
+    GateDecision,
     GateLook,
     answers_digest,
     baseline_digest,
@@ -171,7 +171,7 @@ class GateRecord:
         """The look by these answers, among those of a ``kind`` of their own; raises what counting raises."""
         return self._look(self._looks.take, kind)
 
-    def decided(self, decide: Callable[[GateLook], Decision], kind: str = "") -> tuple[Decision, GateLook]:
+    def decided(self, decide: Callable[[GateLook], GateDecision], kind: str = "") -> tuple[GateDecision, GateLook]:
         """What ``decide`` makes of the look by these answers, which is counted once there is a decision.
 
         What cannot be decided, for a metric that the results do not have say, spends nothing.
@@ -197,7 +197,7 @@ class GateRecord:
         """Whether the candidate was stopped before."""
         return bool(self._looks.settle(self._place, self._candidate, ""))
 
-    def settled(self, decision: Decision, baseline: str, unconfirmed: Sequence[Check] = ()) -> Decision:
+    def settled(self, decision: GateDecision, baseline: str, unconfirmed: Sequence[Check] = ()) -> GateDecision:
         """The decision that counts: the candidate is stopped where it was before, by whatever answers.
 
         ``unconfirmed`` are checks that stop it, surprising as they are, though no confirmation looks at them.
@@ -222,7 +222,7 @@ class GateRecord:
         return decision
 
 
-def with_look(decision: Decision, look: GateLook) -> Decision:
+def with_look(decision: GateDecision, look: GateLook) -> GateDecision:
     """The decision, with the look that it was."""
     return msgspec.structs.replace(decision, look=look, notes=(look.told(), *decision.notes))
 

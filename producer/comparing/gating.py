@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.decision import SINGLE, Decision, Errors, growing, looks_at
+from evalq.evalcore.compare.decision import SINGLE, Errors, GateDecision, growing, looks_at
 from evalq.evalcore.compare.eligibility import as_recorded, recorded_once, same_run
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
@@ -124,7 +124,7 @@ class MatchedRuns(NamedTuple):
     pasts: Mapping[str, CaseHistory] = {}
     approved: bool = False
 
-    def decide(self, errors: Errors = SINGLE) -> Decision:
+    def decide(self, errors: Errors = SINGLE) -> GateDecision:
         """Decide, with `evalq.evalcore.compare.gate.decide`."""
         return decide(
             self.policy,
@@ -148,7 +148,7 @@ def gate_runs(
     first: Sequence[str] = (),
     mode: Mode = "policy",
     written: bool = True,
-) -> Decision:
+) -> GateDecision:
     """Decide on ``candidates``, compared with ``baseline``, or with what it names where it is not empty.
 
     At a baseline that was approved by name each look is counted, and spends of one error: ``candidate`` is what is
@@ -193,7 +193,7 @@ def _recorded(found: MatchedRuns, mode: Mode) -> list[str]:
     return named
 
 
-def _uncounted(found: MatchedRuns) -> Decision:
+def _uncounted(found: MatchedRuns) -> GateDecision:
     """The decision where no looks are counted: those at a run that was extended count by what it says of itself."""
     looks = looks_at(found.candidates)
     decision = found.decide(growing(looks))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evalq.evalcore.compare.comparison import Comparison, Flip
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.comparison import Flip, MeasureComparison
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.summary import RunCases
 from evalq.producer.comparing.comparing import VERDICTS, MeasureFormat, comparison_notes, headline, standing_of
 from evalq.producer.page.render import Html, element, joined
@@ -15,7 +15,7 @@ _NO_MATHS = "tex2jax_ignore mathjax_ignore"
 """By these classes notebooks leave dollar signs of the data alone instead of typesetting what stands between them."""
 
 
-def comparison_html(base: RunCases, cand: RunCases, found: Sequence[Comparison]) -> str:
+def comparison_html(base: RunCases, cand: RunCases, found: Sequence[MeasureComparison]) -> str:
     """All measures of two runs in one table, then the cases that changed most by each."""
     head = ("", "verdict", "baseline", "candidate", "change", "95 % between", "p worse", "cases", "missing")
     title = element("h4", f"{cand.evaluator}: {cand.run} against {base.run}")
@@ -23,7 +23,7 @@ def comparison_html(base: RunCases, cand: RunCases, found: Sequence[Comparison])
     return _block(title, _table(head, [_measure(each) for each in found]), *told)
 
 
-def decision_html(decision: Decision) -> str:
+def decision_html(decision: GateDecision) -> str:
     """The decision, a row for each check, and the notes."""
     against = f" against {decision.baseline}" if decision.baseline else ""
     over = headline(decision)
@@ -36,7 +36,7 @@ def decision_html(decision: Decision) -> str:
     return _block(title, table, quarantine, notes)
 
 
-def _measure(found: Comparison) -> tuple[object, ...]:
+def _measure(found: MeasureComparison) -> tuple[object, ...]:
     seen, shown = found.observed, MeasureFormat(found.measure)
     name, verdict = found.measure.name, element("b", VERDICTS[found.verdict])
     if seen is None:
@@ -46,7 +46,7 @@ def _measure(found: Comparison) -> tuple[object, ...]:
     return name, verdict, *levels, f"{seen.p_worse:.2g}", f"{seen.cases:,}", f"{found.missing:,}"
 
 
-def _notes(found: Comparison) -> Html | None:
+def _notes(found: MeasureComparison) -> Html | None:
     """What the numbers of the table do not say, such as what else than the interval there the verdict goes by."""
     shown = MeasureFormat(found.measure)
     notes = comparison_notes(found, found.observed, shown, str) if found.observed is not None else []
@@ -54,7 +54,7 @@ def _notes(found: Comparison) -> Html | None:
     return element("ul", *[element("li", f"{name}: {note}") for note in notes]) if notes else None
 
 
-def _flips(found: Comparison) -> Html | None:
+def _flips(found: MeasureComparison) -> Html | None:
     shown = MeasureFormat(found.measure)
     parts = []
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.comparison import Comparison, Estimate, Verdict
-from evalq.evalcore.compare.decision import Check, Decided, Decision, FailingCase, Quarantined
+from evalq.evalcore.compare.comparison import Estimate, MeasureComparison, Verdict
+from evalq.evalcore.compare.decision import Check, Decided, FailingCase, GateDecision, Quarantined
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import changed, level
 from evalq.evalcore.errors import EvalqError
@@ -90,11 +90,11 @@ class DecisionOutcome(NamedTuple):
 
 
 class ComparedRuns(NamedTuple):
-    """Two runs and what a comparison found, a `Comparison` for each measure."""
+    """Two runs and what a comparison found, a `MeasureComparison` for each measure."""
 
     base: RunCases
     cand: RunCases
-    found: Sequence[Comparison]
+    found: Sequence[MeasureComparison]
 
 
 _DECIDED: Mapping[Decided, PointState] = {
@@ -108,7 +108,7 @@ _ORDER: Sequence[Verdict] = ("worse", "inconclusive", "same", "better")
 
 
 def of_decision(
-    decision: Decision, runs: Sequence[RunCases], *, allowed: bool = False, matrices: Matrices | None = None
+    decision: GateDecision, runs: Sequence[RunCases], *, allowed: bool = False, matrices: Matrices | None = None
 ) -> DecisionOutcome:
     """A gate's; ``matrices`` are those of its suite."""
     points = (*map(_check_point, decision.checks), *map(_quarantine_point, decision.quarantined))
@@ -176,7 +176,7 @@ def of_comparisons(compared: Sequence[ComparedRuns]) -> DecisionOutcome:
     )
 
 
-def _measure_point(pair: ComparedRuns, found: Comparison) -> OutcomePoint:
+def _measure_point(pair: ComparedRuns, found: MeasureComparison) -> OutcomePoint:
     name = f"{pair.cand.called}.{found.measure.name}: not worse than {pair.base.run}"
     seen = found.observed
     reason, measure = "no case has an answer in both runs", found.measure
@@ -189,7 +189,7 @@ def _measure_point(pair: ComparedRuns, found: Comparison) -> OutcomePoint:
     return OutcomePoint(name, _VERDICTS[found.verdict], found.verdict, reason, tuple(found.named))
 
 
-def _besides(found: Comparison, seen: Estimate) -> str:
+def _besides(found: MeasureComparison, seen: Estimate) -> str:
     """What the verdict goes by instead of that interval, or besides."""
     measure = found.measure
     parts = [measure.reading] if found.measure.reading else []

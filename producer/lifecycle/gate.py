@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.decision import SCREEN, Check, Decided, Decision, Errors, confirming, surprising
+from evalq.evalcore.compare.decision import SCREEN, Check, Decided, Errors, GateDecision, confirming, surprising
 from evalq.evalcore.compare.gate import collapses, run_meant
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.summary import RunCases, pooled
@@ -79,7 +79,7 @@ def confirm_runs(
     servers: Servers,
     asking: ConfirmOptions,
     candidate: str = "",
-) -> Decision:
+) -> GateDecision:
     """What `gate_runs` decides, where a NO-GO or SUSPECT that may be chance needs fresh answers of both sides.
 
     Those alone decide then, GO included, on all that the policy demands of the cases of the runs that were asked
@@ -207,7 +207,7 @@ def _pooled(first: RunCases, second: RunCases) -> RunCases:
     )
 
 
-def _confirmed(screened: Decision, fresh: MatchedRuns, errors: Errors, number: int) -> Decision:
+def _confirmed(screened: GateDecision, fresh: MatchedRuns, errors: Errors, number: int) -> GateDecision:
     """What fresh answers decide, beside what was screened of runs that were not asked afresh, and of collapse."""
     found = fresh.decide(errors)
     places = {(check.metric, check.demand) for check in found.checks}
@@ -234,7 +234,7 @@ def _confirmed(screened: Decision, fresh: MatchedRuns, errors: Errors, number: i
     )
 
 
-def _before(check: Check, screened: Decision) -> str:
+def _before(check: Check, screened: GateDecision) -> str:
     """What the first answers said, where they are why these were asked."""
     for each in screened.checks:
         if (each.metric, each.demand) == (check.metric, check.demand) and each.decided in ("NO-GO", "SUSPECT"):
@@ -242,7 +242,7 @@ def _before(check: Check, screened: Decision) -> str:
     return ""
 
 
-def _still_suspect(screened: Decision, suspects: Sequence[Check]) -> Decision:
+def _still_suspect(screened: GateDecision, suspects: Sequence[Check]) -> GateDecision:
     """What was screened of a candidate that stays stopped: nothing of it is confirmed, and nobody pays for that."""
     checks = tuple(
         msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=f"suspect: {check.reason}")
@@ -315,7 +315,7 @@ def gate_suite(
     *,
     allow_inconclusive: bool = False,
     matrices: Matrices | None = None,
-) -> Decision:
+) -> GateDecision:
     """Decide on the finished runs in ``done``, show the decision and write it where the suite wants it, with what its
     ``matrices`` came to.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import JudgeQuestion, JudgeStage, Stage, live_calls
+from evalq.evalcore.contract.evaluator import JudgeStage, OutputQuestion, Stage, live_calls
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, read_plain, replacing, write_atomic
 from evalq.evalcore.model.calls import Output
@@ -176,7 +176,7 @@ class JudgeCalls:
                     outs[number].write(msgspec.json.encode(question.prompt) + b"\n")
         return counts
 
-    def _questions(self) -> Iterator[JudgeQuestion]:
+    def _questions(self) -> Iterator[OutputQuestion]:
         for line in islice(self._lines(), self._limit):
             yield from self._stage.questions(line)
 
@@ -227,7 +227,7 @@ class JudgeCalls:
                 asked = self._limit is None or number < self._limit
                 out.write((self._stage.joined(line, self._answers) if asked else line) + b"\n")
 
-    def _answers(self, question: JudgeQuestion) -> list[Output]:
+    def _answers(self, question: OutputQuestion) -> list[Output]:
         group, number = self._numbers[_key(question)]
         sweep = self._sweeps[group]
         calls = (repeat * sweep.header.cases + number for repeat in range(sweep.header.repeats))
@@ -264,7 +264,7 @@ def _told_apart(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
 
 
-def _key(question: JudgeQuestion) -> bytes:
+def _key(question: OutputQuestion) -> bytes:
     told = f"{question.target}\0{question.repeats}\0{question.prompt.case}"
     # Twelve bytes for a question of any length: all of them are in memory at once.
     return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=12).digest()

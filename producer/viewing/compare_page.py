@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from evalq.evalcore.compare.comparison import Comparison, Flip, Verdict
+from evalq.evalcore.compare.comparison import Flip, MeasureComparison, Verdict
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json
@@ -117,7 +117,7 @@ def _offered(value: str) -> str:
     return f"the baseline {value.removeprefix(BASELINE)}" if value.startswith(BASELINE) else value
 
 
-def _changes(found: Sequence[Comparison]) -> Html | None:
+def _changes(found: Sequence[MeasureComparison]) -> Html | None:
     """All measures in one drawing: of each the change, as a share of its scale."""
     marks = []
     for each in found:
@@ -141,7 +141,7 @@ def _changes(found: Sequence[Comparison]) -> Html | None:
     return element("section", element("h2", "What changed", id="h-changed"), figure, aria_labelledby="h-changed")
 
 
-def _measure(found: Comparison) -> Html:
+def _measure(found: MeasureComparison) -> Html:
     seen, shown = found.observed, MeasureFormat(found.measure)
     heading = element("h3", spoken(found.measure.name))
     verdict = element("p", VERDICTS[found.verdict].capitalize(), class_=f"verdict {LOOKS[found.verdict]}")
@@ -171,7 +171,7 @@ def _measure(found: Comparison) -> Html:
     )
 
 
-def _flips(found: Comparison, shown: MeasureFormat) -> Iterator[Html]:
+def _flips(found: MeasureComparison, shown: MeasureFormat) -> Iterator[Html]:
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
         if not count:
             continue

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from evalq.evalcore.compare.comparison import Comparison
+from evalq.evalcore.compare.comparison import MeasureComparison
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import UsageError
@@ -130,7 +130,7 @@ class RunSides:
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
         self._cases: NewestValues[RunCases] = NewestValues(3)  # of a run of 200,000 cases it takes about 100 MB
-        self._compared: NewestValues[list[Comparison]] = NewestValues(500)
+        self._compared: NewestValues[list[MeasureComparison]] = NewestValues(500)
         self._reading = threading.Lock()
 
     def side(self, name: str, partner: str = "") -> RunSide:
@@ -180,7 +180,7 @@ class RunSides:
         """What is approved, by name; one that cannot be read is left out."""
         return self._viewer.ledger.ask(_approved_runs, _approved_runs(Servers(Settings())))
 
-    def compare(self, base: RunCases, cand: RunCases, margin: float) -> list[Comparison]:
+    def compare(self, base: RunCases, cand: RunCases, margin: float) -> list[MeasureComparison]:
         """By every measure that both have. Raises UsageError for runs of two evaluators."""
         key = (base.report, cand.report, base.run, cand.run, margin)
         return self._compared.get(key) or self._compared.put(key, compare_runs(base, cand, margin))

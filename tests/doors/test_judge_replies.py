@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.contract.evaluator import JudgeQuestion, Request
+from evalq.evalcore.contract.evaluator import OutputQuestion, Request
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.checks.stages import VerdictStage
 from evalq.evalcore.evaluators.planagent.judging import judged, prompts
@@ -96,7 +96,7 @@ def verdict(check: Verdict, answer: str, reply: Callable[[str, str], str], contr
     stage = VerdictStage(params, {"a": "Say it."}, {}, "grader", {})
     (other, *_) = stage.questions(line("a", 0, "another answer"))
 
-    def recorded(question: JudgeQuestion) -> list[Output]:
+    def recorded(question: OutputQuestion) -> list[Output]:
         prompt = question.prompt
         said = reply(marker_in(prompt.text), marker_in(other.prompt.text))
         ids = (0, prompt.case, "", 0, prompt.digest, "grader", "c")

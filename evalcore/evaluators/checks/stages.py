@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import JudgeQuestion, Request, Stage
+from evalq.evalcore.contract.evaluator import OutputQuestion, Request, Stage
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.evaluators.checks.answer import LONGEST, Answer, about, lacks_output
 from evalq.evalcore.evaluators.checks.cases import ExpandedCase
@@ -87,7 +87,7 @@ class VerdictStage:
             raise UsageError(f"case {shorten(case)}: a judge is to decide, and none is named: --judge NAME")
         return target
 
-    def questions(self, line: bytes) -> list[JudgeQuestion]:
+    def questions(self, line: bytes) -> list[OutputQuestion]:
         """What judges are asked about the output in ``line``, the answer first before the other text."""
         return [question for asking in self._asked(line) for question, _ in self._both(asking)]
 
@@ -125,7 +125,7 @@ class VerdictStage:
             return about_pair(asking.text, self._other(asking) or "")
         return about(asking.text)
 
-    def _both(self, asking: Asking) -> list[tuple[JudgeQuestion, str]]:
+    def _both(self, asking: Asking) -> list[tuple[OutputQuestion, str]]:
         """The question in each order of the texts, with the marker that its replies have to have."""
         case, asked = asking.case.id, asking.asked
         other = self._other(asking) or ""
@@ -133,11 +133,11 @@ class VerdictStage:
         # Once in each order: a judge may favour what it reads first.
         sent = [asked.prompt(self._inputs.get(case), asking.text, other, order) for order in range(asked.orders)]
         return [
-            (JudgeQuestion(Prompt(self._name(asking, order), "", each.prompt), target, asked.votes), each.marker)
+            (OutputQuestion(Prompt(self._name(asking, order), "", each.prompt), target, asked.votes), each.marker)
             for order, each in enumerate(sent)
         ]
 
-    def joined(self, line: bytes, answers: Callable[[JudgeQuestion], Sequence[Output]]) -> bytes:
+    def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
         """``line`` with the recorded replies as its ``judgements``; what it had of other checks stays before them."""
         found = self._found(line)
         if not found:
@@ -280,7 +280,7 @@ class EmbedStage:
         counts = Counter((target, 1) for target in self._targets.values())
         return {asked: count * repeats for asked, count in counts.items()}
 
-    def questions(self, line: bytes) -> list[JudgeQuestion]:
+    def questions(self, line: bytes) -> list[OutputQuestion]:
         """The text of the output in ``line``; nothing where it has none, or is not counted by embedding."""
         asked = self._asked(line)
         return [] if asked is None else [_question(*asked)]
@@ -293,7 +293,7 @@ class EmbedStage:
         text = normal(found.text)
         return (self._targets[found.case], text) if text else None
 
-    def joined(self, line: bytes, answers: Callable[[JudgeQuestion], Sequence[Output]]) -> bytes:
+    def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
         """``line`` with what was recorded of its text as its ``embedding``."""
         asked = self._asked(line)
         replies = answers(_question(*asked)) if asked is not None else ()
@@ -317,8 +317,8 @@ class EmbedStage:
         return [Output(0, name, "", 0, prompt, known.target, known.config, reply, attempts=known.attempts)]
 
 
-def _question(target: str, text: str) -> JudgeQuestion:
-    return JudgeQuestion(Prompt(f"embedding {kind_of_text(text).hex()}", "", text[:MOST_EMBEDDED]), target)
+def _question(target: str, text: str) -> OutputQuestion:
+    return OutputQuestion(Prompt(f"embedding {kind_of_text(text).hex()}", "", text[:MOST_EMBEDDED]), target)
 
 
 def _recorded_embedding(line: bytes) -> Embedding | None:
@@ -367,11 +367,11 @@ class Stages:
             found.update(stage.asks(repeats))
         return found
 
-    def questions(self, line: bytes) -> list[JudgeQuestion]:
+    def questions(self, line: bytes) -> list[OutputQuestion]:
         """Those of all, one stage's behind the other's."""
         return [question for stage in self._stages for question in stage.questions(line)]
 
-    def joined(self, line: bytes, answers: Callable[[JudgeQuestion], Sequence[Output]]) -> bytes:
+    def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
         """The line with what each was answered."""
         # Each has the line of the one before it, or it would write over what that one added.
         for stage in self._stages:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.evaluator import JudgeQuestion
+from evalq.evalcore.contract.evaluator import OutputQuestion
 from evalq.evalcore.evaluators.checks.answer import about
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.panels import METRICS
@@ -35,21 +35,21 @@ def stage_of(*checks: dict[str, Any], against: str | None = None) -> VerdictStag
     return VerdictStage(params, {"a": "Say it."}, {}, "grader", {} if against is None else {("a", 0): against})
 
 
-Reply = Callable[[JudgeQuestion, int], Any]
+Reply = Callable[[OutputQuestion, int], Any]
 """What the judge replies to a question's how manieth vote: data, or an exception for a failed call."""
 
 
-def replies(reply: Reply) -> Callable[[JudgeQuestion], list[Output]]:
+def replies(reply: Reply) -> Callable[[OutputQuestion], list[Output]]:
     """What a sweep records of each question."""
     return lambda question: [_output(question, vote, reply(question, vote)) for vote in range(question.repeats)]
 
 
-def nothing(_question: JudgeQuestion) -> list[Output]:
+def nothing(_question: OutputQuestion) -> list[Output]:
     """No answer was recorded."""
     return []
 
 
-def _output(question: JudgeQuestion, vote: int, said: Any) -> Output:
+def _output(question: OutputQuestion, vote: int, said: Any) -> Output:
     """The judge keeps to its prompt: ``said`` has the marker, in text in place of its name."""
     prompt, told = question.prompt, dict[str, Any](error=str(said))
     marker = marker_in(prompt.text)
@@ -165,11 +165,11 @@ def test_a_preference_is_asked_in_both_orders(against: str | None) -> None:
     """A judge that always takes what it sees first has said nothing: a tie, which passes where the check says so."""
     check: dict[str, Any] = {"prefer": True if against else "maybe"}
 
-    def by_text(question: JudgeQuestion, vote: int) -> Any:
+    def by_text(question: OutputQuestion, vote: int) -> Any:
         text = question.prompt.text
         return {"better": "A" if text.index("\nyes\n") < text.index("\nmaybe\n") else "B"}
 
-    def first(question: JudgeQuestion, vote: int) -> Any:
+    def first(question: OutputQuestion, vote: int) -> Any:
         return {"better": "A"}
 
     test = judged(check, by_text, against=against)
@@ -208,7 +208,7 @@ def test_a_comparison_with_one_run_is_none_with_another() -> None:
     """Judged again against a run that has no answer to a repeat, the verdict on the run before does not stay."""
     before, data = stage_of({"prefer": True}, {"rubric": "polite"}, against="maybe"), line("a", 0)
 
-    def reply(question: JudgeQuestion, _vote: int) -> Any:
+    def reply(question: OutputQuestion, _vote: int) -> Any:
         return {"better": "tie", **YES}
 
     joined = before.joined(data, replies(reply))

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import JudgeQuestion, Request, live_calls
+from evalq.evalcore.contract.evaluator import OutputQuestion, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
 from evalq.evalcore.evaluators.checks.stages import asking, other_answers, to_ask
@@ -228,7 +228,7 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
     vector = base64.b64encode(pack_vector([1, 2])).decode()
     said = {"grader": b'{"pass": true}', "vectors": json.dumps({"vector": vector}).encode()}
 
-    def recorded(question: JudgeQuestion) -> list[Output]:
+    def recorded(question: OutputQuestion) -> list[Output]:
         prompt, target = question.prompt, question.target
         return [Output(0, prompt.case, "", 0, prompt.digest, target, "c", msgspec.Raw(said[target]))]
 

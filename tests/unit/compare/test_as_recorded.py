@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.eligibility import as_recorded, recorded_once
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
@@ -24,7 +24,7 @@ def run(rows: list[tuple[int, int]], ids: list[str] | None = None, specification
     return run_of(passes(rows, ids=ids or IDS[: len(rows)]), specification=specification)
 
 
-def held(base: RunCases, cand: RunCases) -> Decision:
+def held(base: RunCases, cand: RunCases) -> GateDecision:
     statistical = decide(POLICY, [cand], {"vs": base})
     return as_recorded(POLICY, [cand], {"vs": base}, statistical, ["vs"])
 
@@ -139,7 +139,7 @@ def test_what_is_demanded_exactly_blocks_all_the_same() -> None:
         assert decision.exit_code == code, gate
 
 
-def demanded(base: RunCases, cand: RunCases, written: bool = True, **policy: object) -> Decision:
+def demanded(base: RunCases, cand: RunCases, written: bool = True, **policy: object) -> GateDecision:
     """Of a policy that says as_recorded."""
     wanted = Policy.model_validate({"as_recorded": True, **policy})
     statistical = decide(wanted, [cand], {"vs": base})

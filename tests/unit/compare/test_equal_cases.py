@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 import pytest
 
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.eligibility import same_answers
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
@@ -26,7 +26,7 @@ def listed(rows: dict[str, tuple[str, int]], *, specification: str = "new") -> R
     return msgspec.structs.replace(run, parameters="the same")
 
 
-def gated(base: RunCases, cand: RunCases, **policy: object) -> Decision:
+def gated(base: RunCases, cand: RunCases, **policy: object) -> GateDecision:
     gates = [{"metric": "vs.pass_rate", "max_drop": 0.05}]
     return decide(Policy.model_validate({"gates": gates, **policy}), [cand], {"vs": base})
 

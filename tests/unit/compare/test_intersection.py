@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from tests.unit.compare.made import answered, passes, run_of
@@ -17,7 +17,7 @@ IDS = [f"c{number:02}" for number in range(60)]
 
 def gated(
     first: int, last: int, *, allowed: bool, specification: str = "new", unrecorded: Sequence[str] = ()
-) -> Decision:
+) -> GateDecision:
     """A candidate of the cases from ``first`` to ``last`` beside a baseline of the first fifty, all of them well."""
     base, cand = (passes([(20, 20)] * len(ids), ids=ids) for ids in (IDS[:50], IDS[first:last]))
     base.labels, base.collapsed, base.stopped = [{"a": 1}] * 50, IDS[:2], []

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalq.evalcore.compare.comparison import Verdict, change_in, compare
-from evalq.evalcore.compare.decision import SCREEN, Decided, Decision, Errors, GateLook
+from evalq.evalcore.compare.decision import SCREEN, Decided, Errors, GateDecision, GateLook
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import pairs_of
@@ -201,7 +201,7 @@ def test_numbers_are_equal_up_to_the_last_digits_of_a_float() -> None:
     assert [check.decided for check in found.checks] == [decided for _, decided in gates]
 
 
-def gated(base: CaseSummary, cand: CaseSummary, **policy: object) -> Decision:
+def gated(base: CaseSummary, cand: CaseSummary, **policy: object) -> GateDecision:
     """A candidate against a baseline, by a fall of 5 points of its pass rate at most, and what else is demanded."""
     gates = policy.pop("gates", [{"metric": "vs.pass_rate", "max_drop": 0.05}])
     return decide(Policy.model_validate({"gates": gates, **policy}), [run_of(cand)], {"vs": run_of(base)})

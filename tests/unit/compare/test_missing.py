@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.repeats import Causes, causes_in, count_recorded, unusable_of
@@ -27,7 +27,7 @@ def live(lost: int, unusable: int = 0, cases: int = 100) -> RunCases:
     return msgspec.structs.replace(run, target="agent", usage=RunUsage(outputs=2 * cases))
 
 
-def gated(base: RunCases, cand: RunCases, missing: int = 0, max_drop: float = 0.1) -> Decision:
+def gated(base: RunCases, cand: RunCases, missing: int = 0, max_drop: float = 0.1) -> GateDecision:
     gates = (Gate(metric="vs.pass_rate", max_drop=max_drop),)
     return decide(Policy(gates=gates, missing=missing), [cand], {"vs": base})
 

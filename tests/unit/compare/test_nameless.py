@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy, Tier
 from evalq.evalcore.errors import UsageError
 from tests.unit.compare.made import passes, run_of, scores
 
 
-def decided(nameless: int, before: int | None, *, missing: int = 0, max_drop: float = 0.1) -> Decision:
+def decided(nameless: int, before: int | None, *, missing: int = 0, max_drop: float = 0.1) -> GateDecision:
     """On a candidate that passes everything that it names, ``before`` being the baseline's nameless records."""
     cand, base = (run_of(passes([(6, 6)] * 30)) for _ in range(2))
     cand.cases.unattributed, base.cases.unattributed = nameless, before or 0

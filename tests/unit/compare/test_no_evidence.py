@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalq.evalcore.compare.decision import LEAST, Check, Decision, overall
+from evalq.evalcore.compare.decision import LEAST, Check, GateDecision, overall
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, RunUsage, Summing
@@ -67,7 +67,7 @@ def run(cases: CaseSummary) -> RunCases:
     return msgspec.structs.replace(made, usage=RunUsage(outputs=sum(cases.columns[PASS.name].count)))
 
 
-def gated(policy: Policy, cand: RunCases, base: RunCases) -> Decision:
+def gated(policy: Policy, cand: RunCases, base: RunCases) -> GateDecision:
     return decide(policy, [cand], {"vs": base})
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from evalq.evalcore.compare.comparison import fisher
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import STEADY, flakiness, past_of
@@ -40,7 +40,7 @@ def policy(*entries: dict[str, Any], **more: Any) -> Policy:
 
 
 def gated(wanted: Policy, now: Sequence[tuple[int, int]] = NOW, before: Sequence[tuple[int, int]] | None = BEFORE,
-          missing: Sequence[int] = (), today: str = "") -> Decision:  # fmt: skip
+          missing: Sequence[int] = (), today: str = "") -> GateDecision:  # fmt: skip
     """A run held to ``wanted``, with a baseline that answered as ``before``."""
     partners = {} if before is None else {"vs": run_of(passes(before, ids=IDS))}
     return decide(wanted, [run_of(passes(now, missing, IDS))], partners, today=today)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import CaseDemand, Gate, PerCase, Policy
 from evalq.evalcore.compare.repeats import CasePasses, by_case, case_interval, enough_for, estimate, provable
@@ -34,7 +34,9 @@ HAT = demand(pass_hat_k={"k": 3, "min": 0.5})
 SHARE = demand(min_passes=8, of=10)
 
 
-def gated(rows: Sequence[tuple[int, int]], missing: Sequence[int] = (), minimum: int = 1, **per_case: Any) -> Decision:
+def gated(
+    rows: Sequence[tuple[int, int]], missing: Sequence[int] = (), minimum: int = 1, **per_case: Any
+) -> GateDecision:
     """A run held to what every case has to keep, and to nothing else."""
     gate = Gate(metric="vs.pass_rate", per_case=validate(PerCase, per_case, "here"))
     return decide(Policy(gates=(gate,), minimum_repeats=minimum), [run_of(passes(rows, missing))], {})

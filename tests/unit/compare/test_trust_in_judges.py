@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from evalq.evalcore.compare.decision import Decision
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.summary import CaseSummary, RunCases, Summing, pooled
@@ -51,7 +51,7 @@ def run(passed: int, labels: int | None, by: str = "grader", plain: int = 10) ->
     return run_of(summing.summary(judged=judged), results, evaluator="checks")
 
 
-def decided(cand: RunCases, base: RunCases, *gates: dict[str, Any], **policy: Any) -> Decision:
+def decided(cand: RunCases, base: RunCases, *gates: dict[str, Any], **policy: Any) -> GateDecision:
     """What a policy of these gates decides."""
     return decide(Policy.model_validate({"gates": gates, **policy}), [cand], {"checks": base})
 

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from evalq.evalcore.compare.decision import Check, Decision, Quarantined
+from evalq.evalcore.compare.decision import Check, GateDecision, Quarantined
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
@@ -60,17 +60,17 @@ def run_of(ids: Sequence[str], passed: Sequence[int], of: int = 4, missing: Sequ
     )
 
 
-def decision_of(cases: Sequence[str], reason: str = "seen") -> Decision:
+def decision_of(cases: Sequence[str], reason: str = "seen") -> GateDecision:
     checks = (
         Check("vs.pass_rate", "falls by at most 0.05", "critical", "NO-GO", reason, -0.2, -0.3, -0.1, 0.001, (*cases,)),
         Check("vs.usage.cost", "at most 3", "advisory", "NO-GO", reason, 4.0),
         Check("vs.pass_rate", "at least 0.9", "supporting", "INCONCLUSIVE", reason),
     )
     held = tuple(Quarantined("vs", case, at % 2 == 0, reason, reason, "2030-01-01") for at, case in enumerate(cases))
-    return Decision("NO-GO", checks, (reason,), ("vs-1",), "main", held)
+    return GateDecision("NO-GO", checks, (reason,), ("vs-1",), "main", held)
 
 
-def written(folder: Path, decision: Decision, runs: Sequence[RunCases]) -> dict[str, bytes]:
+def written(folder: Path, decision: GateDecision, runs: Sequence[RunCases]) -> dict[str, bytes]:
     for name in FILES:
         write_decision([folder / name], decision, runs)
     return {name: (folder / name).read_bytes() for name in FILES}
@@ -174,7 +174,7 @@ def test_a_case_fails_when_an_answer_does_and_errs_when_none_came(tmp_path: Path
     root = validated(tmp_path / "junit.xml")
     states = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
     assert (states["kept"], states["lost"], states["gone"]) == ([], ["failure"], ["error"])
-    write_decision([tmp_path / "go.xml"], Decision("GO", (), (), ("vs-1",)), runs)
+    write_decision([tmp_path / "go.xml"], GateDecision("GO", (), (), ("vs-1",)), runs)
     tags = {child.tag for case in validated(tmp_path / "go.xml").iter("testcase") for child in case}
     assert tags == {"skipped"}
 
@@ -189,7 +189,7 @@ def test_a_case_in_quarantine_is_skipped_and_told_of_in_every_format(tmp_path: P
         Quarantined("vs", "counts", False, "stable: 0 of 90 answers passed before", "somebody thought so"),
         Quarantined("vs", "fell", True, "flaky: 30 of 40 answers passed before", "an index", regressed=True),
     )
-    files = written(tmp_path, Decision("NO-GO", (), (), ("vs-1",), "", held), runs)
+    files = written(tmp_path, GateDecision("NO-GO", (), (), ("vs-1",), "", held), runs)
     root = ElementTree.fromstring(files["junit.xml"])  # noqa: S314 - of our own
     states = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
     assert (states["aside"], states["counts"], states["fell"]) == (["skipped"], ["failure"], ["failure"])
@@ -201,7 +201,7 @@ def test_a_case_in_quarantine_is_skipped_and_told_of_in_every_format(tmp_path: P
     assert "set aside" in files["summary.md"].decode()
     assert "counts all the same" in files["summary.md"].decode()
     assert [each["aside"] for each in json.loads(files["gate.json"])["quarantined"]] == [True, False, True]
-    assert "2030-01-01" in decision_html(Decision("GO", (), (), ("vs-1",), "", held))
+    assert "2030-01-01" in decision_html(GateDecision("GO", (), (), ("vs-1",), "", held))
 
 
 def test_a_file_of_no_format_is_refused_before_anything_is_decided(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 import evalq
-from evalq.evalcore.compare.decision import Decision, Errors, GateLook, baseline_digest
+from evalq.evalcore.compare.decision import Errors, GateDecision, GateLook, baseline_digest
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.comparing.baselines import Baselines
@@ -152,11 +152,11 @@ def test_a_number_that_another_took_meanwhile_is_decided_again(here: Path) -> No
     policy = Policy.model_validate({"gates": [{"metric": "verification.pass_rate", "max_drop": 0.1}]})
     servers, seen = Servers(Settings()), list[int]()
 
-    def decide(look: GateLook) -> Decision:
+    def decide(look: GateLook) -> GateDecision:
         seen.append(look.number)
         if len(seen) == 1:
             GateRecord(policy, [], {}, servers, "another commit").look()
-        return Decision("GO", (), (), (), "main")
+        return GateDecision("GO", (), (), (), "main")
 
     _, look = GateRecord(policy, [], {}, servers, "this commit").decided(decide)
     assert (seen, look.number) == ([1, 2], 2)
