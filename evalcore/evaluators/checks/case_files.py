@@ -115,13 +115,13 @@ def _lines(faults: list[tuple[Place, str]]) -> dict[tuple[str, tuple[str | int, 
 
 # Reading cases files: YAML, JSON, JSONL or CSV into cases as they are written, each with its place.
 
-CASE_KEYS = (
+_CASE_KEYS = (
     *("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds"),
     "diversity",
 )
 """The keys of a case; a template and the defaults have all but the first two."""
-LAYER_KEYS = CASE_KEYS[2:]
-ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".csv")
+_LAYER_KEYS = _CASE_KEYS[2:]
+_ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".csv")
 _DOCUMENT = ("defaults", "templates", "cases")
 _MOST_BYTES = 256 << 20
 _JSON_COLUMNS = ("checks", "vars", "thresholds")
@@ -143,12 +143,12 @@ def read_cases(path: str | Path, faults: CaseFileFaults) -> Iterator[WrittenCase
     ending = Path(path).suffix.lower()
     if ending in (".yaml", ".yml", ".json"):
         yield from _document(path, faults)
-    elif ending in ENDINGS:
+    elif ending in _ENDINGS:
         for case, place in _rows(path, faults):
             # It has no templates of its own: a case that names one is told so.
             yield WrittenCase(case, place, tuple(_template(case, place, {}, faults)))
     else:
-        raise ConfigError(f"{path}: a cases file ends in {', '.join(ENDINGS)}")
+        raise ConfigError(f"{path}: a cases file ends in {', '.join(_ENDINGS)}")
 
 
 def _document(path: str | Path, faults: CaseFileFaults) -> Iterator[WrittenCase]:
@@ -174,7 +174,7 @@ def _document(path: str | Path, faults: CaseFileFaults) -> Iterator[WrittenCase]
             yield from _included(entry, place, [defaults], templates, faults)
         else:
             layers = [defaults, *_template(entry, place, templates, faults)]
-            faults.unknown(entry, CASE_KEYS, place)
+            faults.unknown(entry, _CASE_KEYS, place)
             yield WrittenCase(entry, place, tuple(layers))
 
 
@@ -203,7 +203,7 @@ def _layer(layer: Any, place: Place, faults: CaseFileFaults) -> tuple[Mapping[st
     if not isinstance(layer, dict):
         faults.add(place, f"must be a mapping, found {json_kind(layer)}")
         return {}, place
-    faults.unknown(layer, LAYER_KEYS, place)
+    faults.unknown(layer, _LAYER_KEYS, place)
     return layer, place
 
 
@@ -238,14 +238,14 @@ def _included(
     faults: CaseFileFaults,
 ) -> Iterator[WrittenCase]:
     """The cases of a file that an entry names; what else stands in the entry lies under each of them."""
-    faults.unknown(entry, ("file", "template", *LAYER_KEYS), place)
+    faults.unknown(entry, ("file", "template", *_LAYER_KEYS), place)
     name = entry["file"]
     # A cases file may be anybody's, as in a pull request: it must not have files read that lie elsewhere.
     if not _inside(Path(place.file).parent, name) or Path(name).suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
         faults.add(place.at("file"), "must name a .jsonl or .csv file next to this one, or below it")
         return
     under = [*layers, *_template(entry, place, templates, faults)]
-    own = {key: value for key, value in entry.items() if key in LAYER_KEYS}
+    own = {key: value for key, value in entry.items() if key in _LAYER_KEYS}
     under += [(own, place)] if own else []
     for case, at in _rows(Path(place.file).parent / name, faults):
         yield WrittenCase(case, at, (*under, *_template(case, at, templates, faults)))
@@ -295,7 +295,7 @@ def _rows(path: str | Path, faults: CaseFileFaults) -> Iterator[tuple[dict[str, 
     batch = open_table(path)
     found = _table(batch, str(path), faults) if str(path).lower().endswith(".csv") else lines_of_table(batch, faults)
     for case, place in found:
-        faults.unknown(case, CASE_KEYS, place)
+        faults.unknown(case, _CASE_KEYS, place)
         yield case, place
 
 
@@ -310,11 +310,11 @@ def lines_of_table(batch: Batch, faults: CaseFileFaults) -> Iterator[tuple[dict[
 
 
 def _table(batch: Batch, path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Place]]:
-    columns = columns_of(batch, lambda name: name in CASE_KEYS or bool(_holder(name)))
+    columns = columns_of(batch, lambda name: name in _CASE_KEYS or bool(_holder(name)))
     top = Place(path, (), 1)
-    wrong = [name for name in columns if name not in CASE_KEYS and not _holder(name)]
+    wrong = [name for name in columns if name not in _CASE_KEYS and not _holder(name)]
     for name in wrong:
-        known = ", ".join([*CASE_KEYS, "vars.NAME", "thresholds.NAME"])
+        known = ", ".join([*_CASE_KEYS, "vars.NAME", "thresholds.NAME"])
         faults.add(top, f"{shorten(name)!r} is no column of cases (known: {known})")
     if len(set(columns)) < len(columns):
         faults.add(top, "a column stands there twice")

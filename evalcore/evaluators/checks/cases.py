@@ -24,7 +24,7 @@ from evalq.evalcore.evaluators.checks.case_files import (
     read_cases,
 )
 from evalq.evalcore.evaluators.checks.check import COMPOSED, compile_check, compiled, spelled
-from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, Threshold, weightless
+from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, RateThreshold, weightless
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
@@ -37,7 +37,7 @@ _TOLD = f"{', '.join(_WAYS[:-1])} or {_WAYS[-1]}"
 _SPELLED = {name.replace("_", "-"): name for name in Diversity.model_fields}
 
 
-def layered_diversity(
+def _layered_diversity(
     layers: Sequence[tuple[Mapping[str, Any], Place]], faults: CaseFileFaults
 ) -> dict[str, Any] | None:
     """The options of all layers, name by name, as params have them; None where no layer has any."""
@@ -148,7 +148,7 @@ class _Reader:
             "checks": self._checks(layers, values, place),
             "tags": self._tags(layers),
             "thresholds": self._thresholds(layers),
-            "diversity": layered_diversity(layers, self._faults),
+            "diversity": _layered_diversity(layers, self._faults),
         }
         weight, at = _topmost(layers, "weight")
         if weight is not None:
@@ -327,7 +327,7 @@ class _Reader:
             rates.pop(name, None)  # says that what a layer below demands does not hold here
             return
         try:
-            Threshold(number=name, least=least)
+            RateThreshold(number=name, least=least)
         except ValueError:
             self._faults.add(place, "unknown key (known here: score, pass-rate, pass@K, pass^K)")
             return

@@ -12,7 +12,7 @@ import msgspec
 from evalq.evalcore.contract.params import boolean_meant
 from evalq.evalcore.contract.plugins import on_naming
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
+from evalq.evalcore.evaluators.checks.params import CheckCase, ChecksParams
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion, Kind, Made
 from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.evalcore.model.canonical import canonical_json
@@ -175,7 +175,7 @@ class ComposedCheck(CompiledCheck):
         if self._kind == "any":
             return max(score for _, score in pairs)
         if self._kind == "all":
-            return mean_by_weight(pairs)
+            return _mean_by_weight(pairs)
         could = held + sum(not part.looked for part in deciding) * unlooked
         return min(1.0, could / self._count)
 
@@ -185,7 +185,7 @@ def _deciding(parts: Sequence[CheckVerdict]) -> Sequence[CheckVerdict]:
     return [part for part in parts if part.weight] or parts
 
 
-def mean_by_weight(scores: Iterable[tuple[float, float]]) -> float:
+def _mean_by_weight(scores: Iterable[tuple[float, float]]) -> float:
     """The mean of (weight, score); the plain mean where nothing has a weight, and 1 where nothing is there."""
     pairs = list(scores)
     whole = sum(weight for weight, _ in pairs)
@@ -200,7 +200,7 @@ def mean_by_weight(scores: Iterable[tuple[float, float]]) -> float:
 def passes(verdicts: Sequence[CheckVerdict], least: float | None) -> tuple[str, float, str]:
     """(passed or failed, score, why it failed) where all checks that count were computed."""
     counted = [verdict for verdict in verdicts if verdict.passed is not None]
-    score = mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
+    score = _mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
     # A check of weight 0 is shown, and never decides (docs/decisions/0019).
     failed = [verdict for verdict in counted if not verdict.passed and verdict.weight]
     if least is None:
@@ -220,7 +220,7 @@ def passes(verdicts: Sequence[CheckVerdict], least: float | None) -> tuple[str, 
 
 COMPOSED = ("any", "all", "at-least")
 """Checks that hold a list of checks."""
-COMMON = ("name", "weight", "threshold", "at")
+_COMMON = ("name", "weight", "threshold", "at")
 """Options of every check."""
 _NOT = "not-"
 _DEEPEST = 20
@@ -308,10 +308,10 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> CompiledCheck:
     shared = _shared(written)
     own: Any = kind.options
     known = _options_of(own)
-    beside = {key: value for key, value in written.items() if key != name and key not in COMMON}
+    beside = {key: value for key, value in written.items() if key != name and key not in _COMMON}
     for key in beside:
         if key not in known:
-            raise BadCheck(f"unknown key (known here: {', '.join(sorted({name, *known, *COMMON}))})", key)
+            raise BadCheck(f"unknown key (known here: {', '.join(sorted({name, *known, *_COMMON}))})", key)
     value = _typed(written[name], kind.value, name)
     options = _typed(beside, kind.options, "")
     try:
@@ -355,7 +355,7 @@ def _name(written: Mapping[str, Any]) -> str:
         return names[0]
     if names:
         raise BadCheck(f"{len(names)} checks in one mapping ({', '.join(names)}): write a list item for each")
-    others = [key for key in written if key not in COMMON]
+    others = [key for key in written if key not in _COMMON]
     raise BadCheck(_unknown(others[0]) if others else "no check is named", others[0] if others else "")
 
 
@@ -377,7 +377,7 @@ def _nearest(name: str) -> str:
 
 
 def _shared(written: Mapping[str, Any]) -> CommonOptions:
-    given = {key: written[key] for key in COMMON if key in written}
+    given = {key: written[key] for key in _COMMON if key in written}
     if not given:
         return _NO_OPTIONS
     shared: CommonOptions = _typed(given, CommonOptions, "")
@@ -392,7 +392,7 @@ def _shared(written: Mapping[str, Any]) -> CommonOptions:
 
 
 def _composed(name: str, kind: str, negated: bool, written: Mapping[str, Any], depth: int) -> CompiledCheck:
-    known = {name, *COMMON, *(("count",) if kind == "at-least" else ())} - {"threshold"}
+    known = {name, *_COMMON, *(("count",) if kind == "at-least" else ())} - {"threshold"}
     for key in written:
         if key not in known:
             raise BadCheck(f"unknown key (known here: {', '.join(sorted(known))})", key)
@@ -444,7 +444,7 @@ def fallible(written: Mapping[str, Any]) -> bool:
     return False
 
 
-def judged_of(case: Case) -> tuple[bool, ...]:
+def judged_of(case: CheckCase) -> tuple[bool, ...]:
     """Of each check of the case whether it may be wrong and decides: one of weight 0 is only shown."""
     return tuple(bool(check.get("weight", 1)) and fallible(check) for check in case.checks)
 

@@ -60,7 +60,7 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{shorten(self.target)} {self.config[:64]}"
 
 
-def embedding_of(record: Mapping[str, Any], text: bytes) -> Embedding | None:
+def _embedding_of(record: Mapping[str, Any], text: bytes) -> Embedding | None:
     """What a line has of the text; None where it has nothing, or something about another text. Raises Misplaced."""
     given = record.get("embedding")
     if given is None:
@@ -79,7 +79,7 @@ def embedding_of(record: Mapping[str, Any], text: bytes) -> Embedding | None:
     return found
 
 
-def vector_of(found: Embedding) -> bytes:
+def _vector_of(found: Embedding) -> bytes:
     """A mark of the embedder, and the vector behind it."""
     return hashlib.blake2b(found.embedder.encode("utf-8", "surrogatepass"), digest_size=_MARK).digest() + found.vector
 
@@ -275,8 +275,8 @@ def mark_of(answer: str, how: Diversity | None, record: Mapping[str, Any]) -> An
         return AnswerMark(text, sketch(whole, answer))
     if how.by == "text" or not whole:
         return AnswerMark(text)  # nobody has a vector for nothing: it is a kind by itself
-    found = embedding_of(record, text)
-    return AnswerMark(text, lacks=True) if found is None else AnswerMark(text, vector_of(found), found.embedder)
+    found = _embedding_of(record, text)
+    return AnswerMark(text, lacks=True) if found is None else AnswerMark(text, _vector_of(found), found.embedder)
 
 
 # The answers to one case as they are counted by kind: what a chunk keeps of them, merged without loss.

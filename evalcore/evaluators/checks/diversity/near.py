@@ -103,7 +103,7 @@ def sketch(text: str, written: str | None = None) -> bytes:
     return head + struct.pack(f"<{len(hashes)}I", *hashes) + _shingles(text)
 
 
-def open_sketch(data: bytes) -> Sketch:
+def _open_sketch(data: bytes) -> Sketch:
     """A sketch that was packed."""
     numbers, facts, total, kept, found, others = _HEAD.unpack_from(data)
     values = struct.unpack(f"<{(len(data) - _HEAD.size) // 4}I", data[_HEAD.size :])
@@ -172,8 +172,8 @@ def similarity(one: bytes, other: bytes) -> float:
 
     0 where their facts differ, or one has a word that excludes one of the other.
     """
-    mine = open_sketch(one)
-    shared, either = _overlap(mine, frozenset(mine.hashes), open_sketch(other))
+    mine = _open_sketch(one)
+    shared, either = _overlap(mine, frozenset(mine.hashes), _open_sketch(other))
     return shared / either if either else 0.0
 
 
@@ -215,7 +215,7 @@ def without_frame(sketches: Mapping[bytes, bytes], counts: Mapping[bytes, int]) 
     Two are of one kind where all words are the same that are not in nearly all of them, and so are their facts. An
     answer of frame alone is of the commonest kind with its facts: it says less, and nothing else.
     """
-    texts = {text: open_sketch(sketches[text]) for text in counts if sketches.get(text)}
+    texts = {text: _open_sketch(sketches[text]) for text in counts if sketches.get(text)}
     answers = sum(counts.values())
     having: Counter[int] = Counter()
     for text, own in texts.items():
@@ -322,13 +322,13 @@ class NearKinds:
         self._kind[text], self._sketches[text], self._size[text] = text, sketched, 0
         if not sketched:
             return
-        mine = open_sketch(sketched)
+        mine = _open_sketch(sketched)
         inside = frozenset(mine.hashes)
         for other in self._candidates(text, mine):
             root, own = self._root(other), self._root(text)
             if root == own:
                 continue
-            shared, either = _overlap(mine, inside, open_sketch(self._sketches[other]))
+            shared, either = _overlap(mine, inside, _open_sketch(self._sketches[other]))
             # Rounded: in floats .55 of 100 is a little more than 55, which 55 would not reach.
             if shared and shared >= round(self._alike * either, 9):
                 self._kind[own] = root
@@ -343,7 +343,7 @@ class NearKinds:
             self._having = {}
             for other, sketched in self._sketches.items():
                 if other != text:
-                    self._note(other, open_sketch(sketched))
+                    self._note(other, _open_sketch(sketched))
         found = {other: None for value in self._first(mine) for other in self._having.get(value, ())}
         self._note(text, mine)
         return list(found)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts, VectorKinds, by_judge
 from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
+from evalq.evalcore.evaluators.checks.params import CheckCase, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
@@ -72,15 +72,15 @@ _EMBEDDERS = 100
 VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
 
 
-class _Told(NamedTuple):
+class _CaseVerdict(NamedTuple):
     """A case, its entry of the report, and how often each kind came."""
 
-    case: Case
+    case: CheckCase
     entry: dict[str, Json]
     counts: list[int]
 
 
-def diversity_section(drawn: Sequence[tuple[Case, KindCounts, int]], params: ChecksParams) -> dict[str, Json]:
+def diversity_section(drawn: Sequence[tuple[CheckCase, KindCounts, int]], params: ChecksParams) -> dict[str, Json]:
     """``diversity`` of the results; nothing where no case's answers are counted by kind.
 
     ``drawn`` has each selected case with its answers and the calls planned if it could stop early, else 0.
@@ -92,7 +92,7 @@ def diversity_section(drawn: Sequence[tuple[Case, KindCounts, int]], params: Che
     ]
     if not told:
         return {}
-    tags: dict[str, list[_Told]] = {}
+    tags: dict[str, list[_CaseVerdict]] = {}
     for each in told:
         for tag in each.case.tags:
             tags.setdefault(tag, []).append(each)
@@ -106,7 +106,7 @@ def diversity_section(drawn: Sequence[tuple[Case, KindCounts, int]], params: Che
     }
 
 
-def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _Told:
+def _entry(case: CheckCase, answers: KindCounts, planned: int, how: Diversity) -> _CaseVerdict:
     texts = answers.counts()
     near = None if how.by == "text" else answers.kinds(how)
     counts = near.counts() if near else list(texts.values())
@@ -132,7 +132,7 @@ def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _To
         **({"by_judge": by_judge(answers.halves, how.collapse_share, planned)} if how.judge else {}),
         **({"stop": {"rule": WHEN_DECIDED, "of": planned}} if planned else {}),
     }
-    return _Told(case, entry, counts)
+    return _CaseVerdict(case, entry, counts)
 
 
 def _at_the_edge(answers: KindCounts, how: Diversity, near: NearKinds | VectorKinds, planned: int) -> dict[str, Json]:
@@ -194,7 +194,7 @@ def _embedders(counts: Mapping[str, int]) -> list[Json]:
             for name in sorted(counts)[:_EMBEDDERS]]  # fmt: skip
 
 
-def _nowhere(told: Sequence[_Told]) -> dict[str, Json]:
+def _nowhere(told: Sequence[_CaseVerdict]) -> dict[str, Json]:
     """The verdict over all cases; where none has a second answer, it has nothing to judge either."""
     found = collapse_nowhere(_counts(told))
     if any(each.entry["answers"] > 1 for each in told):
@@ -202,12 +202,12 @@ def _nowhere(told: Sequence[_Told]) -> dict[str, Json]:
     return {**found, "verdict": "no_repeats" if any(each.entry["answers"] for each in told) else "no_data"}
 
 
-def _counts(told: Sequence[_Told]) -> Iterator[CaseDiversity]:
+def _counts(told: Sequence[_CaseVerdict]) -> Iterator[CaseDiversity]:
     for each in told:
         yield CaseDiversity(each.case.id, each.entry["p_collapsed"], each.entry["verdict"])
 
 
-def _over_cases(told: Sequence[_Told]) -> dict[str, Json]:
+def _over_cases(told: Sequence[_CaseVerdict]) -> dict[str, Json]:
     """How many cases have which verdict, and means over those with repeats, by the cases' weights.
 
     The chance that two answers are of one kind has an interval, about these cases: its estimate is unbiased in each,
@@ -223,7 +223,7 @@ def _over_cases(told: Sequence[_Told]) -> dict[str, Json]:
     }
 
 
-def _agreement(told: Sequence[_Told]) -> dict[str, Json]:
+def _agreement(told: Sequence[_CaseVerdict]) -> dict[str, Json]:
     """The chance that two answers to a case are of one kind, mean over these cases, with its interval."""
     own = [each.entry["collision_probability"] for each in told]
     bounds = mean_interval([(each["value"], each["low"], each["high"]) for each in own], [e.case.weight for e in told])
@@ -234,7 +234,7 @@ def _agreement(told: Sequence[_Told]) -> dict[str, Json]:
     }
 
 
-def _mean(told: Sequence[_Told], value: Callable[[Mapping[str, Json]], float]) -> float | None:
+def _mean(told: Sequence[_CaseVerdict], value: Callable[[Mapping[str, Json]], float]) -> float | None:
     """By weight; summed exactly, since the last digit must not depend on the order of the cases."""
     whole = math.fsum(each.case.weight for each in told)
     return math.fsum(each.case.weight * value(each.entry) for each in told) / whole if whole else None
