@@ -1,4 +1,4 @@
-"""Patterns as trees: what is left of a regular expression once Python's own parser has read it."""
+"""Regular expressions as trees, read by Python's own parser: sets of characters, and what has no linear search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several patterns against one text: where each is first found, how often it occurs."""
+"""Several patterns against one text: which occur, where each is first found, how often it occurs."""
 
 from __future__ import annotations
 

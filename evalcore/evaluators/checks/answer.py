@@ -1,4 +1,4 @@
-"""One recorded output as checks see it: its text, the JSON in it, its tool calls, what it took and cost."""
+"""One recorded output as checks see it: its text, JSON and tool calls, its cost, and what judges replied about it."""
 
 from __future__ import annotations
 

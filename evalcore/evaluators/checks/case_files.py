@@ -1,4 +1,4 @@
-"""What is wrong in cases files, each fault with its place: all of it is told at once."""
+"""Reading cases files: cases as they are written, each with its place, all faults at once, placeholders filled in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cases file may say of diversity, and what is wrong with it."""
+"""From written cases to params: layers and placeholders, checks held to their grammar, diversity, and labels."""
 
 from __future__ import annotations
 

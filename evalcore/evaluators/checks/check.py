@@ -1,4 +1,4 @@
-"""A check made ready, and what it says of an answer; a composed one goes by what its parts say."""
+"""One compiled check: its grammar in a file, its verdict on an answer, and whether that verdict may be wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluation of outputs by cases with checks, as evalq runs it."""
+"""The evaluator of checks: its command, its measures, and the line of records.jsonl for an output."""
 
 from __future__ import annotations
 

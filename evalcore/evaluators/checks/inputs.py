@@ -1,4 +1,4 @@
-"""From what was asked for to what is evaluated: cases files become params, recorded outputs the inputs."""
+"""Requests: cases files become params and prompts, recorded outputs become inputs, and decided cases stop."""
 
 from __future__ import annotations
 

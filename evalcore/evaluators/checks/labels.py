@@ -1,4 +1,4 @@
-"""What labels come to in the report: how far each fallible check agrees with people, and what its rates are by them."""
+"""Labels in the report: how far each fallible check agrees with people, and the rates by their labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard of checks."""
+"""The dashboard of checks, and the metrics behind it."""
 
 from __future__ import annotations
 

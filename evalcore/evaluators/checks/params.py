@@ -1,4 +1,4 @@
-"""What changes the answer of checks: the cases with their checks and thresholds."""
+"""Params of checks: the cases with their checks, thresholds and diversity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether cases reach their thresholds: each by itself, and all of them together."""
+"""The report of checks: pass rates by case, tag and check, and whether cases reach their thresholds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging one line of recorded outputs: which case it is of, what its checks found, whether it passes."""
+"""Judging one recorded output: its case, its labels, the verdicts of its checks, and whether it passes."""
 
 from __future__ import annotations
 

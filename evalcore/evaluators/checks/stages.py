@@ -1,4 +1,4 @@
-"""Asking judges about outputs: a question for each check, output and order; replies become a line's ``judgements``."""
+"""Asking judges and embedders about recorded outputs: the questions, and what a line keeps of the replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a chunk of recorded outputs adds up to: counts by case and check, and quantiles of what outputs took."""
+"""What a chunk of recorded outputs adds up to: counts by case, check and judge, and quantiles of cost and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of checks as Markdown, from report.json's content alone."""
+"""The report of checks for people: as Markdown, as a page with charts, and as rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of answers by what an embedder says of them: its vectors as a line has them, and kinds of near ones."""
+"""Answers of a case by kind: by their text, by an embedder's vectors, by a judge of pairs."""
 
 from __future__ import annotations
 

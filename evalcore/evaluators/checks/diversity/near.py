@@ -1,4 +1,4 @@
-"""When two answers are nearly the same, and how many kinds that makes: with all of their words, and without a frame."""
+"""When two answers are the same text or nearly the same, and how many kinds that makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of kinds of near answers: what holds by a little less likeness, and without their frame, too."""
+"""Diversity in the report: kinds of answers and collapse, by case, by tag and over all cases."""
 
 from __future__ import annotations
 

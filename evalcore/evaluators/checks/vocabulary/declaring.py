@@ -1,4 +1,4 @@
-"""How a check is declared: its name, what stands behind it, its options, and how it looks at an answer."""
+"""How a check is declared: its name, value, options and run; with comparison of JSON values, and RE2 patterns."""
 
 from __future__ import annotations
 

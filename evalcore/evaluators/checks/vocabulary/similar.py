@@ -1,4 +1,4 @@
-"""Checks that measure how like an answer is to a text: by edits, by words, by characters."""
+"""Checks that compare an answer with a text or a number: by edits, words, characters, or value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of an answer's text: what it is, contains, begins and ends with, matches, and how long it is."""
+"""Checks of an answer's text: what it is, contains or matches, what a pattern captures, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the tools that an agent called: which, with what arguments, in which order, how many."""
+"""Checks of the agent's work: which tools it called and how, and what the answer cost."""
 
 from __future__ import annotations
 
