@@ -255,32 +255,32 @@ def read_states(texts: Iterable[bytes]) -> list[DriftState]:
 
 
 class BaselineStore:
-    """Baselines of one ledger: {place: JSON} for each name, a place for each evaluator and target."""
+    """Baselines of one ledger: {slot: JSON} for each name, a slot for each evaluator and target."""
 
     def __init__(self, client: redis.Redis, settings: Settings) -> None:
         self._client: Any = client
         self._most = settings.cases_bytes
 
-    def keep(self, name: str, place: str, data: bytes) -> None:
-        """Put ``data`` in the place of what was approved there before."""
+    def keep(self, name: str, slot: str, data: bytes) -> None:
+        """Put ``data`` in the slot, in place of what was approved there before."""
         # Both or none: an approved run whose name is not on the list could be read, but would never be listed.
         pipe = self._client.pipeline(transaction=True)
         pipe.sadd(SHARED.baselines, name)
-        pipe.hset(SHARED.baseline + name, place, pack(data))
+        pipe.hset(SHARED.baseline + name, slot, pack(data))
         pipe.execute()
 
     def read(self, name: str) -> dict[str, bytes]:
         """All of a name's. Raises WireError for what is no baseline."""
         found = {}
         for at, data in self._client.hgetall(SHARED.baseline + name).items():
-            place = at.decode(errors="replace")
+            slot = at.decode(errors="replace")
             try:
                 # Bounded: whoever may write to the ledger could otherwise have a few bytes unpack to all of the memory
                 # here.
-                found[place] = unpack(data, self._most)
+                found[slot] = unpack(data, self._most)
             except WireError as error:
                 raise WireError(
-                    f"the baseline {name} in the ledger is damaged at {place!r}: {error}; approve the run again: "
+                    f"the baseline {name} in the ledger is damaged at {slot!r}: {error}; approve the run again: "
                     f"evalq baseline set {shlex.quote(name)} RUN"
                 ) from error
         return found
