@@ -24,7 +24,7 @@ from evalq.evalcore.evaluators.checks.case_files import (
     read_cases,
 )
 from evalq.evalcore.evaluators.checks.check import COMPOSED, compile_check, compiled, spelled
-from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, RateThreshold, weightless
+from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, Threshold, weightless
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
@@ -327,7 +327,7 @@ class _Reader:
             rates.pop(name, None)  # says that what a layer below demands does not hold here
             return
         try:
-            RateThreshold(number=name, least=least)
+            Threshold(number=name, least=least)
         except ValueError:
             self._faults.add(place, "unknown key (known here: score, pass-rate, pass@K, pass^K)")
             return

@@ -12,7 +12,7 @@ import msgspec
 from evalq.evalcore.contract.params import boolean_meant
 from evalq.evalcore.contract.plugins import on_naming
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
-from evalq.evalcore.evaluators.checks.params import CheckCase, ChecksParams
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion, Kind, Made
 from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.evalcore.model.canonical import canonical_json
@@ -444,7 +444,7 @@ def fallible(written: Mapping[str, Any]) -> bool:
     return False
 
 
-def judged_of(case: CheckCase) -> tuple[bool, ...]:
+def judged_of(case: Case) -> tuple[bool, ...]:
     """Of each check of the case whether it may be wrong and decides: one of weight 0 is only shown."""
     return tuple(bool(check.get("weight", 1)) and fallible(check) for check in case.checks)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from evalq.evalcore.evaluators.checks.check import any_judged, fallible, judged_of
-from evalq.evalcore.evaluators.checks.params import CheckCase, ChecksParams
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.score import of_no_check, scorer_for
 from evalq.evalcore.evaluators.checks.state import CaseCounts, ChecksState
 from evalq.evalcore.model.canonical import Json
@@ -29,7 +29,7 @@ __all__ = [
     "trusted_checks",
 ]
 
-Counted = tuple[CheckCase, CaseCounts]
+Counted = tuple[Case, CaseCounts]
 _NO_TABLE = (0, 0, 0, 0)
 
 
@@ -53,7 +53,7 @@ def _judged_case(counted: CaseCounts, at: int) -> JudgedCase:
     return JudgedCase(both, false_pass, false_fail, neither, passed, passed + failed)
 
 
-def on_trust(case: CheckCase, trusted: Mapping[str, bool], params: ChecksParams) -> bool:
+def on_trust(case: Case, trusted: Mapping[str, bool], params: ChecksParams) -> bool:
     """Whether the case is decided by a check that may be wrong, and whose verdicts people's labels do not bear out."""
     if params.judges_decide or not trusted:
         return False

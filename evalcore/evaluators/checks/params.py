@@ -14,11 +14,11 @@ from evalq.evalcore.model.canonical import canonical_json, digest
 
 __all__ = [
     "NO_WEIGHT",
-    "CheckCase",
+    "Case",
     "ChecksParams",
     "Diversity",
     "Labels",
-    "RateThreshold",
+    "Threshold",
     "diversity_of",
     "thresholds_of",
     "weightless",
@@ -34,7 +34,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 _RATE = re.compile(r"pass(?P<kind>[@^])(?P<k>[1-9]\d{0,3})")
 
 
-class RateThreshold(Params):
+class Threshold(Params):
     """The least that a case's pass rate, pass@k or pass^k has to be."""
 
     number: str
@@ -66,14 +66,14 @@ class RateThreshold(Params):
         return self
 
 
-class CaseThresholds(Params):
+class Thresholds(Params):
     """``score``: the weighted mean of its checks at which an output passes; None: all its checks have to.
 
     ``rates``: what the case has to reach.
     """
 
     score: Share | None = None
-    rates: tuple[RateThreshold, ...] = ()
+    rates: tuple[Threshold, ...] = ()
 
 
 class Diversity(Params):
@@ -97,7 +97,7 @@ class Diversity(Params):
         return {name: value for name, value in tell(self).items() if name != "judge" or value}
 
 
-class CheckCase(Params):
+class Case(Params):
     """A case, expanded: of its input only the digest is kept; ``checks`` are as a file spells them.
 
     ``diversity`` is its own, None where the run's is.
@@ -108,7 +108,7 @@ class CheckCase(Params):
     checks: tuple[dict[str, Any], ...] = Field(min_length=1)
     tags: tuple[str, ...] = ()
     weight: Annotated[float, Field(ge=0, le=1e9)] = 1.0
-    thresholds: CaseThresholds = CaseThresholds()
+    thresholds: Thresholds = Thresholds()
     diversity: Diversity | None = None
 
     @field_validator("checks")
@@ -147,7 +147,7 @@ class ChecksParams(Params):
     cases that fallible checks decide count where labels bear these out (`judge_trust`), or with ``judges_decide``.
     """
 
-    cases: tuple[CheckCase, ...] = ()
+    cases: tuple[Case, ...] = ()
     tag: str = ""
     pass_rate: Share = 0.0
     ks: tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...] = DEFAULT_KS
@@ -182,19 +182,19 @@ class ChecksParams(Params):
         """By the digest."""
         return self is other or (isinstance(other, ChecksParams) and self.digest == other.digest)
 
-    def selected(self) -> tuple[CheckCase, ...]:
+    def selected(self) -> tuple[Case, ...]:
         """The cases that ``tag`` leaves, in the files' order."""
         return tuple(case for case in self.cases if not self.tag or self.tag in case.tags)
 
 
-def thresholds_of(case: CheckCase, params: ChecksParams) -> tuple[RateThreshold, ...]:
+def thresholds_of(case: Case, params: ChecksParams) -> tuple[Threshold, ...]:
     """What a case has to reach: its own, else the run's."""
     if case.thresholds.rates or not params.pass_rate:
         return case.thresholds.rates
-    return (RateThreshold(number="pass-rate", least=params.pass_rate),)
+    return (Threshold(number="pass-rate", least=params.pass_rate),)
 
 
-def diversity_of(case: CheckCase, params: ChecksParams) -> Diversity | None:
+def diversity_of(case: Case, params: ChecksParams) -> Diversity | None:
     """By what its answers are counted by kind: its own, else the run's; None where they are not."""
     given = case.diversity or params.diversity
     return None if given.by == "none" else given

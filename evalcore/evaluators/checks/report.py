@@ -16,7 +16,7 @@ from evalq.evalcore.evaluators.checks.check import compiled
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.report import diversity_section
 from evalq.evalcore.evaluators.checks.labels import labels_section, on_trust, trusted_checks
-from evalq.evalcore.evaluators.checks.params import CheckCase, ChecksParams, RateThreshold, thresholds_of
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Threshold, thresholds_of
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseCounts, ChecksState
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
@@ -41,7 +41,7 @@ class Demand(msgspec.Struct, frozen=True):
     """
 
     case: str
-    threshold: RateThreshold
+    threshold: Threshold
     passed: int
     answers: int
     planned: int = 0
@@ -145,7 +145,7 @@ _FAILURES = 100
 _SETTLED = frozenset(("holds", "fails", "collapsed", "diverse"))
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
 
-Counted = tuple[CheckCase, CaseCounts]
+Counted = tuple[Case, CaseCounts]
 
 
 def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksParams) -> dict[str, Json]:
@@ -225,7 +225,7 @@ def _together(states: Sequence[ChecksState]) -> ChecksState:
     return whole
 
 
-def _rate_of(case: CheckCase, counted: CaseCounts) -> Rate | None:
+def _rate_of(case: Case, counted: CaseCounts) -> Rate | None:
     if not counted.answers:
         return None
     return Rate(counted.passed / counted.answers, counted.answers, case.weight)
@@ -289,7 +289,7 @@ def _entries(cases: Sequence[Counted], params: ChecksParams) -> tuple[list[Json]
     return entries, demands
 
 
-def _entry(case: CheckCase, counted: CaseCounts, demands: Sequence[Demand], params: ChecksParams) -> dict[str, Json]:
+def _entry(case: Case, counted: CaseCounts, demands: Sequence[Demand], params: ChecksParams) -> dict[str, Json]:
     n, m = counted.answers, counted.passed
     bounds = _bounds_of(counted)
     low, high = bounds if n else (None, None)
@@ -368,7 +368,7 @@ def _by_tag(cases: Sequence[Counted]) -> Iterator[Json]:
 
 def _by_check(cases: Sequence[Counted]) -> Iterator[Json]:
     """The checks by their names, each over the cases that have it, in the order of these names."""
-    found: dict[str, list[tuple[CheckCase, list[int]]]] = {}
+    found: dict[str, list[tuple[Case, list[int]]]] = {}
     for case, counted in cases:
         # Not strict: a case without any answer has no counts.
         for written, counts in zip(case.checks, counted.checks, strict=False):

@@ -24,7 +24,7 @@ from evalq.evalcore.evaluators.checks.answer import (
 )
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, CompiledCheck, compiled, judged_of, passes
 from evalq.evalcore.evaluators.checks.diversity.kinds import NOT_COUNTED, PAIR, AnswerMark, half_of, mark_of
-from evalq.evalcore.evaluators.checks.params import CheckCase, ChecksParams, Diversity, Labels, diversity_of
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, Labels, diversity_of
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
@@ -42,7 +42,7 @@ class KnownLabels(NamedTuple):
     file by repeat and place.
     """
 
-    case: CheckCase
+    case: Case
     judged: tuple[bool, ...]
     places: Mapping[str, int | None]
     repeats: Mapping[int, Mapping[int, bool]]
@@ -66,7 +66,7 @@ class Heard(NamedTuple):
 NOTHING = Heard()
 
 
-def given_labels(case: CheckCase, checks: Sequence[CompiledCheck], labels: Mapping[str, Labels]) -> KnownLabels:
+def given_labels(case: Case, checks: Sequence[CompiledCheck], labels: Mapping[str, Labels]) -> KnownLabels:
     """The labels of a case's checks, made ready; those of names that it has not, or several times, are left out."""
     places: dict[str, int | None] = {}
     for index, check in enumerate(checks):
@@ -176,7 +176,7 @@ class CasePlan(msgspec.Struct, frozen=True):
     """
 
     index: int
-    case: CheckCase
+    case: Case
     checks: tuple[CompiledCheck, ...]
     skipped: bool
     asked: Mapping[str, JudgeQuestion]
@@ -216,7 +216,7 @@ class CasePlans:
             known = self._plans[case] = CasePlan(index, given, checks, skipped, asked, asks, labels, how)
         return known
 
-    def _check(self, written: Mapping[str, Any], case: CheckCase) -> CompiledCheck:
+    def _check(self, written: Mapping[str, Any], case: Case) -> CompiledCheck:
         try:
             return compiled(written)
         except BadCheck as error:
@@ -284,7 +284,7 @@ class ScoredOutput(msgspec.Struct, frozen=True):
 class PendingQuestion(NamedTuple):
     """What is to be asked about ``text``, the output of a case's repeat or a part of it."""
 
-    case: CheckCase
+    case: Case
     repeat: int
     asked: JudgeQuestion
     text: str

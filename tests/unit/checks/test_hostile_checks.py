@@ -16,7 +16,7 @@ from evalq.evalcore.evaluators.checks import load_cases
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
 from evalq.evalcore.evaluators.checks.inputs import complete
-from evalq.evalcore.evaluators.checks.params import RateThreshold
+from evalq.evalcore.evaluators.checks.params import Threshold
 from evalq.evalcore.evaluators.checks.report import Demand
 from evalq.evalcore.evaluators.checks.vocabulary import schema, text
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
@@ -191,7 +191,7 @@ def test_weights_are_told_apart(tmp_path: Path) -> None:
 def test_the_smallest_thresholds_are_decided() -> None:
     """Also past the number of looks that limits are known for."""
     for planned in (0, 20, 10**6):
-        assert Demand("a", RateThreshold(number="pass@3", least=1e-17), 5, 5, planned).verdict == "holds"
+        assert Demand("a", Threshold(number="pass@3", least=1e-17), 5, 5, planned).verdict == "holds"
 
 
 def test_the_same_outputs_twice_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts, VectorKinds, by_judge
 from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
-from evalq.evalcore.evaluators.checks.params import CheckCase, ChecksParams, Diversity, diversity_of
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
@@ -75,12 +75,12 @@ VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
 class _CaseVerdict(NamedTuple):
     """A case, its entry of the report, and how often each kind came."""
 
-    case: CheckCase
+    case: Case
     entry: dict[str, Json]
     counts: list[int]
 
 
-def diversity_section(drawn: Sequence[tuple[CheckCase, KindCounts, int]], params: ChecksParams) -> dict[str, Json]:
+def diversity_section(drawn: Sequence[tuple[Case, KindCounts, int]], params: ChecksParams) -> dict[str, Json]:
     """``diversity`` of the results; nothing where no case's answers are counted by kind.
 
     ``drawn`` has each selected case with its answers and the calls planned if it could stop early, else 0.
@@ -106,7 +106,7 @@ def diversity_section(drawn: Sequence[tuple[CheckCase, KindCounts, int]], params
     }
 
 
-def _entry(case: CheckCase, answers: KindCounts, planned: int, how: Diversity) -> _CaseVerdict:
+def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _CaseVerdict:
     texts = answers.counts()
     near = None if how.by == "text" else answers.kinds(how)
     counts = near.counts() if near else list(texts.values())
