@@ -17,7 +17,7 @@ from evalq.evalcore.errors import EvalqError, Interrupted
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.comparing.decision_files import DecidingCommand, errors_in_earlier_files, errors_written, exit_code
-from evalq.producer.invocation.invocation import Invocation, command
+from evalq.producer.invocation.invocation import Invocation, command, echo_markdown
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import (
     calling_options,
@@ -107,7 +107,7 @@ def _all_ended(
         ended = [_ended(run, suite, common, reporter, invocation) for run in suite.runs]
     rows = matrix_rows((run, each.folder, each.error) for run, each in zip(suite.runs, ended, strict=True))
     if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
-        click.echo(matrix_text(rows))
+        echo_markdown(matrix_text(rows))
     return ended, rows
 
 
@@ -126,7 +126,7 @@ def _listed(suite: SuitePlan, fmt: str) -> int:
     if fmt == "json":
         click.echo(canonical_json({"suite": suite.name, "runs": msgspec.to_builtins(planned)}))
     elif fmt != "none":
-        click.echo(planned_text(planned), nl=False)
+        echo_markdown(planned_text(planned), nl=False)
     return 0
 
 
@@ -215,7 +215,8 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: I
     for path in run.outputs:
         write_output(path, folder, run.evaluator, run.request.options)
     if output.fmt in ("markdown", "yaml") and not output.json_lines:
-        click.echo(render(output.fmt, run.evaluator, report, run.request.options))
+        echo = echo_markdown if output.fmt == "markdown" else click.echo
+        echo(render(output.fmt, run.evaluator, report, run.request.options))
     show_notes(folder, report, output)
     conclude_shown(folder, report, invocation, reporter)
     return report

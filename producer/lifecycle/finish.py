@@ -15,9 +15,9 @@ from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
 from evalq.evalcore.model.canonical import Json, uncollected
 from evalq.evalcore.model.state import omissions_in
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import plural, visible
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments
+from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments, echo_markdown
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.sweep.files import holds_sweep
 
@@ -59,7 +59,8 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
     for path in output.outputs:
         write_output(path, folder, evaluator, options)
     if not output.json_lines:
-        click.echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
+        echo = echo_markdown if output.fmt == "markdown" else click.echo
+        echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
     show_notes(folder, report, output)
     for fault in report["faults"][:20] if not output.quiet else []:
         click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
@@ -94,7 +95,8 @@ def refuse_unscored(folder: RunFolder, report: dict[str, Json]) -> None:
     if not counts["scored"]:
         kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("errors", "unscored", "dead") if counts[kind])
         raise NothingEvaluated(
-            f"nothing was evaluated: none of {counts['total']} record(s) has a result ({kinds}); {folder.path} says why"
+            f"nothing was evaluated: none of {plural(counts['total'], 'record')} has a result ({kinds}); "
+            f"{folder.path} says why"
         )
 
 
@@ -102,8 +104,8 @@ def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where
     dead = report["records"]["dead"]
     if dead > allowed:
         raise Incomplete(
-            f"{dead} record(s) have no result, since they killed their process (see the faults). Try them again: "
-            f"{_retry(folder, where)}; or accept them: --allow-dead {dead}"
+            f"{plural(dead, 'record has', 'records have')} no result: its process was killed (see the faults). "
+            f"Try again: {_retry(folder, where)}; or accept them: --allow-dead {dead}"
         )
 
 
@@ -113,7 +115,7 @@ def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: PlaceArgume
     if count > allowed:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
         raise Incomplete(
-            f"{count} call(s) were never answered ({kinds}). Try them again: "
+            f"{plural(count, 'call was', 'calls were')} never answered ({kinds}). Try again: "
             f"{_retry(sweeps[0].folder, where)}{_larger(sweeps[0])}; "
             f"or accept them: --allow-dead {count}"
         )
