@@ -11,7 +11,7 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.canonical import digest, pack, unpack
 from evalq.evalcore.model.manifest import Chunk, to_wire
 from evalq.evalcore.model.state import Tally
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import answer_digest
 
 __all__ = ["ChunkAnswer", "Partial", "decode", "encode", "opened"]
 
@@ -19,7 +19,7 @@ MAX_PARTIAL_BYTES = 512 << 20
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """``data``: the packed answer; ``digest``: `leaf_digest` of it unpacked, the same whoever computed it."""
+    """``data``: the packed answer; ``digest``: `answer_digest` of it unpacked, the same whoever computed it."""
 
     digest: str
     data: bytes
@@ -49,7 +49,7 @@ def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
     head = _AnswerHead(msgspec.Raw(outcome.state.to_wire()), outcome.tally, of)
     head_line = msgspec.json.encode(head, order="deterministic")
     plain = b"\n".join([head_line, *outcome.lines])
-    return Partial(leaf_digest(plain), pack(plain))
+    return Partial(answer_digest(plain), pack(plain))
 
 
 def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Outcome[State]:
@@ -64,7 +64,7 @@ def opened(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None
     """
     try:
         plain = _unpacked(partial.data)
-        if leaf_digest(plain) != partial.digest:
+        if answer_digest(plain) != partial.digest:
             raise WireError("a partial in the ledger does not have the digest it was committed with")
         end = plain.find(b"\n")
         # Not taken apart by lines: the fold needs the head alone, and the lines are written as they are.

@@ -14,7 +14,6 @@ SOURCES = (
     "counts.h",
     "csv.h",
     "json.h",
-    "leaves.h",
     "lines.h",
     "log.c",
     "plan.h",

@@ -5,7 +5,6 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
-#include "leaves.h"
 #include "lines.h"
 #include "utf8.h"
 
@@ -269,38 +268,9 @@ static PyObject *check_utf8(PyObject *module, PyObject *args) {
     return Py_BuildValue("(ii)", swift, plain);
 }
 
-/* leaf_sums(key, data, narrow): see leaves.h; `key` are its numbers, little endian. `narrow`, for tests: as processors
-   compute them that cannot do what is marked WIDE. */
-static PyObject *leaf_sums(PyObject *module, PyObject *args) {
-    Py_buffer given, data;
-    u64 key[LEAF_SUMS * LEAF_WORDS];
-    PyObject *found = NULL;
-    int narrow = 0;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*|p", &given, &data, &narrow)) return NULL;
-    size_t n = (size_t)data.len, leaves = n / LEAF_BYTES + (n % LEAF_BYTES != 0);
-    if ((size_t)given.len != sizeof key) {
-        PyErr_SetString(PyExc_ValueError, "a key of another length");
-    } else if ((found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(leaves * LEAF_SUMS * 8)))) {
-        u8 *out = (u8 *)PyBytes_AsString(found);
-        const u8 *from = given.buf;
-        for (size_t i = 0; i < LEAF_SUMS * LEAF_WORDS; i++, from += 8) {
-            key[i] = 0;
-            for (int byte = 0; byte < 8; byte++) key[i] |= (u64)from[byte] << 8 * byte;
-        }
-        Py_BEGIN_ALLOW_THREADS
-        leaf_sums_of(key, data.buf, n, out, narrow);
-        Py_END_ALLOW_THREADS
-    }
-    PyBuffer_Release(&given);
-    PyBuffer_Release(&data);
-    return found;
-}
-
 static PyMethodDef methods[] = {
     {"check_utf8", check_utf8, METH_VARARGS, "See _rows.pyi."},
     {"count_newlines", count_newlines, METH_VARARGS, "See _rows.pyi."},
-    {"leaf_sums", leaf_sums, METH_VARARGS, "See _rows.pyi."},
     {"plan_rows", plan_rows, METH_VARARGS, "See _rows.pyi."},
     {"record_ends", record_ends, METH_VARARGS, "See _rows.pyi."},
     {NULL, NULL, 0, NULL},

@@ -20,7 +20,7 @@ from evalq.evalcore.contract.partial import MAX_PARTIAL_BYTES, Partial, decode
 from evalq.evalcore.errors import ConfigError, InputError, WireError
 from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.manifest import Chunk
-from evalq.evalcore.records.digests import chunk_digest, leaf_digest
+from evalq.evalcore.records.digests import answer_digest, chunk_digest
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.inputs import CHANGED, unpacked
 from evalq.workers.settings import load_settings
@@ -131,7 +131,7 @@ def test_nesting_in_a_partial() -> None:
         for plain in (b"[" * 100_000, b"[" + b"[" * 100_000 + b"]" * 100_000 + b",{}]", b'[{"a":' * 50_000):
             packed = zstandard.ZstdCompressor().compress(plain)
             with pytest.raises(WireError):
-                decode(Partial(leaf_digest(plain), packed), plugins.get(name))
+                decode(Partial(answer_digest(plain), packed), plugins.get(name))
 
 
 LAUGHS = "\n".join(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import zstandard
 
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import answer_digest
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import SHARED
 from tests.doors.intruder import logged_worker
@@ -54,7 +54,7 @@ def _forged(parts: dict[bytes, bytes], digests: dict[bytes, bytes]) -> None:
     head, _, _ = zstandard.ZstdDecompressor().decompress(parts[b"3"]).partition(b"\n")
     _, _, lines = zstandard.ZstdDecompressor().decompress(parts[b"5"]).partition(b"\n")
     plain = head + b"\n" + lines
-    parts[b"3"], digests[b"3"] = zstandard.ZstdCompressor().compress(plain), leaf_digest(plain).encode()
+    parts[b"3"], digests[b"3"] = zstandard.ZstdCompressor().compress(plain), answer_digest(plain).encode()
 
 
 class Left(NamedTuple):

@@ -35,7 +35,7 @@ from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import BOM, Chunk, Format, Header, Seal, from_wire, to_wire
 from evalq.evalcore.records.cut import Cutter
-from evalq.evalcore.records.digests import chunk_digest, leaf_digest
+from evalq.evalcore.records.digests import answer_digest, chunk_digest
 from evalq.evalcore.records.inputs import Source, read_columns, spool
 from evalq.producer.folder.files import JOURNAL, MANIFEST
 from evalq.producer.folder.journal import Journal
@@ -123,7 +123,7 @@ def _partial(data: bytes) -> None:
     for name in plugins.names():
         for packed, plain in ((data, data), (zstandard.ZstdCompressor(level=1).compress(data), data)):
             with _documented(WireError):
-                decode(Partial(leaf_digest(plain), packed), plugins.get(name))
+                decode(Partial(answer_digest(plain), packed), plugins.get(name))
 
 
 def _plan(data: bytes) -> None:

@@ -16,7 +16,7 @@ from evalq.evalcore.contract.evaluator import Outcome, Tally
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.state import Faults
-from evalq.evalcore.records.digests import leaf_digest
+from evalq.evalcore.records.digests import answer_digest
 from evalq.evalcore.statistics.exact import ExactSum
 from tests.contract.specimens import Summing, SumState
 
@@ -37,7 +37,7 @@ GOOD = Outcome(SumState(2, ExactSum.of([0.1, 0.2])), Tally(scored=2), [b'{"recor
 
 def packed(plain: bytes) -> Partial:
     """``plain`` packed with its right digest: what only a wrong program would commit."""
-    return Partial(leaf_digest(plain), zstandard.ZstdCompressor().compress(plain))
+    return Partial(answer_digest(plain), zstandard.ZstdCompressor().compress(plain))
 
 
 def refused(partial: Partial) -> str:
@@ -54,7 +54,7 @@ def test_an_outcome_comes_back_as_it_was(outcome: Outcome[Any]) -> None:
     back = decode(partial, Summing())
     assert (back.state, back.tally, back.lines) == (outcome.state, outcome.tally, outcome.lines)
     assert encode(back) == partial
-    assert partial.digest == leaf_digest(zstandard.ZstdDecompressor().decompress(partial.data))
+    assert partial.digest == answer_digest(zstandard.ZstdDecompressor().decompress(partial.data))
 
 
 @given(OUTCOMES, OUTCOMES)
@@ -68,7 +68,7 @@ def test_different_answers_have_different_digests(first: Outcome[Any], second: O
 @example(b"\x28\xb5\x2f\xfd")
 def test_any_other_bytes_are_a_wire_error(data: bytes) -> None:
     """Not packed at all."""
-    refused(Partial(leaf_digest(data), data))
+    refused(Partial(answer_digest(data), data))
 
 
 @settings(max_examples=200)
@@ -117,7 +117,7 @@ def test_content_that_is_no_partial_is_a_wire_error(head: bytes) -> None:
 
 def test_a_wrong_digest_is_a_wire_error() -> None:
     """Whatever the bytes say."""
-    assert "digest" in refused(Partial(leaf_digest(b"something else"), encode(GOOD).data))
+    assert "digest" in refused(Partial(answer_digest(b"something else"), encode(GOOD).data))
 
 
 def test_a_partial_that_unpacks_to_too_much_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_a_partial_that_unpacks_to_too_much_does_not_fill_the_memory(monkeypatch
     tracemalloc.start()
     try:
         for data in (announced, silent, bytes(claims), bytes(lies)):
-            refused(Partial(leaf_digest(plain), data))
+            refused(Partial(answer_digest(plain), data))
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
