@@ -129,10 +129,11 @@ def _bound(scope: ast.AST) -> set[str]:
 def uses(tree: ast.AST, wanted: set[str]) -> Iterator[tuple[ast.Name, set[str]]]:
     """Each use of a wanted name of the module's own, with what the scopes around it bind."""
 
-    def visit(node: ast.AST, bound: set[str], own: set[str]) -> Iterator[tuple[ast.Name, set[str]]]:
+    def visit(node: ast.AST, bound: set[str], own: set[str], in_class: bool) -> Iterator[tuple[ast.Name, set[str]]]:
         if isinstance(node, ast.ClassDef):
             # What a class binds hides a name from its body alone; `name = name` there still reads the module's.
             own = {name for each in node.body for name in globals_of(ast.Module([each], [])) if name not in wanted}
+            in_class = True
         elif isinstance(node, _SCOPES):
             outside = bound
             bound = bound | _bound(node)
@@ -141,14 +142,17 @@ def uses(tree: ast.AST, wanted: set[str]) -> Iterator[tuple[ast.Name, set[str]]]
                 around = field in ("decorator_list", "args", "returns", "type_params")
                 for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, ast.AST):
-                        yield from visit(child, outside if around else bound, own if around else set())
+                        names = own if around else set()
+                        yield from visit(child, outside if around else bound, names, in_class and around)
             return
-        if isinstance(node, ast.Name) and node.id in wanted and node.id not in bound:
+        # What is bound in a class is an attribute, also if the module has the same name.
+        attribute = in_class and isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Name) and node.id in wanted and node.id not in bound and not attribute:
             yield node, bound | own
         for child in ast.iter_child_nodes(node):
-            yield from visit(child, bound, own)
+            yield from visit(child, bound, own, in_class)
 
-    yield from visit(tree, set(), set())
+    yield from visit(tree, set(), set(), False)
 
 
 def _uses_in_functions(tree: ast.AST, wanted: set[str]) -> Iterator[ast.Name]:

@@ -24,6 +24,8 @@ PUBLIC = ("evalq/",)
 """Folders whose names are for users."""
 _FOUND_BY_NAME = frozenset(("COMMAND", "read", "SOURCE", "TARGET", "FORMAT", "evaluator", "main", "app"))
 """Names that are looked up in modules that are found by listing a folder, or named in pyproject.toml."""
+LISTED = frozenset((TOP / "evalcore" / "errors.py",))
+"""Files whose list says what of them is for users."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -98,8 +100,11 @@ def underscore(path: Path, names: list[str]) -> list[str]:
     taken = set(_WORD.findall(source.text))
     renames = {name: f"_{name}" for name in names if f"_{name}" not in taken}
     listed = _list_of(source.tree)
-    edits = [edit for edit in _definitions(source, renames) if not listed or not _inside(edit, source, listed)]
+    edits = [edit for edit in _definitions(source, renames) if not (listed and _inside(edit, source, listed))]
     edits += [Edit(*source.span(use), renames[use.id]) for use, _ in uses(source.tree, set(renames))]
+    if listed:
+        public = [name for name in ast.literal_eval(listed.value) if name not in renames]
+        edits.append(Edit(*source.span(listed), "__all__ = [" + ", ".join(f'"{name}"' for name in public) + "]"))
     text = _edited(source.text, edits)
     for old, new in renames.items():
         text = re.sub(rf"`{old}`", f"`{new}`", text)
@@ -123,7 +128,7 @@ def unlist(path: Path) -> bool:
     """Drop ``__all__`` of a module that defines all it lists."""
     source = Source(path)
     listed = _list_of(source.tree)
-    if listed is None or not isinstance(listed.value, ast.List | ast.Tuple):
+    if listed is None or not isinstance(listed.value, ast.List | ast.Tuple) or path in LISTED:
         return False
     own = globals_of(source.tree)
     names = [each.value for each in listed.value.elts if isinstance(each, ast.Constant)]
