@@ -13,8 +13,6 @@ from evalq.evalcore.evaluators.checks import VOCABULARY
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Kind
 from evalq.evalcore.views.markdown import table
 
-__all__ = ["checks_page"]
-
 _INTRO = """# Checks
 
 A case's `checks` ([evalq checks](evaluators/checks.md)) is a list. Each entry is a mapping of one check's name, with

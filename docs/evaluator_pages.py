@@ -16,8 +16,6 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Params
 from evalq.evalcore.views.markdown import table
 
-__all__ = ["FOLDER", "evaluator_page"]
-
 FOLDER = Path(__file__).parent / "reference" / "evaluators"
 _CUT = "\n## Options\n"
 _SHOWN = 60

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from evalq.evalcore.compare.policy import Policy
 
-__all__ = ["EXAMPLE", "policy_page"]
-
 EXAMPLE = """\
 gates:
   - metric: vs.pass_rate          # an evaluator's number, or that of a suite's run

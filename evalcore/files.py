@@ -16,20 +16,6 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = [
-    "open_appending",
-    "open_given",
-    "open_input",
-    "open_new",
-    "open_raw",
-    "open_unlinked",
-    "read_plain",
-    "read_up_to",
-    "replacing",
-    "write_atomic",
-]
-
-
 _PIECE = 1 << 20
 
 

@@ -22,8 +22,6 @@ from evalq.evalcore.model.state import Tally, omissions
 from evalq.evalcore.records.cut import batches, opened
 from evalq.evalcore.records.inputs import discover, format_suffixes, spool
 
-__all__ = ["REPORT_SCHEMA", "Evaluation", "Fold", "InputSummary", "case_names", "evaluate_files", "request_of"]
-
 REPORT_SCHEMA = "evalq.report/1"
 
 

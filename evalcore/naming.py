@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["found", "is_text", "join", "kind_of", "shorten"]
-
 _KINDS = {
     str: "a string",
     bool: "a boolean",

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from evalq.evalcore.errors import UsageError
 
-__all__ = ["TABLE", "WRITERS", "Reach", "Thing", "Writer", "allows", "refuse"]
-
 
 class Writer(enum.Enum):
     """Whose words they are."""

@@ -13,8 +13,6 @@ from pathlib import Path
 from evalq.evalcore.contract.plugins import CHECKS, entries, plug_ins, registered_now, renewed
 from evalq.evalcore.model.canonical import canonical_json
 
-__all__ = ["COMPUTING", "__version__", "code_now", "code_parts", "code_version", "differences"]
-
 __version__ = version("evalq")
 
 COMPUTING = ("google-re2", "jsonschema", "msgspec", "numpy", "rapidfuzz", "referencing", "sacrebleu")

@@ -10,24 +10,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
 
-__all__ = [
-    "EMPTY_WORDS",
-    "NEGATIONS",
-    "OPPOSING",
-    "PREFIXES",
-    "UNSPACED",
-    "against",
-    "compiled",
-    "denials",
-    "folded",
-    "ignore_pattern_warnings",
-    "is_punctuation",
-    "marks",
-    "opposites",
-    "sides",
-    "words_of",
-]
-
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"

@@ -25,8 +25,6 @@ from grafana.layout import Cell
 from grafana.queries import SERIES, of_ledger
 from grafana.view import Unit, View
 
-__all__ = ["COLOURS", "SOURCE", "Link", "panel"]
-
 SOURCE = shapes.DataSourceRef(type_val="prometheus", uid="${datasource}")
 """The data source is a variable, so that the pages work where there are several Prometheus servers."""
 

@@ -9,8 +9,6 @@ from grafana.layout import Row
 from grafana.queries import chosen
 from grafana.view import SHARE, Query, Unit, View
 
-__all__ = ["row"]
-
 _LABELS = ("evaluator", "suite", "target", "measure")
 _POWERS = Unit("short", 1)
 _PAGES = (Threshold(None, "good"), Threshold(1, "doubtful"), Threshold(2, "bad"))

@@ -13,8 +13,6 @@ from grafana.page import ENDED, Page, Variable
 from grafana.queries import VARIABLES, view
 from grafana.view import View
 
-__all__ = ["OWN_ROW", "RUN_CHOICE", "at_a_glance", "page"]
-
 OWN_ROW = 4
 """An evaluator with as many panels on the overview has a row of its own there."""
 

@@ -9,9 +9,6 @@ from grafana.page import Page
 from grafana.server import CALLS, SERVER, SERVER_LINES
 from grafana.view import COUNT, PER_SECOND, SECONDS, Query, View
 
-__all__ = ["page"]
-
-
 WORK = (
     View(
         "Chunks of open runs",

@@ -8,8 +8,6 @@ import msgspec
 
 from grafana.view import View
 
-__all__ = ["COLUMNS", "Cell", "Row", "even", "place"]
-
 COLUMNS = 24
 _TITLE_HEIGHT = 1
 _MOST = 6

@@ -15,8 +15,6 @@ from grafana.layout import Row, even
 from grafana.page import Page, uid
 from grafana.view import COUNT, EITHER, SECONDS, Query, View
 
-__all__ = ["FLEET", "NONE_IS_GOOD", "page"]
-
 NONE_IS_GOOD = (Threshold(None, "good"), Threshold(1, "bad"))
 FEW_IS_BAD = (Threshold(None, "bad"), Threshold(1, "good"))
 AGE = (Threshold(None, "good"), Threshold(300, "doubtful"), Threshold(1800, "bad"))

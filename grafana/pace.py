@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from grafana.view import Query
 
-__all__ = ["quantiles", "rate"]
-
 
 def rate(metric: str, *by: str, held: str = "") -> str:
     """A counter's pace, per second, by labels."""

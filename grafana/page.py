@@ -13,8 +13,6 @@ from grafana.draw import SOURCE, Link, panel
 from grafana.layout import Row, place
 from grafana.queries import chosen, of_ledger
 
-__all__ = ["DATASOURCE_UID", "ENDED", "Page", "Variable", "draw", "uid"]
-
 DATASOURCE_UID = "evalq-prometheus"
 """The data source that the provisioning files set up, and the first choice of every page."""
 

@@ -6,8 +6,6 @@ from evalq.evalcore.contract import plugins
 from grafana import evaluators, fleet, overview, run
 from grafana.page import Page
 
-__all__ = ["pages"]
-
 
 def pages() -> tuple[Page, ...]:
     """Overview, an evaluator each (those with most to show on the overview first), fleet and queue, run detail."""

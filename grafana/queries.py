@@ -9,8 +9,6 @@ from evalq.evalcore.views.metrics import Metric, Panel, Plot
 from evalq.workers.exporter.family import LEDGER, RECENT_LABEL, RUN_LABELS
 from grafana.view import COUNT, SECONDS, SHARE, Query, Unit, View
 
-__all__ = ["VARIABLES", "chosen", "of_ledger", "view"]
-
 VARIABLES = (*RUN_LABELS, "level", "agent", "input")
 """Labels that a page offers a choice of, where its metrics have them."""
 

@@ -20,8 +20,6 @@ from grafana.page import ENDED, Page, Variable
 from grafana.queries import chosen, view
 from grafana.view import COUNT, PER_SECOND, SECONDS, WHEN, Query, View
 
-__all__ = ["page"]
-
 _OF_RUN = ("evaluator", "suite", "target")
 _CHOICE = (Variable("evaluator", ENDED, "The kind of evaluation."), *RUN_CHOICE)
 _ONE = chosen(_OF_RUN, _OF_RUN)

@@ -6,8 +6,6 @@ from grafana.overview import NONE_IS_GOOD
 from grafana.pace import quantiles, rate
 from grafana.view import BYTES, COUNT, EITHER, MONEY, PER_SECOND, SECONDS, WHEN, Query, View
 
-__all__ = ["CALLS", "SERVER", "SERVER_LINES"]
-
 CALLS = (
     View(
         "Sweeps",

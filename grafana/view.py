@@ -8,8 +8,6 @@ import msgspec
 
 from evalq.evalcore.views.metrics import Threshold
 
-__all__ = ["BYTES", "COUNT", "EITHER", "MONEY", "PER_SECOND", "SECONDS", "SHARE", "WHEN", "Query", "Unit", "View"]
-
 
 class Unit(msgspec.Struct, frozen=True):
     """Grafana's name of a unit, and the digits behind the point (None: as Grafana likes)."""

@@ -25,8 +25,6 @@ from evalq.producer.monitor.command import command_running, ignore_write_errors
 from evalq.workers.names import PREFIX
 from evalq.workers.processes.environment import receive_secrets, set_aside_celery
 
-__all__ = ["main"]
-
 
 class _Unread(Exception):
     """Whoever read standard output has enough."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Run the command of this process's arguments; returns its exit code."""

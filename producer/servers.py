@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from evalq.workers.monitor import Watch
     from evalq.workers.settings import Settings
 
-__all__ = ["Servers", "named_servers"]
-
 
 def named_servers(settings: Settings) -> str:
     """``--broker`` (and ``--ledger``) for a command that a person is to run, URL in place of one with a password.

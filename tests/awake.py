@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["awake"]
-
 _TICK = 0.01
 
 

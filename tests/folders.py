@@ -8,8 +8,6 @@ from typing import Any
 from evalq.evalcore.model.life import RunState
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["begun", "facts"]
-
 
 def facts(run: str, state: RunState) -> dict[str, Any]:
     """The least that run.json has to say."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-__all__ = ["SHARE", "portion", "quicken", "some"]
-
 SHARE = 5
 """What part of its examples a test is tried on by `make quick`: one of so many."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 
-__all__ = ["KEY", "sampled"]
-
 KEY = "0f" * 32
 """The key of a made-up run's chunks."""
 

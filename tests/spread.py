@@ -12,8 +12,6 @@ from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["Spread", "turn", "unit"]
-
 LONG = ("live", "deploy", "chaos", "guide", "page", "doors", "integration", "fuzz", "mutation", "contract", "grafana")
 """Folders whose tests take seconds each: first those that hold a test, or a file of them, that takes longest."""
 WAITING = tuple(

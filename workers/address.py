@@ -18,8 +18,6 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 
-__all__ = ["Address", "Tls", "read_address"]
-
 _SCHEMES: Mapping[str, str] = {
     "redis": "redis",
     "rediss": "rediss",

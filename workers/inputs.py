@@ -11,8 +11,6 @@ from evalq.evalcore.model.manifest import Chunk, PlannedInput, read_span
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.trust import Thing, Writer, allows
 
-__all__ = ["CHANGED", "UNREADABLE", "find", "read", "unpacked"]
-
 CHANGED = "changed"
 UNREADABLE = "unreadable"
 

@@ -24,8 +24,6 @@ from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
 
-__all__ = ["COMMANDS", "Newest", "ServerFacts", "Snapshot", "UnservedRun", "Watch", "WorkerStatus", "read_snapshot"]
-
 _Told = TypeVar("_Told", SweepHeader, CallerFacts)
 
 

@@ -10,24 +10,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = [
-    "CELERY_VARIABLES",
-    "DEPLOY_VARIABLES",
-    "FOLDERS",
-    "FOREIGN_VARIABLES",
-    "LEDGER",
-    "OPTION_VARIABLES",
-    "OWN_VARIABLES",
-    "PREFIX",
-    "QUEUES",
-    "SIGNALS",
-    "TRANSPORT",
-    "Named",
-    "TransportKeys",
-    "is_celery_variable",
-    "is_service_link",
-]
-
 LEDGER = "evalq:"
 """Every key of the ledger begins so."""
 QUEUES = "evalq."

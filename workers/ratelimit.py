@@ -23,8 +23,6 @@ from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
 from evalq.workers.processes.identity import unique_name
 
-__all__ = ["Ask", "PacePolicy", "PoolLimits", "RateLimiter"]
-
 LIFE_SECONDS = 3600.0
 """How long a pool that nobody asks is remembered, with the rate that was found."""
 

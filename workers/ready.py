@@ -14,12 +14,10 @@ from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.version import code_version
 from evalq.workers.settings import Settings
 
-__all__ = ["HealthFile", "ready_line", "say_ready"]
-
 log = logging.getLogger("evalq.worker")
 
 
-def ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> str:
+def _ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> str:
     """One line. Passwords of URLs are left out; ``targets`` are those of a process that only calls."""
     ledger = settings.ledger_address if settings.ledger_apart else "the broker's server"
     parts = [f"broker {settings.broker_address}", f"ledger {ledger}", f"code {code_version()}"]
@@ -38,7 +36,7 @@ def ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> 
 def say_ready(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> None:
     """The line, on standard error."""
     # Celery takes sys.stderr for its log.
-    print(ready_line(settings, name, targets), file=sys.__stderr__, flush=True)
+    print(_ready_line(settings, name, targets), file=sys.__stderr__, flush=True)
 
 
 class HealthFile:

@@ -22,9 +22,6 @@ from evalq.workers.address import Address, read_address
 from evalq.workers.names import DEPLOY_VARIABLES, OPTION_VARIABLES, PREFIX, is_service_link
 from evalq.workers.processes.system import usable_cpus
 
-__all__ = ["TIMINGS", "Settings", "Timings", "check_variables", "load_settings", "take_checks"]
-
-
 _NEAR = 0.8
 """How alike a variable is to one that is meant: EVALQ_BORKER is .83 of EVALQ_BROKER."""
 _UNIT = re.compile(r"_(URL|URI|FILE|PATH|DIR|S|SECS|SECONDS)$")
@@ -248,7 +245,7 @@ def _wrong(kind: str, key: str, said: str) -> str:
     """What pydantic says of a key; of an unknown one, which is meant."""
     if kind != "extra_forbidden":
         return f"{key}: {said}"
-    near = nearest(key, Settings.model_fields, 0.0)
+    near = _nearest(key, Settings.model_fields, 0.0)
     return f"{key}: no such setting; is it {near}?"
 
 
@@ -297,12 +294,12 @@ def _refuse_strange(names: Mapping[str, str], settings: Sequence[str]) -> None:
     for name in (name for name in names if name.upper().removeprefix(PREFIX) not in options):
         known = [*settings, *OPTION_VARIABLES, *_SINGLE, *options]
         short = _UNIT.sub("", name.upper().removeprefix(PREFIX))
-        near = nearest(name.upper().removeprefix(PREFIX), known) or nearest(short, known)
+        near = _nearest(name.upper().removeprefix(PREFIX), known) or _nearest(short, known)
         if near := near or ("BROKER" if _SERVER.match(names[name]) else ""):  # EVALQ_REDIS=redis://...
             raise ConfigError(f"{name}: no such setting; is it {PREFIX}{near}?")
         if name not in _warned_of:
             _warned_of.add(name)
-            alike = nearest(short, known, 0.0)
+            alike = _nearest(short, known, 0.0)
             log.warning("%s: evalq reads no such variable; the nearest is %s%s", name, PREFIX, alike)
 
 
@@ -334,7 +331,7 @@ def _warn_of_project(file: Path) -> None:
         return
     _warned_of.add(str(file))
     fields = list(Settings.model_fields)
-    shown = [key if key in fields else f"{key} (is it {nearest(key, fields, 0.0)}?)" for key in map(str, table)]
+    shown = [key if key in fields else f"{key} (is it {_nearest(key, fields, 0.0)}?)" for key in map(str, table)]
     log.warning(
         "%s: [tool.evalq] is not read (%s): a checkout must not choose servers or targets; put the settings into a "
         "YAML file and name it with --settings or EVALQ_SETTINGS",
@@ -342,7 +339,7 @@ def _warn_of_project(file: Path) -> None:
     )  # fmt: skip
 
 
-def nearest(name: str, known: Iterable[str], cutoff: float = _NEAR) -> str:
+def _nearest(name: str, known: Iterable[str], cutoff: float = _NEAR) -> str:
     """The one of ``known`` that ``name`` is most like, by at least ``cutoff`` of 1; empty where there is none."""
     from difflib import get_close_matches  # not for a command without strange names
 

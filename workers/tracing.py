@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.id_generator import IdGenerator
     from opentelemetry.trace import SpanContext
 
-__all__ = ["VARIABLE", "SpanAttributes", "flush", "run_span", "span", "told_results"]
 
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 

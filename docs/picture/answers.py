@@ -12,8 +12,6 @@ import msgspec
 from evalq.workers.exporter.family import RECENT_LABEL
 from grafana.queries import SERIES
 
-__all__ = ["Answered", "Source", "Value", "formats", "lines", "marked", "matrix", "table", "values"]
-
 
 class Answered(Protocol):
     """A series of a Prometheus' answer: labels, and (seconds since 1970, value)."""

@@ -16,8 +16,6 @@ from matplotlib.patches import Wedge
 from docs.picture.answers import Source, Value, formats, lines, matrix, table, values
 from docs.picture.words import colour, named, text
 
-__all__ = ["KINDS"]
-
 mpl.rcParams["font.family"] = [
     name for name in ("DejaVu Sans", "NanumGothic") if name in matplotlib.font_manager.get_font_names()
 ]  # the second has Korean letters: Debian's package fonts-nanum

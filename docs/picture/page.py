@@ -15,8 +15,6 @@ from docs.picture.answers import Source, marked
 from docs.picture.kinds import KINDS
 from grafana.layout import COLUMNS
 
-__all__ = ["save"]
-
 _INCHES = 16.0
 _ROW = 0.36
 _DPI = 80

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["colour", "named", "text"]
-
 _STEPS = ((86400, "d"), (3600, "h"), (60, "min"))
 _COLOURS = {"green": "#3b8f4a", "orange": "#d9822b", "red": "#c4342d", "blue": "#2f6fb7", "text": "#333333"}
 

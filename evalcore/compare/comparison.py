@@ -30,27 +30,6 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.statistics.exact import is_below
 from evalq.evalcore.statistics.mode_share import holm
 
-__all__ = [
-    "Estimate",
-    "MeasureComparison",
-    "Measured",
-    "Verdict",
-    "case_veto",
-    "change_in",
-    "compare",
-    "estimate",
-    "falls",
-    "fisher",
-    "measured",
-    "named_measures",
-    "new_collapses",
-    "newly_collapsed",
-    "p_values",
-    "too_few_to_name",
-    "undecided_collapses",
-    "verdict_of",
-]
-
 # Cases that collapsed since the baseline: that are collapsed now, and whose answers agree more than they did.
 
 _DRAWS = 20_000
@@ -180,7 +159,7 @@ class _Row(NamedTuple):
     fall: CaseFall
 
 
-def worse_cases(
+def _worse_cases(
     pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA, stopped: Collection[str] = ()
 ) -> list[str]:
     """Cases whose passes fell, the most surprising first; any false name with probability ``alpha`` at most."""
@@ -416,7 +395,7 @@ def compare(
         lost=len(losses),
         won=len(wins),
         # Fisher's test counts passes: of a single case's scores there is no exact one.
-        named=worse_cases(pairs, turned=measure.better == "lower", stopped={*base.stopped, *cand.stopped})
+        named=_worse_cases(pairs, turned=measure.better == "lower", stopped={*base.stopped, *cand.stopped})
         if measure.kind == "pass"
         else [],
         collapsed=newly_collapsed(base, cand),

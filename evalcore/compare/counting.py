@@ -26,17 +26,6 @@ from evalq.evalcore.model.manifest import input_of
 from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.views.metrics import whole
 
-__all__ = [
-    "USAGE_NUMBERS",
-    "CaseCounter",
-    "call_number",
-    "fault_of",
-    "read_usage",
-    "told_in",
-    "usage_of",
-    "why_no_number",
-]
-
 _BESIDE = ("tags", "weight", "thresholds", "diversity")
 """Of a case: what is asked and checked stays the same without it."""
 _DIGITS = 16

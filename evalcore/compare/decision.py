@@ -24,33 +24,6 @@ from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.statistics.mode_share import rejected
 
-__all__ = [
-    "DUE",
-    "LEAST",
-    "SCREEN",
-    "SINGLE",
-    "Check",
-    "Decided",
-    "Errors",
-    "FailingCase",
-    "GateDecision",
-    "GateLook",
-    "PairedCases",
-    "Quarantined",
-    "answers_digest",
-    "baseline_digest",
-    "candidate_digest",
-    "confirming",
-    "growing",
-    "hold_back",
-    "looks_at",
-    "named_cases",
-    "overall",
-    "spent_digest",
-    "surprising",
-    "undecided",
-]
-
 # Every commit that is held to one baseline is another chance to stop what did not change: at an error of .025 each,
 # 20 to 64 % of histories of 100 unchanged commits hold a false NO-GO. So looks are counted, and the k-th spends
 # .025/(k(k+1)): all of them together, however many, err in at most .025. Answers drawn anew for a candidate that was

@@ -31,30 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 from evalq.evalcore.model.canonical import canonical_json
 
-__all__ = [
-    "CLEARED",
-    "DAY_SD",
-    "MOST_EVIDENCE",
-    "PAGED",
-    "RECORD_SCHEMA",
-    "SHIFTS",
-    "WORSE",
-    "Chain",
-    "Days",
-    "DriftRecord",
-    "DriftState",
-    "MeasureState",
-    "Stake",
-    "approved",
-    "begin_chain",
-    "bet",
-    "count_in_chain",
-    "counted",
-    "key_of",
-    "state_of",
-    "worth",
-]
-
 # The moods of days: by how much unchanged runs differ from each other beyond what their answers' draw explains.
 # On a bad day all answers of a run are a little worse. Each day's mood is taken for normal around that of its
 # weekday, with a standard deviation that nobody knows. For the first nine comparisons it is `DAY_SD`; from then on

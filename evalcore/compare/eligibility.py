@@ -20,27 +20,6 @@ from evalq.evalcore.compare.summary import Bag, RunCases, of_cases
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.statistics.agreement import JudgedCase, share, trust_of
 
-__all__ = [
-    "CorrectedChange",
-    "Paired",
-    "as_recorded",
-    "asked_otherwise",
-    "corrected",
-    "doubled",
-    "nothing_decides",
-    "old_labels",
-    "on_trust",
-    "paired",
-    "paired_all",
-    "recorded_once",
-    "same_answers",
-    "same_run",
-    "shared",
-    "shares",
-    "specification_checks",
-    "why_advisory",
-]
-
 _Answers = Mapping[str, Mapping[int, int]]
 _LEAST_CASES, _LEAST_REPEATS = 10, 2
 _EMPTY = hashlib.sha256().hexdigest()

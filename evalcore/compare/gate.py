@@ -62,8 +62,6 @@ from evalq.evalcore.contract.measures import Measure, pass_measure, size
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.statistics.mode_share import collapsed_somewhere
 
-__all__ = ["collapses", "decide", "run_meant"]
-
 _NONE, _NONE_NEW = "no collapsed case", "no newly collapsed case"
 _NAMED, _KEPT = 5, 20
 _INCOMPLETE = 3

@@ -27,25 +27,6 @@ from evalq.evalcore.compare.summary import Took
 from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.quantiles import lower_rank, upper_rank
 
-__all__ = [
-    "ALPHA",
-    "CaseMoments",
-    "Change",
-    "MeanChange",
-    "MeanLevel",
-    "QuantileChange",
-    "Spread",
-    "SpreadLevel",
-    "change_of",
-    "design_effect",
-    "level_of",
-    "mean_level",
-    "pooled_of",
-    "quantile_level",
-    "t_tail",
-    "uniform_change",
-]
-
 ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
 _POWER = 0.8416

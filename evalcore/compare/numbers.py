@@ -27,8 +27,6 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.quantiles import answers_needed
 
-__all__ = ["agreed", "number_checks", "reported", "same", "why_no_change", "written"]
-
 _UNTOLD = "no answer has this number: what nobody told is not 0"
 _RISES = ("max_rise", "max_relative_rise")
 

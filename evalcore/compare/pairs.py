@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from numpy import complex128, float64
     from numpy.typing import NDArray
 
-__all__ = [
-    "DRAW_TOLERANCE",
-    "ERROR",
-    "EXACT_DRAWS",
-    "ROUNDED",
-    "Pairs",
-    "Side",
-    "draw_bounds",
-    "draw_ways",
-    "pairs_of",
-    "permutation_null",
-    "permutation_p",
-]
 
 ROUNDED = 1e-12
 """A variance of no more than this, as a share of the mean square, is none: no double tells it from rounding."""

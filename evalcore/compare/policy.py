@@ -13,8 +13,6 @@ from pydantic_core import PydanticCustomError
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.measures import Measure
 
-__all__ = ["CHANGES", "CaseDemand", "Gate", "PassK", "PerCase", "Policy", "Quarantine", "Tier"]
-
 Tier = Literal["critical", "supporting", "advisory"]
 """critical blocks, supporting warns, advisory is shown."""
 

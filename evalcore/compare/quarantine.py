@@ -17,17 +17,6 @@ from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.statistics.mode_share import holm
 from evalq.evalcore.statistics.sequences import surely_above, surely_below
 
-__all__ = [
-    "STEADY",
-    "CaseHistory",
-    "flakiness",
-    "flaky_cases",
-    "past_of",
-    "quarantine_entries",
-    "quarantined_in",
-    "regression_check",
-]
-
 STEADY = 0.95
 """A case whose commoner result has a larger share than this is stable, one in which it has a smaller one flaky."""
 

@@ -23,24 +23,6 @@ from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.mode_share import rejected
 from evalq.evalcore.statistics.rates import exact_interval, pass_at_k, pass_hat_k
 
-__all__ = [
-    "CasePasses",
-    "Causes",
-    "by_case",
-    "case_interval",
-    "causes_in",
-    "count_recorded",
-    "enough_for",
-    "enough_repeats",
-    "estimate",
-    "held_by_cases",
-    "incomplete",
-    "missing_checks",
-    "provable",
-    "rows_of",
-    "unusable_of",
-]
-
 _SHOWN = 20
 _MOST = 10_000
 

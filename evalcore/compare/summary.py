@@ -17,22 +17,6 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Omission
 from evalq.evalcore.statistics.quantiles import Quantiles
 
-__all__ = [
-    "CASES_SCHEMA",
-    "Bag",
-    "CaseColumn",
-    "CaseSummary",
-    "RunCases",
-    "RunUsage",
-    "Summing",
-    "Taking",
-    "Took",
-    "asked_alike",
-    "of_cases",
-    "pooled",
-    "with_unrecorded",
-]
-
 _FLUSHED = 1 << 14
 _SEEN = 0
 """The place of how many answers came; behind it count, sum, squares, and the same two of logarithms."""

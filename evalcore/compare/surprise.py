@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-__all__ = ["BINS", "RunFall", "binned", "of_cases", "of_draws"]
 
 BINS = 50
 """Steps of the scale on which means of cases are counted. One between two steps counts in part for each, so that the

@@ -28,12 +28,10 @@ from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.views.charts import chart_faults, derived_charts, derived_summary, generic_rows, row_faults
 from evalq.evalcore.views.metrics import panel_faults
 
-__all__ = ["PROPERTIES", "Property", "watched"]
-
 # The properties of what two runs are compared by, and of what a policy may be about.
 
 
-def measures(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _measures(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Every record line says of one case, or of none, a number on the scale of each measure, or that it has none."""
     report, lines = subject.told(example)
     declared = subject.evaluator.measures
@@ -65,7 +63,7 @@ def measures(subject: Subject, example: SampleInput, rng: Random, rounds: int) -
             yield f"{both[:3]!r} are said to be collapsed, and to be diverse"
 
 
-def paths(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _paths(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """A policy may name every number of the results: keys that come with the data are declared, or empty before it."""
     report, _ = subject.told(example)
     declared = subject.evaluator.measures
@@ -107,7 +105,7 @@ def _fits(value: Any, low: float, high: float, whole: bool) -> bool:
 # The property of what report.html shows.
 
 
-def page(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _page(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """A report has a headline and charts whose values fit them, a record line a row that says why it failed."""
     report, lines = subject.told(example)
     views = subject.evaluator.views
@@ -156,7 +154,7 @@ def watched() -> Iterator[set[str]]:
 
     They are seen as they are called, whatever name they were imported by. Not seen: calls on other threads, calls
     made by compiled extensions (numpy's generators, an unseeded ``random.Random()``), values that were read when a
-    module was imported, and files; `determinism` notices those of them that change the answer from call to call.
+    module was imported, and files; `_determinism` notices those of them that change the answer from call to call.
     """
     seen: set[str] = set()
 
@@ -183,7 +181,7 @@ def watched() -> Iterator[set[str]]:
 # The property of record lines: one for each record, in the order of the input.
 
 
-def lines(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _lines(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """One record line for each counted record, each an object with the keys and the place that it must have."""
     for batch in [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]:
         yield from _line_faults(batch, subject.evaluate(batch))
@@ -234,7 +232,7 @@ def _parts(subject: Subject, example: SampleInput, cuts: list[int]) -> list[Part
     return [subject.compute(batch) for batch in example.batches(cuts)]
 
 
-def chunking(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _chunking(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Wherever the records are cut: the same merged state, counts, record lines and report, byte for byte."""
     whole = subject.answer([example], [[subject.whole(example)]])
     for _ in range(rounds):
@@ -243,7 +241,7 @@ def chunking(subject: Subject, example: SampleInput, rng: Random, rounds: int) -
             yield f"cut at records {_shown(cuts)}: {difference}"
 
 
-def empty(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _empty(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Chunks without records change nothing, wherever they stand."""
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
@@ -253,7 +251,7 @@ def empty(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> I
             yield f"with empty chunks at records {_shown(more)}: {difference}"
 
 
-def associativity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _associativity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """However neighbours are paired off for merging, the state has the same bytes in the end."""
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
@@ -269,7 +267,7 @@ def associativity(subject: Subject, example: SampleInput, rng: Random, rounds: i
             yield f"cut at records {_shown(cuts)}, another bracketing gives another state"
 
 
-def neutral(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _neutral(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """zero() changes nothing on either side, and is a state of its own each time."""
     state_type = subject.evaluator.State
     nothing = state_type.zero().to_wire()
@@ -286,7 +284,7 @@ def neutral(subject: Subject, example: SampleInput, rng: Random, rounds: int) ->
             yield "zero() is no longer empty after another zero() was merged into"
 
 
-def wire(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _wire(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """A state comes back from its wire as it was; what is no state is refused with msgspec.DecodeError."""
     state_type = subject.evaluator.State
     batches = [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]
@@ -313,7 +311,7 @@ def _refused(state_type: type[State], junk: list[bytes]) -> Iterator[str]:
         yield f"from_wire({data[:60]!r}) is taken for a state"
 
 
-def determinism(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _determinism(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """The same chunk gives the same bytes whenever, after whatever, and in whatever order chunks are evaluated."""
     for _ in range(rounds):
         batches = example.batches(random_cuts(rng, len(example.records)))
@@ -326,7 +324,7 @@ def determinism(subject: Subject, example: SampleInput, rng: Random, rounds: int
             yield f"chunks {_shown(changed)} have another answer when evaluated a second time, in another order"
 
 
-def results(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _results(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """The report is plain JSON: no NaN, no infinity, nothing that JSON would turn into something else.
 
     Of one input, of two, and of one beside an input without records.
@@ -349,7 +347,7 @@ def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
             yield f"{key!r} of the report does not survive JSON: tuples, or keys that are no strings?"
 
 
-def markdown(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _markdown(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """The report, as it stands in report.json, can be told as Markdown, twice the same."""
     report, _ = subject.told(example)
     if "schema" not in report or any(_no_plain_json(report)):
@@ -361,7 +359,7 @@ def markdown(subject: Subject, example: SampleInput, rng: Random, rounds: int) -
         yield "markdown() of one report gives two texts"
 
 
-def declarations(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _declarations(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Metrics and panels fit together, and the report gives each metric finite numbers, one a set of labels."""
     evaluator = subject.evaluator
     yield from panel_faults(evaluator.name, evaluator.views.metrics, evaluator.views.panels)
@@ -376,7 +374,7 @@ def declarations(subject: Subject, example: SampleInput, rng: Random, rounds: in
             yield f"{metric.name} has two values for the same labels"
 
 
-def dead(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _dead(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """A record that killed its process is told of; where it is counted as dead, the results are those without it."""
     for _ in range(rounds):
         at = rng.randrange(len(example.records)) if example.records else 0
@@ -394,7 +392,7 @@ def dead(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> It
             yield f"record {at} dead: the results differ from those without it"
 
 
-def purity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _purity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """evaluate() calls no clock, no shared random source and reads no environment (see `watched` for what escapes)."""
     batch = example.whole()
     subject.evaluate(batch)  # what is imported or compiled on the first call may look at anything
@@ -404,7 +402,7 @@ def purity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> 
         yield f"evaluate() calls {name}"
 
 
-def follows(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _follows(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """An evaluator whose inputs can be followed reads JSONL, and writes no record line before its input ends."""
     given = subject.evaluate(example.whole()).lines
     if subject.evaluator.whole.follows and given:
@@ -413,7 +411,7 @@ def follows(subject: Subject, example: SampleInput, rng: Random, rounds: int) ->
         yield f"it follows {subject.evaluator.records.format}, where only lines can be followed"
 
 
-def garbage(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _garbage(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Broken records end as faults or errors, never as an exception, and keep the properties of the report."""
     for wild in itertools.islice(itertools.cycle((False, True)), rounds):
         broken = garbled(subject.evaluator, example, rng, wild)
@@ -421,7 +419,7 @@ def garbage(subject: Subject, example: SampleInput, rng: Random, rounds: int) ->
         if error is not None:
             yield f"{located(error)} from {_culprit(subject, broken)!r}"
             continue
-        for held in (lines, measures, page, results, markdown, chunking):
+        for held in (_lines, _measures, _page, _results, _markdown, _chunking):
             yield from (f"{held.__name__}: {detail}" for detail in held(subject, broken, rng, 1))
 
 
@@ -453,22 +451,22 @@ def _shown(numbers: list[int]) -> str:
 PROPERTIES: dict[str, Property] = {
     held.__name__: held
     for held in (
-        chunking,
-        empty,
-        associativity,
-        neutral,
-        wire,
-        determinism,
-        results,
-        markdown,
-        declarations,
-        lines,
-        measures,
-        paths,
-        page,
-        dead,
-        purity,
-        follows,
-        garbage,
+        _chunking,
+        _empty,
+        _associativity,
+        _neutral,
+        _wire,
+        _determinism,
+        _results,
+        _markdown,
+        _declarations,
+        _lines,
+        _measures,
+        _paths,
+        _page,
+        _dead,
+        _purity,
+        _follows,
+        _garbage,
     )
 }

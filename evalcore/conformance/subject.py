@@ -22,8 +22,6 @@ from evalq.evalcore.model.canonical import Json, digest
 from evalq.evalcore.model.manifest import Format
 from evalq.evalcore.records.cut import Cutter, QuoteFault, record_ends
 
-__all__ = ["SampleInput", "Subject", "garbled", "random_cuts"]
-
 MAX_PIECES = 200
 _EXCERPT = 60
 

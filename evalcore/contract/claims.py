@@ -30,22 +30,6 @@ from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Evidence, Tile, number
 from evalq.evalcore.views.markdown import escape, percent, table
 
-__all__ = [
-    "CLAIMS_REPLY",
-    "JUDGED_NUMBERS",
-    "ClaimsJudge",
-    "ClaimsTally",
-    "ClaimsVerdict",
-    "Confusion",
-    "Targets",
-    "effectiveness",
-    "effectiveness_table",
-    "judged_evidence",
-    "judged_section",
-    "judged_tiles",
-    "met",
-]
-
 Finding = Literal["supported", "absent", "contradicted"]
 _FINDINGS: tuple[Finding, ...] = ("supported", "absent", "contradicted")
 """From the best to the worst."""

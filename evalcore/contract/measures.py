@@ -9,22 +9,6 @@ import msgspec
 
 from evalq.evalcore.records.batch import Batch
 
-__all__ = [
-    "Direction",
-    "Judged",
-    "Measure",
-    "Measures",
-    "Number",
-    "Observation",
-    "changed",
-    "level",
-    "number_at",
-    "pass_measure",
-    "signed",
-    "size",
-    "spread_of",
-]
-
 Direction = Literal["higher", "lower", "neither"]
 """Which change of a number is wanted."""
 

@@ -16,20 +16,6 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given
 from evalq.evalcore.records.yaml import DocumentFault, KeyLines, read_document
 
-__all__ = [
-    "MAX_FILE_CHARACTERS",
-    "as_json",
-    "boolean_meant",
-    "by_name",
-    "explained",
-    "line_of",
-    "load_mapping",
-    "merged",
-    "name_of",
-    "option_params",
-    "validate",
-]
-
 P = TypeVar("P", bound=Params)
 
 _FORMER_BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}

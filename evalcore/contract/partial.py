@@ -13,8 +13,6 @@ from evalq.evalcore.model.manifest import Chunk, to_wire
 from evalq.evalcore.model.state import Tally
 from evalq.evalcore.records.digests import answer_digest
 
-__all__ = ["ChunkAnswer", "Partial", "decode", "encode", "opened"]
-
 MAX_PARTIAL_BYTES = 512 << 20
 
 

@@ -23,25 +23,6 @@ from pathlib import Path
 
 from evalq.evalcore.errors import EvalqError, InfrastructureError, resource_shortage
 
-__all__ = [
-    "CHECKS",
-    "GROUP",
-    "brief",
-    "entries",
-    "get",
-    "load",
-    "located",
-    "name_checks",
-    "names",
-    "on_naming",
-    "own",
-    "packages",
-    "plug_ins",
-    "registered_now",
-    "renewed",
-    "stdout_to_stderr",
-]
-
 GROUP = "evalq.evaluators"
 CHECKS = "evalq.checks"
 """The entry-point group of checks that packages bring for `evalq checks`."""

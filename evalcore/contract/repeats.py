@@ -13,8 +13,6 @@ from evalq.evalcore.model.state import LISTED, Faults
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.rates import ALPHA
 
-__all__ = ["CaseSoFar", "StoppingByCase", "count_first", "leave_out_repeated", "stopping_section"]
-
 S_co = TypeVar("S_co", covariant=True)
 
 

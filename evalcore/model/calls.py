@@ -23,20 +23,6 @@ from evalq.evalcore.model.state import LeftOut
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "MOST_DIMENSIONS",
-    "WHEN_DECIDED",
-    "Attempt",
-    "Lineage",
-    "Output",
-    "Prompt",
-    "Spending",
-    "StopNote",
-    "cosine",
-    "count_cuts",
-    "join_vectors",
-    "pack_vector",
-]
 
 WHEN_DECIDED = "when-decided"
 """The rule by which a case may end before all of its calls are made: as soon as its evaluator's `stopping` says so."""

@@ -13,19 +13,6 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 
-__all__ = [
-    "Json",
-    "as_written",
-    "canonical_json",
-    "canonical_line",
-    "digest",
-    "longer_than",
-    "pack",
-    "read_again",
-    "uncollected",
-    "unpack",
-]
-
 Json = Any
 """A JSON value: None, bool, int, float, str, list, or dict with string keys."""
 

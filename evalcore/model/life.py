@@ -9,21 +9,6 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Literal, get_args
 
-__all__ = [
-    "CALLS_OVER",
-    "DRIVEN",
-    "ENDED",
-    "LEDGER_STATES",
-    "LEFT_ALONE",
-    "MEANING",
-    "MOVES",
-    "NEXT",
-    "RunState",
-    "leading_to",
-    "may_follow",
-    "next_step",
-]
-
 RunState = Literal[
     "open",  # its chunks are being computed
     "calling",  # its live calls are being made

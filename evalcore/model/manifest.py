@@ -11,28 +11,6 @@ import msgspec
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input
 
-__all__ = [
-    "BLOCK_BYTES",
-    "BOM",
-    "MAX_CHUNK_BYTES",
-    "MAX_RECORD_BYTES",
-    "QUEUE_CLASSES",
-    "Chunk",
-    "Format",
-    "Header",
-    "PlannedInput",
-    "Seal",
-    "Span",
-    "differences",
-    "from_wire",
-    "input_of",
-    "location",
-    "queue_name",
-    "read_span",
-    "same_run",
-    "to_wire",
-]
-
 Format = Literal["csv", "jsonl"]
 
 BLOCK_BYTES = 4 << 20

@@ -9,26 +9,6 @@ from typing import Any, Self
 
 import msgspec
 
-__all__ = [
-    "EXAMPLES",
-    "LISTED",
-    "Example",
-    "Faults",
-    "LeftOut",
-    "Merging",
-    "Omission",
-    "Table",
-    "Tally",
-    "add_counts",
-    "grouped",
-    "has_seen",
-    "mark_seen",
-    "merge_seen",
-    "omissions",
-    "omissions_in",
-    "overlap",
-]
-
 
 class Merging(msgspec.Struct):
     """What records add up to, whatever pieces they came in. Every field has a default, and the defaults are nothing.

@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["SLOW", "SOURCES", "compiled", "compiled_log", "source_digest", "way"]
-
 SOURCES = (
     "answer.h",
     "counts.h",

@@ -15,8 +15,6 @@ import msgspec
 
 from evalq.evalcore.model.manifest import MAX_RECORD_BYTES, Format, location
 
-__all__ = ["Batch"]
-
 _NEWLINE = re.compile(rb"\n")
 _NEWLINE_OR_QUOTED = re.compile(rb'\n|"[^"]*"')
 Report = Callable[[int, str], None]

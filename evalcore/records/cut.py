@@ -26,8 +26,6 @@ from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.inputs import HEAD_BYTES, Source, file_encoding, file_kind, read_columns
 
-__all__ = ["Cutter", "QuoteFault", "batches", "opened", "python_scan", "record_ends", "scan"]
-
 # Where records end, and whether quoting is legal: compiled code takes .2 milliseconds a megabyte, Python alone 4, with
 # the same answer.
 

@@ -14,8 +14,6 @@ from blake3 import blake3
 
 from evalq.evalcore.errors import WireError
 
-__all__ = ["answer_digest", "checked_key", "chunk_digest", "new_key"]
-
 _KEY_BYTES = 32
 
 Buffer = bytes | bytearray | memoryview

@@ -21,24 +21,6 @@ from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_RECORD_BYTES, Fo
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.batch import Batch
 
-__all__ = [
-    "HEAD_BYTES",
-    "MAX_UNPACKED_BYTES",
-    "PACKED",
-    "Source",
-    "case_of_name",
-    "discover",
-    "file_encoding",
-    "file_kind",
-    "format_suffixes",
-    "needs_spool",
-    "read_columns",
-    "readings",
-    "require_distinct",
-    "spool",
-    "stands_for",
-]
-
 PACKED = (".gz", ".zst")
 
 

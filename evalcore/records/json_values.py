@@ -15,27 +15,6 @@ from evalq.evalcore.model.state import Tally
 from evalq.evalcore.naming import found, is_text, join, kind_of, shorten
 from evalq.evalcore.records.batch import Batch
 
-__all__ = [
-    "MAX_ANSWER_DEPTH",
-    "Line",
-    "Malformed",
-    "NoJson",
-    "NothingThere",
-    "RecordFault",
-    "decode",
-    "deeper_than",
-    "extract",
-    "find_at",
-    "json_text",
-    "line_ids",
-    "parse_path",
-    "read_lines",
-    "read_object",
-    "repeated_keys",
-    "stop_of",
-    "typed",
-]
-
 T = TypeVar("T")
 
 MAX_DEPTH = 100

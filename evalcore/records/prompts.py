@@ -12,8 +12,6 @@ import msgspec
 
 from evalq.evalcore.records.json_values import Malformed, NoJson, decode, repeated_keys
 
-__all__ = ["KEY", "REPLY", "Asked", "Task", "enclosed", "marker_of", "reply_of", "whole_reply", "written"]
-
 KEY = "marker"
 """The key of a reply under which its prompt's marker has to stand."""
 _LONGEST = 1_000_000

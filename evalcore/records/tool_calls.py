@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.json_values import NoJson, extract
 
-__all__ = ["NoCall", "ToolCall", "calls_in", "read_call", "read_calls", "recorded_call"]
-
 _NAMES = ("name", "tool_name", "toolName", "tool", "function")
 _ARGUMENTS = (
     *("arguments", "input", "args", "parameters", "kwargs", "params", "inputParameters", "input_parameters"),
@@ -47,7 +45,7 @@ class ToolCall(NamedTuple):
     unread: str = ""
 
 
-def read_calls(listed: Any) -> list[ToolCall]:
+def _read_calls(listed: Any) -> list[ToolCall]:
     """The calls in a list of them. Raises NoCall."""
     if not isinstance(listed, list):
         raise NoCall(f"{kind_of(listed)} where a list is wanted")
@@ -141,7 +139,7 @@ def calls_in(output: Any) -> list[ToolCall] | None:
         for key in _CALLS:
             if output.get(key) is not None:
                 try:
-                    return read_calls(output[key])
+                    return _read_calls(output[key])
                 except NoCall as error:
                     raise NoCall(f"{key}{'' if str(error).startswith('[') else ': '}{error}") from None
     found: list[ToolCall] = []

@@ -22,8 +22,6 @@ from yaml.resolver import Resolver
 
 from evalq.evalcore.naming import shorten
 
-__all__ = ["DocumentFault", "Dumper", "FastDumper", "KeyLines", "load", "read_document"]
-
 _MAX_WRITTEN_OUT = 32 << 20
 """What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
 _VALUE_WEIGHT = 32

@@ -31,8 +31,6 @@ from evalq.evalcore.scan.nodes import (
     category,
 )
 
-__all__ = ["WORD_BYTES", "Alphabet", "re2_source", "strings", "symbol_class", "whole_words"]
-
 WORD_BYTES = frozenset((string.ascii_letters + string.digits + "_").encode())
 _LINE_END = 10
 _WORDS = bytes(sorted(WORD_BYTES))

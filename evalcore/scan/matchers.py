@@ -10,19 +10,6 @@ import re2
 from evalq.evalcore.scan.alphabet import WORD_BYTES, Alphabet, re2_source, strings, symbol_class, whole_words
 from evalq.evalcore.scan.nodes import Node, PatternRefused, require_countable
 
-__all__ = [
-    "SWEEP_FROM",
-    "Counter",
-    "Encoded",
-    "Engine",
-    "Finder",
-    "Span",
-    "StringSweep",
-    "Strings",
-    "counter",
-    "finder",
-]
-
 Span = tuple[int, int]
 """Where a match begins and ends, in characters."""
 

@@ -13,27 +13,6 @@ import numpy as np
 
 from evalq.evalcore.words import ignore_pattern_warnings
 
-__all__ = [
-    "END",
-    "NEWLINE",
-    "Anchor",
-    "CharSet",
-    "Chars",
-    "Choice",
-    "Concatenation",
-    "Folding",
-    "Node",
-    "PatternRefused",
-    "Place",
-    "Repetition",
-    "category",
-    "charsets",
-    "has_boundary",
-    "parse",
-    "require_countable",
-    "width",
-]
-
 # Sets of characters as ranges of code points: classes, categories and case folding, as Python's `re` has them.
 
 CharSet = tuple[tuple[int, int], ...]
@@ -50,7 +29,7 @@ _UPPER, _LOWER, _CASE = range(ord("A"), ord("Z") + 1), range(ord("a"), ord("z") 
 _BLOCK = 256
 
 
-def union(ranges: Iterable[tuple[int, int]]) -> CharSet:
+def _union(ranges: Iterable[tuple[int, int]]) -> CharSet:
     """The ranges as a set: sorted, with overlapping and touching ones joined."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
@@ -61,7 +40,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> CharSet:
     return tuple(joined)
 
 
-def complement(chars: CharSet) -> CharSet:
+def _complement(chars: CharSet) -> CharSet:
     """All code points that are not in ``chars``."""
     edges = [0, *(edge for pair in chars for edge in pair), END]
     return tuple((low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high)
@@ -80,10 +59,10 @@ def folded(chars: CharSet, folding: Folding) -> CharSet:
         # Python's own engine says which characters count as equal, for all those that have a case at all.
         inside = "".join(f"\\U{low:08x}-\\U{high - 1:08x}" for low, high in chars)
         twins = re.findall(f"[{inside}]", _cased(), re.IGNORECASE) if chars else []
-        return union([*chars, *((ord(twin), ord(twin) + 1) for twin in twins)])
+        return _union([*chars, *((ord(twin), ord(twin) + 1) for twin in twins)])
     upper = [(low - _CASE, high - _CASE) for low, high in _overlap(chars, _LOWER)]
     lower = [(low + _CASE, high + _CASE) for low, high in _overlap(chars, _UPPER)]
-    return union([*chars, *upper, *lower])
+    return _union([*chars, *upper, *lower])
 
 
 def _overlap(chars: CharSet, letters: range) -> list[tuple[int, int]]:
@@ -252,8 +231,8 @@ class _TreeBuilder:
         self._folding: Folding = folding
         self._by_name: dict[str, Callable[[Any, int], Node]] = {
             "LITERAL": lambda code, flags: Chars(self._cased(_one(code), flags)),
-            "NOT_LITERAL": lambda code, flags: Chars(complement(self._cased(_one(code), flags))),
-            "ANY": lambda _, flags: Chars(EVERY if flags & re.DOTALL else complement(NEWLINE)),
+            "NOT_LITERAL": lambda code, flags: Chars(_complement(self._cased(_one(code), flags))),
+            "ANY": lambda _, flags: Chars(EVERY if flags & re.DOTALL else _complement(NEWLINE)),
             "IN": self._class,
             "BRANCH": lambda given, flags: Choice(tuple(self.sequence(option, flags) for option in given[1])),
             "SUBPATTERN": lambda given, flags: self.sequence(given[3], (flags | given[1]) & ~given[2]),
@@ -290,8 +269,8 @@ class _TreeBuilder:
                 case _:
                     categories += _category(str(given))
         # Categories need no folding: \w holds both cases of a letter, \d and \s hold no letters.
-        chars = union([*self._cased(union(plain), flags), *categories])
-        return Chars(complement(chars) if negated else chars)
+        chars = _union([*self._cased(_union(plain), flags), *categories])
+        return Chars(_complement(chars) if negated else chars)
 
     def _repeat(self, given: tuple[Any, Any, Any], flags: int, *, lazy: bool) -> Node:
         least, most, items = given
@@ -309,7 +288,7 @@ def _one(code: int) -> CharSet:
 
 def _category(name: str) -> CharSet:
     letter = {"DIGIT": "d", "SPACE": "s", "WORD": "w"}[name.rsplit("_", 1)[1]]
-    return complement(category(letter)) if "_NOT_" in name else category(letter)
+    return _complement(category(letter)) if "_NOT_" in name else category(letter)
 
 
 def _anchor(code: Any, flags: int) -> Node:

@@ -24,8 +24,6 @@ from evalq.evalcore.scan.matchers import (
 )
 from evalq.evalcore.scan.nodes import CharSet, Folding, Node, PatternRefused, charsets, has_boundary, parse, width
 
-__all__ = ["AnyOf", "Pattern", "Scan", "Scanner", "anywhere", "require_searchable"]
-
 # Which of many patterns occur in a text of ASCII alone, in one pass over it.
 
 MAX_EACH = 160

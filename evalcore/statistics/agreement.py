@@ -12,18 +12,6 @@ from typing import NamedTuple
 from evalq.evalcore.statistics.distributions import at_most, student_t
 from evalq.evalcore.statistics.rates import ALPHA, Interval, Rate, clustered, exact_interval
 
-__all__ = [
-    "LEAST_LABELS",
-    "AgreementTable",
-    "JudgedCase",
-    "ShareEstimate",
-    "kappa",
-    "labels_needed",
-    "sample_p_value",
-    "share",
-    "trust_of",
-]
-
 _ADDED = 0.5
 """Cases added to each cell of the table, so that a judge who was never wrong is not known never to be."""
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from evalq.evalcore.statistics.distributions import student_t
 from evalq.evalcore.statistics.rates import ALPHA, Interval, Rate, clustered, exact_interval
 
-__all__ = ["Labelled", "corrected"]
-
 
 class Labelled(NamedTuple):
     """One case: how many of its ``answers`` the judge ``passed``, and what people said of those that they labelled.
@@ -70,7 +68,7 @@ class _RateSpread(NamedTuple):
     heads: float
 
 
-def labels_alone(cases: Sequence[Labelled]) -> list[Rate]:
+def _labels_alone(cases: Sequence[Labelled]) -> list[Rate]:
     """What the labels say without the judge, for `clustered`: a case counts by the answers for which its labels stand.
 
     A case of which more answers are labelled is no more important for that, one with fewer answers no less.
@@ -89,7 +87,7 @@ def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> CorrectedRate 
     the corrected one and that of the labels alone: a judge that is no use costs nothing.
     """
     counted = [case for case in cases if case.answers and case.weight > 0]
-    rates = labels_alone(counted)
+    rates = _labels_alone(counted)
     by_labels = _alone(rates, len(counted), alpha)
     if by_labels is None:
         return None

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = ["at_least", "at_most", "beta_cdf", "beta_fraction", "lowest", "smallest", "student_t"]
-
 _NEAR_ONE = 4e-16  # about two units in the last place of 1: a step this near changes nothing more
 _NEVER_ZERO = 1e-300
 _HALVINGS = 100  # 2^-100 is 1e-30

@@ -22,18 +22,6 @@ from evalq.evalcore.statistics.mode_share import (
     stopping_rule,
 )
 
-__all__ = [
-    "chao1",
-    "chao_shen_bits",
-    "chao_wang_jost_bits",
-    "coverage",
-    "hill",
-    "miller_madow_bits",
-    "modes_block",
-    "share_of",
-    "share_rule",
-]
-
 _EULER = 0.5772156649015329
 _SERIES_FROM = 64
 

@@ -11,8 +11,6 @@ import msgspec
 
 from evalq.evalcore.model.state import Merging
 
-__all__ = ["ExactSum", "gini", "is_below", "shannon_bits", "wilson"]
-
 # Every finite float is an integer multiple of 2**-1074, the smallest subnormal.
 _SCALE = 1074
 _LARGEST = 1 << 16

@@ -24,31 +24,6 @@ from evalq.evalcore.statistics.sequences import (
     surely_below,
 )
 
-__all__ = [
-    "ALPHA",
-    "FIXED_RUNS",
-    "MOST_RUNS",
-    "CaseDiversity",
-    "ShareRule",
-    "ShareVerdict",
-    "collapse_nowhere",
-    "collapsed_somewhere",
-    "collision_interval",
-    "collision_probability",
-    "holm",
-    "limits",
-    "mean_interval",
-    "mode_share_interval",
-    "mode_share_p_value",
-    "rejected",
-    "runs_to_decide",
-    "sequence_verdict",
-    "spending_p_value",
-    "spending_verdict",
-    "stopping_rule",
-    "verdict",
-]
-
 ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
 _FEW_DIFFER, _FEW_AGREE = 3, 6
@@ -198,7 +173,7 @@ def rejected(p_values: Sequence[float], alpha: float) -> int:
     return next((rank for rank, p in enumerate(p_values) if p > alpha / (len(p_values) - rank)), len(p_values))
 
 
-def fisher_combined(p_values: Sequence[float]) -> float:
+def _fisher_combined(p_values: Sequence[float]) -> float:
     """Fisher's (1932) p-value of independent p-values taken together: that all their hypotheses hold; 1 for none.
 
     The chance that a chi-squared variable of 2k degrees exceeds -2 sum log p. For a whole k that is the chance of fewer
@@ -411,7 +386,7 @@ def collapsed_somewhere(p_values: Sequence[float], *, independent: bool = True) 
     single = min(adjusted, default=1.0)
     if not independent or len(p_values) < 2:
         return Somewhere(single, 1.0, adjusted, 1)
-    together = fisher_combined(p_values)
+    together = _fisher_combined(p_values)
     return Somewhere(min(1.0, 2 * min(single, together)), together, adjusted, 2)
 
 

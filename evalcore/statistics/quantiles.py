@@ -18,8 +18,6 @@ from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = ["RELATIVE_ERROR", "Quantiles", "answers_needed", "lower_rank", "upper_rank"]
-
 _STEPS = 64
 RELATIVE_ERROR = 1 / (2 * _STEPS)
 """How far from the number in its place a quantile can be, as a share of that number."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from evalq.evalcore.statistics.distributions import beta_cdf, smallest, student_t
 
-__all__ = ["ALPHA", "Interval", "Rate", "clustered", "exact_interval", "pass_at_k", "pass_hat_k"]
-
 ALPHA = 0.025
 """The error allowed on either side of an interval of 95 %."""
 

@@ -8,20 +8,6 @@ from typing import NamedTuple
 
 from evalq.evalcore.statistics.distributions import beta_cdf, smallest
 
-__all__ = [
-    "MOST_LOOKS",
-    "Walk",
-    "log_e_above",
-    "log_e_below",
-    "mode_share_sequence",
-    "rate_limits",
-    "rate_sequence",
-    "sequence_p_value",
-    "spent",
-    "surely_above",
-    "surely_below",
-]
-
 ALPHA = 0.025
 """The error allowed on either side."""
 

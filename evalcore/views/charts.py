@@ -11,31 +11,6 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.metrics import Metric, Panel, Threshold, Unit
 
-__all__ = [
-    "Chart",
-    "Column",
-    "Evidence",
-    "Mark",
-    "Row",
-    "Rows",
-    "State",
-    "Summary",
-    "Tile",
-    "chart_faults",
-    "derived_charts",
-    "derived_summary",
-    "generic_rows",
-    "highest_first",
-    "interval_text",
-    "number",
-    "of_all",
-    "of_answered",
-    "rate_interval",
-    "row_faults",
-    "state_of",
-    "without_result",
-]
-
 State = Literal["good", "doubtful", "bad", "none"]
 
 _TILES = 8

@@ -11,26 +11,6 @@ from evalq.evalcore.model.manifest import location
 from evalq.evalcore.model.state import Faults, omissions_in
 from evalq.evalcore.naming import shorten
 
-__all__ = [
-    "LEFT_OUT",
-    "NONE",
-    "decimals",
-    "escape",
-    "failed_section",
-    "failed_table",
-    "fault_table",
-    "generic",
-    "inert",
-    "input_faults",
-    "left_out",
-    "percent",
-    "percent_between",
-    "plain_dollars",
-    "plural",
-    "table",
-    "visible",
-]
-
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _LIVE = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
 """Where a mention of somebody, an address or a link without markup would come alive, after all escaping is undone."""

@@ -11,8 +11,6 @@ import msgspec
 
 from evalq.evalcore.model.canonical import Json
 
-__all__ = ["LABELS", "Metric", "MetricSample", "Panel", "Plot", "Threshold", "Unit", "panel_faults", "samples", "whole"]
-
 Unit = Literal["share", "points", "count", "seconds", "bits", "number", "state"]
 """share: 0 to 1; points: a score on its evaluator's own scale; state: a number that `Metric.states` puts into words."""
 

@@ -20,8 +20,6 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import Reporter, ShownProgress, Watcher
 from evalq.workers.ledger.scripts import Scripts
 
-__all__ = ["Acquire", "Closing", "Driver", "Work", "refuse_halted"]
-
 S = TypeVar("S")
 
 Acquire = Literal["on", "keep", "anew"]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-__all__ = ["Interrupts", "keep_interrupts", "run_interruptible"]
 
 T = TypeVar("T")
 

@@ -20,8 +20,6 @@ from evalq.workers.servers.connections import connect, probe
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
 
-__all__ = ["ServerRetry"]
-
 T = TypeVar("T")
 
 TELL_SECONDS = 2.0

@@ -14,8 +14,6 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import elsewhere
 from evalq.producer.servers import Servers
 
-__all__ = ["await_driver", "close", "close_elsewhere", "end_here", "note_ending", "refuse_unnamed"]
-
 _DRIVER_SECONDS = 10.0
 _ENDING_SECONDS = 30.0
 _POLL_SECONDS = 0.1

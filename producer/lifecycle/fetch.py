@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.settings import Settings
 
-__all__ = ["fetch", "run_with_report"]
-
 
 def run_with_report(run: str | None, servers: Servers) -> RunFolder:
     """RUN's folder; of a detached run without a report it is completed with the one that workers left in the ledger.

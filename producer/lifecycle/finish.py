@@ -24,8 +24,6 @@ from evalq.producer.sweep.files import holds_sweep
 if TYPE_CHECKING:
     from evalq.producer.sweep.sweep import Sweep
 
-__all__ = ["conclude", "conclude_shown", "refuse_unscored", "report_errors", "show", "show_notes"]
-
 
 @uncollected()
 def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> None:

@@ -28,8 +28,6 @@ from evalq.producer.run.publication import record_in_history
 from evalq.producer.servers import Servers
 from evalq.workers.settings import Settings
 
-__all__ = ["follow_log"]
-
 EVERY_SECONDS = 5.0
 _POLL_SECONDS = 86_400.0
 """The system waits for 24 days at most."""

@@ -39,15 +39,6 @@ if TYPE_CHECKING:
     from evalq.producer.servers import Servers
     from evalq.producer.sweep.sweep import Sweep
 
-__all__ = [
-    "ConfirmOptions",
-    "GateOptions",
-    "check_confirm",
-    "check_gate",
-    "confirm_runs",
-    "gate_suite",
-    "write_undecided",
-]
 
 _NO_LIMIT = 1 << 62
 _ORDER: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE")

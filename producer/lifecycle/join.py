@@ -37,16 +37,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.progress import RunStatus
     from evalq.workers.ledger.sweep_model import SweepStatus
 
-__all__ = [
-    "begin_larger",
-    "begin_retry",
-    "ended_error",
-    "join",
-    "refuse_uncallable",
-    "resume_any",
-    "resume_or_take",
-    "see_elsewhere",
-]
 
 T = TypeVar("T")
 _ORPHANED_AFTER = 3

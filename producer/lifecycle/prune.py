@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
 
-__all__ = ["forget_suites", "prune", "prune_named"]
-
 
 def prune(
     runs: Path,

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from evalq.producer.run.backend import Backend
     from evalq.producer.sweep.sweep import Sweep
 
-__all__ = ["begin_or_join", "name_server"]
-
 
 def begin_or_join(
     begin: Callable[[], Job | Sweep], backend: Backend, reporter: Reporter, *, detach: bool, command: bool = True

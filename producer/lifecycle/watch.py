@@ -14,8 +14,6 @@ from evalq.producer.monitor.no_workers import another_version
 from evalq.producer.monitor.progress import Reporter, ShownProgress
 from evalq.producer.servers import Servers, named_servers
 
-__all__ = ["Unwatched", "attend_fleet", "watch_driver"]
-
 POLL_SECONDS = 0.2
 _QUIET_SECONDS = 5.0
 

@@ -22,8 +22,6 @@ from typing import NoReturn
 from evalq.evalcore.errors import InfrastructureError
 from evalq.workers.processes.system import signal_name
 
-__all__ = ["Fork", "ForkLost", "Forks", "forked"]
-
 _LENGTH = struct.Struct(">Q")
 _DEPTH = 2
 """Orders a process is given at once: it begins the next one while its answer is fetched."""

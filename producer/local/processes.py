@@ -31,8 +31,6 @@ from evalq.workers.processes.environment import send_secrets, without_secrets
 from evalq.workers.processes.system import child
 from evalq.workers.settings import Settings
 
-__all__ = ["Children", "embedded_server", "local_workers", "server_program", "workers_wait"]
-
 RESTART_PAUSES = (0.5, 2.0, 5.0)
 """Seconds before a process is started again, for the first, second and third time; after that it is given up."""
 STEADY_SECONDS = 60.0

@@ -37,17 +37,6 @@ from evalq.workers.settings import Settings
 if TYPE_CHECKING:
     from evalq.producer.local.processes import Children
 
-__all__ = [
-    "Backend",
-    "folder_error",
-    "hold_folder",
-    "interruption",
-    "note_state",
-    "refuse_ended",
-    "refuse_foreign_paths",
-    "resumable",
-    "shared_backend",
-]
 
 CALLS_HERE = 50
 """Live calls in flight of a command that calls by itself, unless it is told how many or a target takes more at once."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.progress import Progress
     from evalq.workers.ledger.runs import RunLedger
 
-__all__ = ["Collector", "Planner", "PublishedPlan", "drive_inline", "evaluate", "read"]
 
 # Few, since nothing is collected while a step plans.
 PLAN_STEP = 4

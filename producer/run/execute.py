@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.scripts import Scripts
     from evalq.workers.settings import Settings
 
-__all__ = ["carry_out", "carry_out_here", "launch", "resume"]
 
 T = TypeVar("T")
 

@@ -30,8 +30,6 @@ from evalq.workers.pool.isolation import ChunkLimits
 from evalq.workers.processes.system import die_with_parent, usable_cpus
 from evalq.workers.settings import Settings
 
-__all__ = ["LONG_SECONDS", "LocalPool", "forks_for"]
-
 LONG_SECONDS = 6.0
 """A job of which so much is left is worth starting a server and workers for: 1.3 CPU seconds, a tenth of it with two
 cores."""

@@ -20,8 +20,6 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.identity import is_gone
 from evalq.workers.settings import Settings
 
-__all__ = ["Ownership"]
-
 _AGAIN_SECONDS = 0.2
 
 

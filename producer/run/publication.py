@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.history import Entry, HistoryKey
     from evalq.workers.settings import Settings
 
-__all__ = ["count_drift", "publish_cases", "publish_report", "recent_text", "record_in_history"]
-
 
 def publish_report(run: str, report: dict[str, Json], servers: Servers) -> str:
     """Leave the report of a run that this process drove, and hand the run over. Returns why it could not be.

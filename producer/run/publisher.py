@@ -19,8 +19,6 @@ from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.reconciler import Reconciler
 
-__all__ = ["Backpressure", "InputBytes", "Publisher", "serving"]
-
 FULL_SECONDS = 0.5
 EVIDENCE_SECONDS = 10.0
 """How long to wait for a worker to compute a chunk, or to say that it cannot read one."""

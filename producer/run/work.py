@@ -44,8 +44,6 @@ from evalq.workers.monitor import read_snapshot
 from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 
-__all__ = ["RunWork"]
-
 STEPS_SHARE = 8
 """While a run is under way, its window is filled again after as many steps as this part of it has chunks."""
 FLEET_SECONDS = 5.0

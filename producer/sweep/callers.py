@@ -21,8 +21,6 @@ from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS
 from evalq.workers.targets import NamedTarget, load_targets
 
-__all__ = ["Callers", "CallingProcesses", "Health", "Warnings"]
-
 
 class Callers:
     """Who would make calls for a command at ``backend``, over the servers of ``shared`` where it names no fleet."""

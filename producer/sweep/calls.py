@@ -36,8 +36,6 @@ from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes.identity import driver_token
 from evalq.workers.servers.connections import connect
 
-__all__ = ["Calling", "ask_further", "sweep_driver"]
-
 
 class Calling:
     """The calls of ``sweep`` over the servers of ``shared``; ``backend`` is what a user would name to resume them."""

@@ -26,8 +26,6 @@ from evalq.workers.settings import Settings
 if TYPE_CHECKING:
     from evalq.workers.ledger.heartbeats import TargetFacts
 
-__all__ = ["Means", "asks_of", "estimate", "keep_trial", "means_of"]
-
 
 def estimate(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, settings: Settings) -> Iterator[str]:
     """Lines for a person. Raises what starting the sweep would, and UsageError for a target nobody knows."""

@@ -38,8 +38,6 @@ from evalq.producer.sweep.sweep import Sweep, read_prompts
 if TYPE_CHECKING:
     from evalq.producer.sweep.judge_stage import JudgeSweep
 
-__all__ = ["carry_out_sweep", "launch_sweep", "refuse_detached", "resume_sweep", "with_targets"]
-
 
 def carry_out_sweep(sweep: Sweep, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """Call, record and evaluate; returns the evaluation's job and its report.

@@ -16,8 +16,6 @@ from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.targets.variable import canonical_name
 
-__all__ = ["Extension", "extension_of"]
-
 
 class Extension(msgspec.Struct, frozen=True):
     """What a finished sweep is extended to: ``repeats`` of each case (None: as many as it has), another ``target``

@@ -8,8 +8,6 @@ from pathlib import Path
 from evalq.producer.folder.files import DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS, PROMPTS
 from evalq.producer.folder.run_folder import RunFolder
 
-__all__ = ["holds_sweep", "in_calls", "leave_to_others", "remove"]
-
 
 def holds_sweep(folder: RunFolder) -> bool:
     """Whether ``folder`` holds a sweep that can be resumed."""

@@ -23,8 +23,6 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import SweepOptions
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 
-__all__ = ["Before", "SweepHead", "once_id", "prompts_digest", "read_head", "refuse_changed", "sweep_facts"]
-
 
 class Before(msgspec.Struct, frozen=True):
     """What a run did for sweeps whose place another one took: attempts, those of them that came to nothing that

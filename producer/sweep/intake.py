@@ -14,8 +14,6 @@ from evalq.producer.sweep.reuse import Cache, SourceRun, lineage_of
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.ledger.sweeps import SweepLedger
 
-__all__ = ["EarlyStopping", "SweepIntake"]
-
 COLLECT_STEP = 500
 IDLE_SECONDS = 0.05
 PAUSE_SECONDS = 3.0

@@ -30,8 +30,6 @@ from evalq.workers.ledger.calls import about
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 from evalq.workers.targets.variable import canonical_name
 
-__all__ = ["JudgeCalls", "JudgeSweep", "TargetSettings", "judge_sweeps"]
-
 _NEW, _OLD = ".new", ".old"
 
 

@@ -29,8 +29,6 @@ from evalq.workers.targets.config import choose
 from evalq.workers.targets.target import config_digest, setting_digests
 from evalq.workers.targets.variable import canonical_name
 
-__all__ = ["refuse_uncalled", "settle_targets"]
-
 _POLL_SECONDS = 0.2
 
 

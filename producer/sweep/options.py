@@ -12,8 +12,6 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.model.calls import Prompt
 
-__all__ = ["PLACE", "SweepOptions", "Wording", "prompts_of"]
-
 
 class Wording(msgspec.Struct, frozen=True):
     """The words around each case's question, which stands at ``{input}`` of ``template`` (the question alone where that

@@ -21,8 +21,6 @@ from evalq.producer.folder.lock import RunLock, holder
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import SweepOptions
 
-__all__ = ["Cache", "SourceRun", "lineage_of"]
-
 # Each step is synced: single outputs would take long, and all at once would take memory.
 _STEP = 500
 

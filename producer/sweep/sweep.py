@@ -40,8 +40,6 @@ from evalq.producer.sweep.options import SweepOptions, prompts_of
 from evalq.producer.sweep.reuse import SourceRun
 from evalq.workers.ledger.sweep_model import SweepHeader
 
-__all__ = ["Sweep", "read_prompts", "recorded_lines"]
-
 
 class Sweep:
     """One sweep; made by `start` or `load`."""

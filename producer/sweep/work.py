@@ -25,8 +25,6 @@ from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes.identity import host
 from evalq.workers.recovery.unattended import UnattendedSweep, UnattendedSweeps
 
-__all__ = ["SweepWork"]
-
 OFFER_STEP = 200
 UNATTENDED_SECONDS = 5.0
 """How long calls go on without a producer where it is to stop decided cases."""

@@ -11,8 +11,6 @@ from evalq.producer.viewing.catalogue import KnownRun, RunProgress
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
 from evalq.producer.viewing.viewer import Query, Viewer, query_number, query_value
 
-__all__ = ["index_page", "look_of", "run_cell"]
-
 _RUNS = 50
 _LOOKS: dict[str, State] = {"failed": "bad", "stopped": "bad", "spent": "doubtful", "gone": "doubtful"}
 

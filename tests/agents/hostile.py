@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 import zstandard
 
-__all__ = ["HOSTILE", "hostile"]
-
 
 def _bomb(megabytes: int) -> bytes:
     """So much JSON text as one gzip: one piece, packed so that it can be repeated, since to pack all takes long."""

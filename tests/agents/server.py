@@ -22,8 +22,6 @@ from typing import Any
 
 from tests.agents.hostile import hostile
 
-__all__ = ["Agent", "judged_well", "marker_in", "running_agent"]
-
 
 class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.

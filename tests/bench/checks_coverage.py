@@ -17,8 +17,6 @@ from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.rates import Rate, clustered, exact_interval
 from evalq.evalcore.views.markdown import table
 
-__all__ = ["LEAST", "case_coverage", "clustered_coverage"]
-
 LEAST = 0.93
 """What every interval of 95 % has to hold in."""
 _RATES = (0.0, 0.02, 0.1, 0.3, 0.5, 0.8, 0.95, 0.99, 1.0)

@@ -35,8 +35,6 @@ from tests.integration.harness import (
     wait_until,
 )
 
-__all__ = ["TIMED", "Costs", "Stage", "cpu_seconds", "fleet_stage", "measure", "share_cores_alike"]
-
 TIMED = os.pathsep.join([str(Path(__file__).parent / "timed"), str(Path(__file__).parents[2])])
 """PYTHONPATH of commands and workers that know the evaluator `timed`."""
 _SECONDS = ("producer", "pool", "attendant", "server", "kernel", "seconds", "wall_kernel")

@@ -27,8 +27,6 @@ from evalq.evalcore.statistics.mode_share import FIXED_RUNS, collision_interval,
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.words import EMPTY_WORDS, NEGATIONS, against
 
-__all__ = ["AGENTS", "LEAST", "accuracy", "agreement_coverage", "edited", "near_rates", "text_of"]
-
 LEAST = 0.93
 """What every interval of 95 % has to hold in."""
 _CASES = (1, 2, 5, 30)

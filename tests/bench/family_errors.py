@@ -23,8 +23,6 @@ from evalq.evalcore.statistics.rates import Rate, clustered, pass_at_k, pass_hat
 from evalq.evalcore.views.markdown import table
 from tests.unit.compare.made import answered
 
-__all__ = ["main"]
-
 _SIGMA = 0.4
 """Of the logarithm of an answer's seconds: p95 is 1.9 times the median."""
 _RISE = 0.1

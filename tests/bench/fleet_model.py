@@ -10,8 +10,6 @@ import msgspec
 
 from evalq.workers.settings import TIMINGS
 
-__all__ = ["Model", "Simulated", "simulate"]
-
 _FETCH, _PLAN = 8, 4
 _IDLE_SECONDS, _LOOK_SECONDS = 0.02, 1.0
 _PUBLISH, _CLAIM, _COMMIT, _COLLECT = 0.25, 0.25, 0.3, 0.2

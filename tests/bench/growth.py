@@ -20,8 +20,6 @@ from tests.bench.costs import TIMED, Stage, fleet_stage
 from tests.bench.growth_rows import QUERIES, short_rows
 from tests.integration.harness import EVALQ, children_of, clean_environment, info
 
-__all__ = ["Grown", "grown"]
-
 
 class Grown(msgspec.Struct):
     """What a run took: ``microseconds`` a row of all processes, peaks in MB, and of the server what it held."""

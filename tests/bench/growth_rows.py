@@ -9,8 +9,6 @@ from pathlib import Path
 
 from evalq.evalcore.evaluators.planagent.record import COLUMNS
 
-__all__ = ["QUERIES", "short_rows", "write_short_rows"]
-
 QUERIES = 100_000
 """Most Query IDs."""
 BLOCK = 10_000

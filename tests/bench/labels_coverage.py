@@ -20,8 +20,6 @@ from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
 from evalq.evalcore.statistics.rates import Interval
 from evalq.evalcore.views.markdown import table
 
-__all__ = ["JUDGES", "Judge", "Setting", "agreement_coverage", "corrected_coverage"]
-
 Bits = npt.NDArray[np.bool_]
 
 

@@ -22,8 +22,6 @@ from evalq.evalcore.evaluators.checks.diversity.kinds import half_of
 from evalq.evalcore.views.markdown import table
 from tests.unit.checks.near_corpus import AnswerSet, corpus
 
-__all__ = ["PairErrors", "pair_errors", "shown"]
-
 _EVALQ = (sys.executable, "-m", "evalq.producer.cli")
 _FAILED_CALLS = 3
 _HEAD = (

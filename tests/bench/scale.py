@@ -28,8 +28,6 @@ from tests.bench.throughput import make_rows
 from tests.integration.harness import running_server
 from tests.samples import KEY
 
-__all__ = ["fitted", "main"]
-
 _LOCAL = (1, 2, 4)
 _FLEETS = (2, 4, 8, 16, 64, 250, 1_000, 2_000)
 _KERNELS = (1, 10, 100, 1_000)

@@ -17,8 +17,6 @@ import msgspec
 
 from tests.bench.costs import share_cores_alike
 
-__all__ = ["Whole", "adopting", "memory_of", "taken"]
-
 _PR_SET_CHILD_SUBREAPER = 36
 
 

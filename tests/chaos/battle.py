@@ -27,8 +27,6 @@ from tests.chaos.subjects import Workshop
 from tests.chaos.sweeps import SWEEPS, SweepStage
 from tests.chaos.verdict import Verdict, code, judge
 
-__all__ = ["STOP", "fight"]
-
 STOP = threading.Event()
 """Set to have all runs end as they stand."""
 

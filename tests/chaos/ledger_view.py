@@ -9,8 +9,6 @@ from typing import Any
 from tests.chaos.recovery import Sample
 from tests.integration.harness import info
 
-__all__ = ["LedgerView"]
-
 
 class LedgerView:
     """The run in the folder ``out``."""

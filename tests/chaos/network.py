@@ -12,8 +12,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 
-__all__ = ["Network", "network", "unavailable"]
-
 HUB = "hub"
 _PREFIX = "evq"
 _NET = "10.213.7"

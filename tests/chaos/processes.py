@@ -32,8 +32,6 @@ from tests.integration.harness import (
 )
 from tests.integration.ports import free_port
 
-__all__ = ["ChaosServer", "Group", "environment", "spawn"]
-
 TOP = Path(__file__).parents[2]
 HOOKS = Path(__file__).parent / "hooks"
 

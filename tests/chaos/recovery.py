@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, Protocol
 
 import redis
 
-__all__ = ["Meter", "Observer", "Sample", "View"]
-
 POLL_SECONDS = 0.01
 UNHURRIED_SECONDS = 0.03
 """Between two looks where a run is held up until a fault has struck, so that none is missed, and nobody measures."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from evalq.evalcore.contract import plugins
 from tests.chaos.faults import FAULTS
 
-__all__ = ["FAILOVERS", "NAIVE", "Planned", "Scenario", "draw", "failovers"]
-
 _DRAWN = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2, "sweep": 5}
 _EVALUATIONS = {**_DRAWN, **{name: 2 for name in plugins.own() if name not in _DRAWN}}
 """How often each is drawn; new ones come last, so that seeds of before draw what they drew."""

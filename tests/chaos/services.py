@@ -13,8 +13,6 @@ from typing import Any
 from tests.chaos.processes import environment, spawn
 from tests.integration.harness import wait_until
 
-__all__ = ["COST", "Service"]
-
 COST = 0.02
 """Of a call, at the targets file's price for a service's tokens."""
 

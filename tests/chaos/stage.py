@@ -23,8 +23,6 @@ from tests.chaos.subjects import Subject
 from tests.integration.harness import EVALQ, info
 from tests.integration.rabbitmq import Rabbit
 
-__all__ = ["Stage", "hosts_of"]
-
 PRODUCER_HOST = "p"
 TWIN_SECONDS = 120.0
 """How long a second producer may take to end after the first one has."""

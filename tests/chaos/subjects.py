@@ -11,8 +11,6 @@ import msgspec
 from tests.integration.harness import evalq
 from tests.samples import sampled
 
-__all__ = ["Subject", "Workshop", "record_keys"]
-
 _RECORDS = {"planagent": 12_000, "cooperation": 250_000, "vs": 20_000, "selfcheck": 18_000}
 _MOST = 14_000
 """How many records of an evaluator take about as long as those; any other has _MOST."""

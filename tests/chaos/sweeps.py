@@ -24,8 +24,6 @@ from tests.chaos.subjects import Subject
 from tests.chaos.verdict import Verdict
 from tests.integration.harness import evalq, info
 
-__all__ = ["JUDGED", "SWEEP", "SWEEPS", "SweepStage", "sweep_subject"]
-
 SWEEP, JUDGED = "sweep", "sweep of checks with a judge"
 SWEEPS = {SWEEP: "vs", "sweep of checks": "checks", JUDGED: "checks"}
 """What calls an agent, and the evaluator of its outputs."""

@@ -16,8 +16,6 @@ from typing import Any
 from evalq.evalcore.views.markdown import table
 from tests.chaos.rounds import page as rounds
 
-__all__ = ["current", "page", "render"]
-
 TOP = Path(__file__).parents[2]
 RESULTS = TOP / "docs" / "reference" / "chaos.jsonl"
 PAGE = TOP / "docs" / "reliability.md"

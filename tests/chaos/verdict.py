@@ -14,8 +14,6 @@ import msgspec
 from tests.chaos.subjects import record_keys
 from tests.integration.harness import info
 
-__all__ = ["Verdict", "code", "judge"]
-
 TOP = Path(__file__).parents[2]
 
 

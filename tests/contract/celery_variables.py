@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
-__all__ = ["PACKAGES", "variables_read"]
-
 PACKAGES = ("celery", "kombu", "billiard", "amqp", "vine")
 _READERS = ("environ", "getenv")
 

@@ -11,8 +11,6 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.records.inputs import format_suffixes
 
-__all__ = ["conformance_inputs"]
-
 RECORDS = 120
 
 

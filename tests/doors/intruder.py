@@ -18,8 +18,6 @@ from evalq.workers.broker.publisher import Broker
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server, clean_environment, launch, serves, wait_until
 
-__all__ = ["QUEUE", "LoggedWorker", "logged_worker", "real_message", "refused_items", "stripped_items"]
-
 QUEUE = queue_name("bulk", code_version())
 
 

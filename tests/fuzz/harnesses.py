@@ -48,8 +48,6 @@ from evalq.workers.broker.message import MAX_HINT_BYTES, read_hint
 from evalq.workers.settings import load_settings
 from tests.samples import KEY, sampled
 
-__all__ = ["HARNESSES", "seeds"]
-
 Harness = Callable[[bytes], None]
 _MOST_BYTES = 2 << 20
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from tests.grafana.promql import Faulty, parsed, result_labels, variables
 
-__all__ = ["Known", "expressions", "grid", "links", "panels", "queries", "told", "unused"]
-
 Known = Mapping[str, frozenset[str]]
 Dashboard = Mapping[str, Any]
 

@@ -14,8 +14,6 @@ from evalq.workers.exporter.catalogue import FAMILIES
 from evalq.workers.exporter.family import LEDGER, MetricFamily, quality
 from tests.grafana.promql import parsed, result_labels
 
-__all__ = ["RULES", "TOP", "alerts", "exported", "families", "groups", "known", "recordings"]
-
 TOP = Path(__file__).parents[2]
 RULES = sorted((TOP / "deploy" / "prometheus" / "rules").glob("*.yml"))
 

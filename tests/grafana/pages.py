@@ -7,8 +7,6 @@ from typing import Any
 
 from tests.grafana.known import TOP
 
-__all__ = ["PAGES"]
-
 PAGES: dict[str, dict[str, Any]] = {
     page["uid"]: page
     for page in (json.loads(file.read_text(encoding="utf-8")) for file in sorted(TOP.glob("grafana/dashboards/*.json")))

@@ -8,8 +8,6 @@ from typing import Any
 
 import promql_parser as promql
 
-__all__ = ["Faulty", "metrics", "parsed", "result_labels", "variables"]
-
 _MACROS = {"$__rate_interval": "5m", "$__range": "1h"}
 _SET = ("and", "or", "unless")
 

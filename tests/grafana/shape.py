@@ -9,8 +9,6 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["faults"]
-
 
 def faults(value: Any, hint: Any = None, at: str = "dashboard") -> Iterator[str]:
     """A sentence for each attribute whose value is not of the type that its class declares."""

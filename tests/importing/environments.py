@@ -11,8 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["inspect_python", "lm_eval_python", "promptfoo_command", "promptfoo_home", "run"]
-
 NODE = "22.23.3"
 PROMPTFOO = "0.123.1"
 INSPECT = "0.3.285"

@@ -6,8 +6,6 @@ import json
 import random
 from typing import Any
 
-__all__ = ["CASES", "config"]
-
 CASES = 500
 SEED = 15
 

@@ -12,8 +12,6 @@ from evalq.evalcore.evaluators.checks.score import OutputScorer, ScoredOutput
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest, write
 
-__all__ = ["judged"]
-
 
 def judged(
     source: str, path: Path, folder: Path, asked: ImportRequest | None = None

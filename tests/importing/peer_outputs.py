@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 
-__all__ = ["COUNT", "outputs"]
-
 COUNT = 1000
 SEED = 20261127
 

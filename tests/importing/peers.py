@@ -36,8 +36,6 @@ from tests.importing.environments import (
 )
 from tests.importing.peer_outputs import outputs
 
-__all__ = ["DIFFERENCES", "PAGE", "RECORD", "Compared", "Difference", "assertions", "compared", "digest_of", "page"]
-
 RECORD = Path(__file__).parent / "recorded" / "peers.json"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "importing-peers.md"
 _MADE = Path(__file__).parent / "made" / "peers"

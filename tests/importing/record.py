@@ -26,8 +26,6 @@ from tests.importing.environments import (
     run,
 )
 
-__all__ = ["HERE", "digest", "verdicts"]
-
 HERE = Path(__file__).parent / "recorded"
 MADE = Path(__file__).parent / "made"
 

@@ -29,8 +29,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CLI", "IN_A_CROWD", "MESSAGE", "SPARE", "live", "own_program", "shaping"]
-
 CLI, BESIDE_PYTEST, IN_A_CROWD = "evalq.producer.cli", "evalq._pytest.child", "tests.chaos.rounds.waiting"
 OWN = (CLI, BESIDE_PYTEST, "evalq.workers.callers.main", "evalq.workers.recovery.finaliser")
 """What evalq starts as a program of its own, and takes long to import."""

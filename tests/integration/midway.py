@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from tests.agents.server import Agent
 from tests.integration.harness import HAZARDS, Fleet, Server, committed, descendants_of, evalq, queued, wait_until
 
-__all__ = ["WINDOW", "Held", "hold", "keep_pace", "killed_with_all", "standing_midway"]
-
 WINDOW = 16
 """Chunks in flight of a run that is to stand still: its producer plans three times as many before any is done."""
 _GATE = "gate"

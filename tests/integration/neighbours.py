@@ -13,8 +13,6 @@ from typing import Any
 
 from tests.integration.harness import PATIENCE, Server, clean_environment, wait_until
 
-__all__ = ["Shop", "age", "foreign", "put_foreign_keys", "running_shop"]
-
 TOP = Path(__file__).parents[2]
 LATER = 24 * 3600
 """Seconds after which its later tasks are due: its worker has them at hand, unacknowledged, for all of a test."""

@@ -6,8 +6,6 @@ import random
 import socket
 from collections import deque
 
-__all__ = ["free_port"]
-
 _PORTS = range(20_000, 30_000)
 """Below those that systems give out by themselves, to listeners and to the near ends of connections."""
 _reserved: deque[socket.socket] = deque()

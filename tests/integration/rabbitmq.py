@@ -14,8 +14,6 @@ from pathlib import Path
 from tests.integration.harness import PATIENCE, clean_environment, descendants_of, remove, short_folder, wait_until
 from tests.integration.ports import free_port
 
-__all__ = ["Rabbit", "unavailable"]
-
 _IDLE = "+sbwt none +sbwtdcpu none +sbwtdio none"
 """Its schedulers sleep while they have nothing to do: by default they look for work all the time, for a while."""
 

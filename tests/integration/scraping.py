@@ -12,8 +12,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from evalq.workers.exporter.family import LEDGER
 from tests.integration.harness import PATIENCE, start_evalq
 
-__all__ = ["Scraper", "running_exporter"]
-
 OPENMETRICS = "application/openmetrics-text"
 
 

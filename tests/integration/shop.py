@@ -7,8 +7,6 @@ from pathlib import Path
 
 from celery import Celery
 
-__all__ = ["app", "note"]
-
 app = Celery("shop", broker=os.environ.get("SHOP_BROKER"))
 
 

@@ -18,8 +18,6 @@ from tests.grafana.known import RULES
 from tests.integration.harness import wait_until
 from tests.integration.ports import free_port
 
-__all__ = ["PROGRAM", "Prometheus", "Series", "running_prometheus"]
-
 PROGRAM = shutil.which("prometheus")
 
 

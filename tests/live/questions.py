@@ -14,8 +14,6 @@ from tests.grafana.known import alerts, recordings
 from tests.grafana.pages import PAGES
 from tests.grafana.promql import parsed
 
-__all__ = ["SILENT", "Question", "atoms", "questions", "spelled"]
-
 _FILTERS = ("and", "or", "unless", ">", "<", ">=", "<=", "==", "!=")
 
 

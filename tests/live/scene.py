@@ -18,8 +18,6 @@ from tests.live.prometheus import Prometheus, Series, running_prometheus
 from tests.live.questions import SILENT, questions
 from tests.live.stage import Stage, Truth
 
-__all__ = ["Scene", "playing"]
-
 _SERVER = ("--appendonly", "yes", "--maxmemory", "512mb", "--maxmemory-policy", "noeviction")
 _COUNTERS: dict[str, Callable[[Truth], Counter[tuple[str, str]]]] = {
     "evalq_records_submitted_total": lambda truth: truth.records,

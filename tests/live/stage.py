@@ -20,8 +20,6 @@ from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, info, qu
 from tests.integration.midway import hold
 from tests.samples import sampled
 
-__all__ = ["EVALUATORS", "TARGET", "Stage", "Truth"]
-
 EVALUATORS = tuple(plugins.own())
 _RECORDS = {"planagent": 6_000, "cooperation": 6_000}
 _FEWER = 400

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Change", "changes", "made"]
-
 SHOWN = 110
 """Characters of the code before and after that are kept."""
 

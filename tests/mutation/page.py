@@ -11,8 +11,6 @@ from typing import Any
 from evalq.evalcore.statistics.rates import exact_interval
 from evalq.evalcore.views.markdown import table
 
-__all__ = ["page"]
-
 REASONS = Path(__file__).parent / "survivors.json"
 """Why mutants live: objects with path, function, before, after and why."""
 

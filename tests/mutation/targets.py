@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from evalq.evalcore.contract import plugins
 
-__all__ = ["TARGETS", "Target"]
-
 CORE = "evalq.evalcore"
 
 

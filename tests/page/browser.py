@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AXE", "Chromium", "Tab", "chromium", "program"]
-
 AXE = Path(__file__).parents[2] / ".venv/npm/node_modules/axe-core/axe.min.js"
 """The checks of accessibility, as npm has them."""
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

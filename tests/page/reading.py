@@ -12,8 +12,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Read", "evidence_of", "read_page", "rows_of"]
-
 _BLOCK = re.compile(r'<script type="text/plain" class="(rows|evidence)">([^<]*)</script>')
 
 

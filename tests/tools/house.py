@@ -25,6 +25,10 @@ from typing import NamedTuple
 TOP = Path(__file__).parents[2]
 FOLDERS = ("evalq", "evalcore", "workers", "producer")
 LONGEST, SHORTEST, MOST_IN_A_FOLDER = 600, 120, 15
+LISTS = frozenset(("producer/commands",))
+"""Folders with a file for each thing of a kind that users see: these are as many as there are commands."""
+ENTRIES = frozenset(("evalq.errors", "evalq.deepeval"))
+"""Modules that users import from."""
 SKELETON = frozenset(("evaluator", "params", "score", "report", "views", "sample"))
 """The files that every evaluator has, however short."""
 _LAYOUT = frozenset(
@@ -131,7 +135,7 @@ def too_small(found: dict[str, Module]) -> list[str]:
             importers[name].add(module.name)
     small = []
     for name, module in found.items():
-        exempt = module.path.name in ("__init__.py", "__main__.py") or module.path.stem in SKELETON
+        exempt = module.path.name in ("__init__.py", "__main__.py") or module.path.stem in SKELETON or name in ENTRIES
         readers = importers[name]
         if not exempt and module.lines < SHORTEST and len(readers) == 1:
             (reader,) = readers
@@ -217,7 +221,7 @@ class Count(NamedTuple):
     files: Iterable[str] = ()
 
 
-LIMITS = {"long": 0, "small": 97, "folders": 15, "circles": 3, "names": 79, "imports": 0.11}
+LIMITS = {"long": 0, "small": 0, "folders": 0, "circles": 0, "names": 4, "imports": 0.075}
 """What `make check` holds. A number that goes down is lowered here, and never raised."""
 
 
@@ -240,7 +244,11 @@ def counts(found: dict[str, Module]) -> list[Count]:
         _counted(
             f"folders of more than {MOST_IN_A_FOLDER} files",
             "folders",
-            (f"{path.relative_to(TOP)} ({n})" for path, n in by_folder.items() if n > MOST_IN_A_FOLDER),
+            (
+                f"{path.relative_to(TOP)} ({n})"
+                for path, n in by_folder.items()
+                if n > MOST_IN_A_FOLDER and path.relative_to(TOP).as_posix() not in LISTS
+            ),
         ),
         _counted("circles of imports", "circles", (", ".join(group) for group in circles(found))),
         _counted(

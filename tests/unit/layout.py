@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["auc", "layout", "layout_auc"]
-
 _FOLDS = 10
 _SIGNS = ".,:(/"
 

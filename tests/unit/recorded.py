@@ -27,8 +27,6 @@ from evalq.evalcore.views.charts import Row
 from evalq.producer.page.build import chart_tables
 from tests.contract.folders import conformance_inputs
 
-__all__ = ["kept", "made"]
-
 SHOWN = 8
 """Record lines that are kept of a run; the others only as a digest."""
 LANGUAGES = {"planagent": ("ko", "en")}

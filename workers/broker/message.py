@@ -16,8 +16,6 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 
-__all__ = ["MAX_HINT_BYTES", "TASK", "Hint", "envelope", "read_hint", "rewritten"]
-
 TASK = "evalq.evaluate"
 MAX_HINT_BYTES = 16 << 10
 """A hint in its envelope takes about 1 KiB; a larger item is refused before it is parsed."""

@@ -18,8 +18,6 @@ from evalq.workers.settings import Settings
 if TYPE_CHECKING:
     from celery import Celery
 
-__all__ = ["Broker"]
-
 
 class Broker:
     """Sends messages of the form (run, seq, epoch); holds one connection."""

@@ -37,8 +37,6 @@ from evalq.workers.names import QUEUES, TRANSPORT
 from evalq.workers.servers.connections import arguments
 from evalq.workers.settings import Settings
 
-__all__ = ["make_app", "queue_of"]
-
 log = logging.getLogger("evalq.worker")
 
 
@@ -204,7 +202,7 @@ SCHEMES: Mapping[str, str] = {
 """evalq's own transports, by their names in URLs of Celery's; kombu's stay what they are for others in this process."""
 
 
-def shown_url(server: Address) -> str:
+def _shown_url(server: Address) -> str:
     """The URL that Celery has: it names the transport and shows a person the server, and nothing is read from it."""
     name = "evalq-amqp" if not server.is_redis else "evalq-redis+socket" if server.path else "evalq-redis"
     return f"{name}://{server.where}"
@@ -254,7 +252,7 @@ def queue_of(name: str, settings: Settings) -> Queue:
 def _configuration(settings: Settings) -> dict[str, Any]:
     queues = [queue_of(queue_name(name, code_version()), settings) for name in QUEUE_CLASSES]
     return {
-        "broker_url": shown_url(settings.broker_address),
+        "broker_url": _shown_url(settings.broker_address),
         "broker_connection_retry_on_startup": True,
         # A worker outlives its server, and waits for it as long as that takes.
         "broker_connection_max_retries": None,

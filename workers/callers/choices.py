@@ -15,8 +15,6 @@ from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.targets.target import chosen_digest, value_digest
 from evalq.workers.targets.variable import Choices, chosen_values, split_name
 
-__all__ = ["FAULT_SECONDS", "UnreachableTargets", "facts_of", "known_facts", "refuse_unknown", "unable"]
-
 
 def facts_of(targets: Mapping[str, TargetFacts], name: str) -> TargetFacts | None:
     """The facts of a target of that name, with what it chooses; None for one that is not there.

@@ -19,8 +19,6 @@ from evalq.workers.ratelimit import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
 from evalq.workers.targets.target import Price
 
-__all__ = ["InFlightCalls", "cost_of"]
-
 log = logging.getLogger("evalq.calls")
 
 _GATHER_SECONDS = 0.02

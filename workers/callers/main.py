@@ -32,8 +32,6 @@ from evalq.workers.servers.connections import Complaint, connect, until_reached
 from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import key_names, load_targets
 
-__all__ = ["run_calls"]
-
 log = logging.getLogger("evalq.calls")
 
 

@@ -13,8 +13,6 @@ from evalq.workers.processes.environment import inherited
 from evalq.workers.processes.system import child
 from evalq.workers.settings import Settings
 
-__all__ = ["calling_beside", "environment"]
-
 log = logging.getLogger("evalq.worker")
 
 _RESTART_SECONDS, _LONGEST_SECONDS = 1.0, 30.0

@@ -21,8 +21,6 @@ from evalq.workers.targets import Answer, Caller, Failure, NamedTarget, limits_o
 from evalq.workers.targets.config import choose
 from evalq.workers.targets.target import config_digest, core_digest, files_seen, given_digests, listed_digests
 
-__all__ = ["Breaker", "TargetSession", "TargetSessions", "target_facts"]
-
 # -- a circuit breaker -----------------------------------------------------------------------------
 
 _OPENS_AFTER = 10

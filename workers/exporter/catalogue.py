@@ -11,8 +11,6 @@ from evalq.workers.exporter import series as of
 from evalq.workers.exporter.family import MetricFamily, counter, gauge, histogram
 from evalq.workers.ledger.failures import Kind
 
-__all__ = ["FAMILIES", "family"]
-
 _OF = ("evaluator", "suite")
 _NEWEST = (*_OF, "target")
 

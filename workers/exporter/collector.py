@@ -25,8 +25,6 @@ from evalq.workers.exporter.series import (
 )
 from evalq.workers.monitor import Newest, Snapshot
 
-__all__ = ["ExporterMetrics", "FleetMetrics", "QualityMetrics", "WithLedgerName"]
-
 _TOGETHER: dict[Unit, Together] = {"count": "sum", "state": "max"}
 _RUNS_ENDED = "evalq_runs_ended_total"
 _Exemplars = dict[tuple[str, ...], Exemplar]

@@ -12,30 +12,6 @@ from evalq.workers.ledger.ownership import OTHER
 from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader
 from evalq.workers.monitor import Newest, Snapshot
 
-__all__ = [
-    "STATES",
-    "Histogram",
-    "Series",
-    "Together",
-    "by_name",
-    "by_target",
-    "call_cost",
-    "calls",
-    "calls_by_kind",
-    "drift",
-    "folded",
-    "newest_runs",
-    "newest_series",
-    "of_runs",
-    "one",
-    "outcomes",
-    "recent_series",
-    "states",
-    "times",
-    "totals",
-    "unhealthy",
-]
-
 Together = Literal["sum", "mean", "max"]
 """How the series beyond the cap become one: counts are added, of states the highest is shown, the rest is averaged,
 since a sum of shares means nothing."""

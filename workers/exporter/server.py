@@ -22,8 +22,6 @@ from evalq.workers.monitor import Newest, Snapshot, Watch
 from evalq.workers.servers.listening import Listening
 from evalq.workers.settings import Settings
 
-__all__ = ["Exporter", "Page"]
-
 log = logging.getLogger("evalq.exporter")
 
 # Prometheus asks for one or two. Any client can invent more through its Accept header, and must not fill memory.

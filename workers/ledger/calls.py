@@ -24,8 +24,6 @@ from evalq.workers.ledger.scripts import SWEEPS, Scripts
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.settings import Settings
 
-__all__ = ["MAX_WIRE_BYTES", "CallLedger", "EndedAttempts", "ProcessTally", "about", "subject", "unpacked"]
-
 _KEPT = 1000
 """Sweeps of which a process remembers what it made; of one that it comes back to later, a new sum begins."""
 MAX_WIRE_BYTES = 64 << 20

@@ -16,8 +16,6 @@ from evalq.workers.ledger.keys import RunKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.settings import Settings
 
-__all__ = ["Detached", "Reports"]
-
 _PAGE = 1000
 
 

@@ -16,8 +16,6 @@ from evalq.workers.ledger.keys import RunKeys
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.servers.errors import explained
 
-__all__ = ["REASON_CHARACTERS", "FailureCounts", "Failures", "Kind", "LastFailure", "server_is_away"]
-
 Kind = Literal["load", "environment", "evaluator", "ledger", "input", "report"]
 """Of a failure: an evaluator that cannot be loaded here; no memory, or an error of the system; the evaluator raised;
 the ledger refused a step; the input cannot be read here; the report could not be made."""

@@ -14,8 +14,6 @@ from evalq.evalcore.version import code_parts, code_version
 from evalq.workers.ledger.keys import SHARED, of_one_key, texts
 from evalq.workers.settings import TIMINGS
 
-__all__ = ["CallerFacts", "Heartbeats", "TargetFacts", "evaluators_of", "unhealthy_of"]
-
 _SICK = "sick "
 _REASON_CHARACTERS = 300
 _CODE_SECONDS = 7 * 86_400  # longer than its workers: runs that wait for them may be asked about

@@ -26,20 +26,6 @@ from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys
 from evalq.workers.ledger.scripts import HISTORY, LOOKS, script_text
 from evalq.workers.settings import Settings
 
-__all__ = [
-    "CHAINS",
-    "BaselineStore",
-    "Drift",
-    "Entry",
-    "History",
-    "HistoryKey",
-    "LookStore",
-    "entry_of",
-    "read_recent",
-    "read_states",
-    "read_text",
-]
-
 _Read = TypeVar("_Read")
 
 

@@ -13,8 +13,6 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.manifest import Chunk, Header, Seal, differences, from_wire, same_run, to_wire
 from evalq.workers.ledger.scripts import RUNS, STEP, Scripts
 
-__all__ = ["OTHER", "DriverSteps", "OtherKey"]
-
 OTHER = "other"
 """What suites beyond ``max_suites`` are counted as."""
 

@@ -8,8 +8,6 @@ import msgspec
 
 from evalq.evalcore.model.life import LEDGER_STATES
 
-__all__ = ["ENDED_STATES", "KEPT", "REPORT_TRIES", "Progress", "RunStatus", "progress_of", "state_of", "unreported"]
-
 ENDED_STATES = tuple(sorted(LEDGER_STATES - {"open"}))
 """States in which nobody computes a run. The ledger lists its runs by them."""
 REPORT_TRIES = 3

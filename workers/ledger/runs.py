@@ -24,8 +24,6 @@ from evalq.workers.ledger.scripts import Claimed, Committed, answer_of, server_m
 from evalq.workers.ledger.sweep_model import counters
 from evalq.workers.settings import Settings
 
-__all__ = ["Lease", "RunLedger"]
-
 
 class Lease(msgspec.Struct, frozen=True):
     """The answer to a claim, and what it comes with: ``key`` is that of the run's chunk digests.

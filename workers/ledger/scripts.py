@@ -21,26 +21,6 @@ from evalq.evalcore.model.life import RunState, leading_to
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
 
-__all__ = [
-    "HISTORY",
-    "LOOKS",
-    "MONITOR",
-    "RATE_LIMIT",
-    "RUNS",
-    "STEP",
-    "SWEEPS",
-    "Claimed",
-    "Committed",
-    "ScriptFamily",
-    "Scripts",
-    "StateAfter",
-    "answer_of",
-    "keep_texts",
-    "script_text",
-    "server_micros",
-    "server_seconds",
-]
-
 # -- what scripts answer, as types: mypy sees that each answer is handled --------------------------
 
 Claimed = Literal["leased", "held", "committed", "closed", "stale", "other", "gone"]

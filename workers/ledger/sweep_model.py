@@ -14,18 +14,6 @@ from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.canonical import pack
 from evalq.workers.ledger.progress import state_of
 
-__all__ = [
-    "SECONDS",
-    "SETTINGS",
-    "CollectedOutputs",
-    "FolderCounts",
-    "Result",
-    "SweepHeader",
-    "SweepStatus",
-    "bucket",
-    "counters",
-]
-
 SETTINGS = "settings"
 """Where a header's ``asked`` says which settings its target has to have, by their digest: others make no call of it."""
 

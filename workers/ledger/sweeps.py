@@ -19,8 +19,6 @@ from evalq.workers.ledger.keys import SHARED, SweepKeys, as_written
 from evalq.workers.ledger.scripts import STEP
 from evalq.workers.ledger.sweep_model import CollectedOutputs, FolderCounts, SweepHeader, SweepStatus
 
-__all__ = ["SweepLedger"]
-
 _PAUSE_LOOKS, _PAUSE_SECONDS = 2, 0.5
 """For so many looks, and no less long, a server that lost calls offers none, so that all may tell what they have."""
 _PAGE = 500

@@ -35,8 +35,6 @@ from evalq.workers.processes import identity, system
 from evalq.workers.processes.identity import CodeVersionGuard
 from evalq.workers.settings import Settings
 
-__all__ = ["ChunkRunner"]
-
 log = logging.getLogger("evalq.worker")
 
 REST_SECONDS = 2.0

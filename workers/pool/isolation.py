@@ -21,8 +21,6 @@ from evalq.evalcore.errors import InfrastructureError
 from evalq.workers.processes.system import bound_memory, die_with_parent, leave_group, signal_name
 from evalq.workers.settings import Settings
 
-__all__ = ["DEATHS", "LOSSES", "ChunkLimits", "Isolation"]
-
 DEATHS = 3
 """How often a chunk's process dies before the chunk is taken apart, and a lone record before it is dead."""
 LOSSES = 8

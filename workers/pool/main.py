@@ -49,8 +49,6 @@ from evalq.workers.servers.connections import AGAIN_SECONDS, Complaint, connect,
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.settings import TIMINGS, Settings, Timings
 
-__all__ = ["Reconnecting", "run_worker", "without_traceback"]
-
 log = logging.getLogger("evalq.worker")
 
 # Other workers ask for the lock at each beat: one of them has it within this many.

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from evalq.workers.names import is_celery_variable
 
-__all__ = ["inherited", "is_secret", "receive_secrets", "seal", "send_secrets", "set_aside_celery", "without_secrets"]
-
 _ASIDE: dict[str, str] = {}
 
 

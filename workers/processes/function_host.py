@@ -26,8 +26,6 @@ import msgspec
 from evalq.workers.processes.environment import seal
 from evalq.workers.processes.system import bound_memory, die_with_parent
 
-__all__ = ["CallReply", "CallRequest"]
-
 _SHOWN = 200
 _LONGEST = 2000
 """Bytes of a reason that a user's function gives."""
@@ -86,7 +84,7 @@ class _Host:
         except BaseException as error:  # whatever a user's function raises is a failed call, sys.exit() too
             told = CallReply(number, failure=_failure(error, self._most))
         self._tasks.pop(number, None)
-        tell(self._out, told)
+        _tell(self._out, told)
 
     async def _text(self, call: dict[str, Any]) -> str:
         value = await self._function(call) if _is_async(self._function) else await self._in_thread(call)
@@ -126,7 +124,7 @@ class _OwnFailure(Exception):
         self.told = told
 
 
-def tell(out: BinaryIO, told: CallReply) -> None:
+def _tell(out: BinaryIO, told: CallReply) -> None:
     """One line to the process that calls."""
     out.write(msgspec.json.encode(told) + b"\n")
     out.flush()
@@ -212,9 +210,9 @@ def main(path: str, folder: str, most_bytes: str, threads: str, megabytes: str) 
     try:
         function = _found(path, folder)
     except _NotFound as error:
-        tell(out, CallReply(0, failure={"kind": "server", "reason": _unpaired.sub("\ufffd", str(error))}))
+        _tell(out, CallReply(0, failure={"kind": "server", "reason": _unpaired.sub("\ufffd", str(error))}))
         os._exit(0)
-    tell(out, CallReply(0, text="" if _is_async(function) else "threads"))
+    _tell(out, CallReply(0, text="" if _is_async(function) else "threads"))
     asyncio.run(_Host(function, out, int(most_bytes), int(threads)).serve(source))
     os._exit(0)  # threads of functions that hang are not waited for
 

@@ -11,17 +11,6 @@ from functools import cache
 
 from evalq.evalcore.version import code_now, code_version
 
-__all__ = [
-    "CodeVersionGuard",
-    "code_change",
-    "driver_token",
-    "host",
-    "is_gone",
-    "is_running",
-    "log_to_stderr",
-    "unique_name",
-]
-
 
 def host() -> str:
     """This machine's name, as one word."""

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-__all__ = ["bound_memory", "child", "die_with_parent", "fork_lock", "leave_group", "signal_name", "usable_cpus"]
-
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 

@@ -54,8 +54,6 @@ from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import explained
 from evalq.workers.settings import Settings, take_checks
 
-__all__ = ["Finalisers", "FinishedCases", "finalise"]
-
 log = logging.getLogger("evalq.worker")
 
 

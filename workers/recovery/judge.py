@@ -17,8 +17,6 @@ from evalq.workers.ledger.failures import FailureCounts, LastFailure
 from evalq.workers.ledger.heartbeats import unhealthy_of
 from evalq.workers.ledger.progress import RunStatus
 
-__all__ = ["BARREN_SECONDS", "CHUNK_TRIES", "HOPELESS", "MANY", "Judgement", "judge"]
-
 CHUNK_TRIES = 3
 """Tries at one chunk before the run fails, where every living worker failed at it."""
 HOPELESS = 24

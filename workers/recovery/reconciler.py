@@ -27,8 +27,6 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge
 from evalq.workers.servers.errors import explained
 
-__all__ = ["Reconciler", "may_tend", "stop_tending"]
-
 log = logging.getLogger("evalq.worker")
 
 

@@ -36,8 +36,6 @@ from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.servers.errors import explained
 from evalq.workers.settings import Settings
 
-__all__ = ["UnattendedSweep", "UnattendedSweeps"]
-
 log = logging.getLogger("evalq.worker")
 
 

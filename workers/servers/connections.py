@@ -20,8 +20,6 @@ from evalq.workers.address import Address
 from evalq.workers.servers.errors import Unusable, explained
 from evalq.workers.settings import Settings
 
-__all__ = ["Complaint", "arguments", "connect", "probe", "refuse_unusable", "until_reached"]
-
 # A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
 _KEEPALIVE: dict[str, Any] = {

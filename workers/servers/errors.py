@@ -15,8 +15,6 @@ from redis import exceptions as kinds
 
 from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
 
-__all__ = ["PASSING", "SERVER_ERRORS", "Unusable", "explained"]
-
 
 class Unusable(redis.RedisError):
     """A server that evalq cannot work with as it is, and what to do about it."""

@@ -7,8 +7,6 @@ import socket
 from http.server import HTTPServer
 from socketserver import ThreadingMixIn
 
-__all__ = ["EVERYWHERE", "HERE", "Listening", "listen"]
-
 HERE = "localhost"
 """This machine alone, by whichever of its own addresses it has."""
 EVERYWHERE = "*"

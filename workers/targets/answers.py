@@ -8,8 +8,6 @@ from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-__all__ = ["KINDS", "Answer", "Call", "CallFailed", "Failure", "FailureKind", "Quota", "RateLimits", "off_loop"]
-
 FailureKind = Literal["rate_limit", "quota", "timeout", "server", "crashed", "auth", "refused", "bad_output"]
 """Why a call has no answer: asked too often; the account is spent; no answer in time; the server or the way to it
 failed; the function's process died; the key is wrong; the target refuses this very request; the answer is not what the

@@ -21,8 +21,6 @@ from evalq.workers.ratelimit import PoolLimits, RateLimiter
 from evalq.workers.targets.answers import Answer, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
-__all__ = ["Caller", "Tries", "attempt", "call_paced", "limits_of"]
-
 R = TypeVar("R", Answer, Failure)
 
 _unpaired = re.compile("[\ud800-\udfff]")

@@ -18,8 +18,6 @@ from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.group import MARK, Group
 from evalq.workers.targets.target import Client, Name, ParameterTarget
 
-__all__ = ["CommandTarget"]
-
 _Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 

@@ -20,8 +20,6 @@ from evalq.workers.targets.python import PythonTarget
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name
 
-__all__ = ["MODELS", "choose", "key_names", "load_targets", "with_choices"]
-
 MODELS: dict[str, type[Target]] = {
     "command": CommandTarget,
     "embeddings": EmbeddingsTarget,
@@ -75,10 +73,10 @@ def _target(name: object, entry: object, path: str | Path, folder: Path) -> Targ
 def _chosen(target: Target, where: str) -> Iterator[Target]:
     """The target with each value that may be chosen. Raises ConfigError for one that it cannot have."""
     for parameter, label, value in labels(target.choices):
-        yield with_choices(target, {parameter: value}, f"{where}.variable.{parameter}.{label}")
+        yield _with_choices(target, {parameter: value}, f"{where}.variable.{parameter}.{label}")
 
 
-def with_choices(target: Target, values: Mapping[str, Json], where: str) -> Target:
+def _with_choices(target: Target, values: Mapping[str, Json], where: str) -> Target:
     """A target with these values in place of its own. Raises ConfigError, which gives ``where``."""
     entry = {**target.model_dump(mode="json", exclude_unset=True), **target.with_values(values)}
     return validate(type(target), entry, where, show_values=False)
@@ -94,7 +92,7 @@ def choose(targets: Mapping[str, NamedTarget], name: str) -> NamedTarget | None:
     if known is None or not chosen:
         return known
     values = chosen_values(base, known.target.choices, chosen)
-    varied = with_choices(known.target, values, f"target {base}")
+    varied = _with_choices(known.target, values, f"target {base}")
     return NamedTarget(named(base, chosen), varied, known.folder, known, chosen, known.keys)
 
 

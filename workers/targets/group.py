@@ -20,8 +20,6 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import IO, Any, NamedTuple
 
-__all__ = ["MARK", "Group"]
-
 MARK = "EVALQ_CALL"
 """The variable that each process of a group has, with a value that no other group has."""
 _PASSES = 10

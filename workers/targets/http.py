@@ -20,19 +20,6 @@ from evalq.workers.targets.target import Client, ParameterTarget
 if TYPE_CHECKING:
     from evalq.workers.targets.web import Reply  # with httpx, which takes a while to import
 
-__all__ = [
-    "Headers",
-    "PostingClient",
-    "Url",
-    "bad_reply",
-    "fill",
-    "is_secret",
-    "secrets_of",
-    "shown",
-    "text_or_none",
-    "token_counts",
-    "value_at",
-]
 
 # -- templates of requests --------------------------------------------------------------------------
 

@@ -36,8 +36,6 @@ from evalq.workers.targets.target import Client, RequestTarget, files_of, resolv
 if TYPE_CHECKING:
     from evalq.workers.targets.web import Reply  # with httpx, which takes a while to import
 
-__all__ = ["EmbeddingsTarget", "OpenAiTarget"]
-
 
 class _ServerTarget(RequestTarget):
     """What both kinds have."""

@@ -26,8 +26,6 @@ from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.group import Group
 from evalq.workers.targets.target import Client, ParameterTarget
 
-__all__ = ["PythonClient", "PythonTarget"]
-
 
 class PythonTarget(ParameterTarget):
     """A function, sync or async, of {prompt, agent, case, repeat}, and messages of a chat; it returns text or data."""

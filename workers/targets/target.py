@@ -20,29 +20,6 @@ from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
 from evalq.workers.targets.variable import Choices, choices_of, labels
 
-__all__ = [
-    "DEFAULT_RETRIES",
-    "Client",
-    "Name",
-    "NamedTarget",
-    "ParameterTarget",
-    "Price",
-    "RequestTarget",
-    "RetryRule",
-    "Target",
-    "chosen_digest",
-    "config_digest",
-    "core_digest",
-    "files_of",
-    "files_seen",
-    "given_digests",
-    "listed_digests",
-    "resolved",
-    "setting_digests",
-    "usable_name",
-    "value_digest",
-]
-
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _Parameter = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 

@@ -19,18 +19,6 @@ import msgspec
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 
-__all__ = [
-    "PARAMETER",
-    "Choices",
-    "canonical_name",
-    "choices_of",
-    "chosen_values",
-    "label_of",
-    "labels",
-    "named",
-    "split_name",
-]
-
 _FULL = re.compile(r"(?P<base>[^\[\]]+)\[(?P<chosen>[^\[\]]*)\]")
 PARAMETER = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _LABEL = re.compile(r"[A-Za-z0-9._:+-]{1,60}")

@@ -24,8 +24,6 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import MAX_ANSWER_DEPTH, deeper_than
 from evalq.workers.targets.answers import Failure, FailureKind, Quota, RateLimits, off_loop
 
-__all__ = ["Reply", "Web", "rate_limits", "retry_after"]
-
 # -- the body of a reply, read raw and within bounds: what it unpacks to is counted before it is there ---
 
 _GZIP = 16 + zlib.MAX_WBITS

@@ -299,20 +299,20 @@ class Misplaced(ValueError):
     """A key of the line holds what it cannot hold."""
 
 
-def is_error(value: Any) -> bool:
+def _is_error(value: Any) -> bool:
     """Whether what stands under ``error`` is one: many recorders write null, false or nothing beside each answer."""
     return bool(value.strip() if isinstance(value, str) else value)
 
 
 def lacks_output(record: dict[str, Any]) -> bool:
     """Whether there is none, or a reason why there is none."""
-    return is_error(record.get("error")) or "output" not in record
+    return _is_error(record.get("error")) or "output" not in record
 
 
 def why_no_output(record: dict[str, Any]) -> str:
     """Why a line has no output; a recorder may have left its reason under ``error``."""
     error = record.get("error")
-    if not is_error(error):
+    if not _is_error(error):
         return "output: missing"
     if isinstance(error, str):
         return f"no output: {shorten(error, 200)}"

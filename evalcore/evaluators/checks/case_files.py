@@ -24,19 +24,6 @@ from evalq.evalcore.records.json_values import RecordFault, read_object
 from evalq.evalcore.records.yaml import KeyLines
 from evalq.evalcore.trust import Thing, Writer, allows
 
-__all__ = [
-    "CaseFileFaults",
-    "Place",
-    "Room",
-    "UnknownPlaceholder",
-    "WrittenCase",
-    "columns_of",
-    "fill",
-    "lines_of_table",
-    "open_table",
-    "read_cases",
-]
-
 _SHOWN_FAULTS = 20
 
 

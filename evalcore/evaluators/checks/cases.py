@@ -30,8 +30,6 @@ from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.batch import Batch
 
-__all__ = ["ExpandedCase", "load_cases", "load_labels"]
-
 _WAYS = get_args(Diversity.model_fields["by"].annotation)
 _TOLD = f"{', '.join(_WAYS[:-1])} or {_WAYS[-1]}"
 _SPELLED = {name.replace("_", "-"): name for name in Diversity.model_fields}

@@ -20,21 +20,6 @@ from evalq.evalcore.naming import join, kind_of, shorten
 from evalq.evalcore.records.json_values import NoJson, NothingThere, find_at, parse_path
 from evalq.evalcore.statistics.exact import is_below
 
-__all__ = [
-    "COMPOSED",
-    "FOUND_CHARACTERS",
-    "WANTED_CHARACTERS",
-    "CheckVerdict",
-    "CompiledCheck",
-    "any_judged",
-    "compile_check",
-    "compiled",
-    "fallible",
-    "judged_of",
-    "passes",
-    "spelled",
-]
-
 WANTED_CHARACTERS = 120
 FOUND_CHARACTERS = 200
 

@@ -39,8 +39,6 @@ from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.model.state import LISTED, Faults, Tally
 from evalq.evalcore.naming import shorten
 
-__all__ = ["MEASURES", "ChecksEvaluator", "evaluator", "record_line"]
-
 # What of a checks run two runs are compared by: whether an output of a case passes, and its score.
 
 _APART = ("plain", "labels", "judges", "cases", "latency_seconds", "cost", "tokens", "usage")
@@ -235,7 +233,7 @@ def settle(state: ChecksState, params: ChecksParams, reopen: Callable[[], Binary
     return settled
 
 
-def dead_output(record: Batch, params: ChecksParams, reason: str) -> Outcome[ChecksState]:
+def _dead_output(record: Batch, params: ChecksParams, reason: str) -> Outcome[ChecksState]:
     """An output without a result, which repeats no other."""
     return without_result(ChecksState(dead=[record.first_line]), record, reason)
 
@@ -314,7 +312,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         stopping=stopping,
         judge_stage=JudgeStage(asking, to_ask, "judged.jsonl"),
     )
-    whole = WholeInput(settle, leave_out_repeated, dead_output)
+    whole = WholeInput(settle, leave_out_repeated, _dead_output)
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:
         """Judge every line of a chunk."""

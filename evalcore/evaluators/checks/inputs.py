@@ -26,8 +26,6 @@ from evalq.evalcore.records.inputs import require_distinct
 from evalq.evalcore.records.json_values import Malformed, decode
 from evalq.evalcore.statistics.diversity import share_rule
 
-__all__ = ["answered", "complete", "output_line", "prompts", "selected", "stopping", "stopping_for"]
-
 # Which cases of a sweep are decided, as its outputs arrive: what `--stop when-decided` asks before each further
 # call.
 # It judges lines as the report does, so what it says of the lines it was fed is the verdict of their report.

@@ -18,17 +18,6 @@ from evalq.evalcore.statistics.rates import Interval, Rate, clustered
 from evalq.evalcore.views.charts import Chart, Mark
 from evalq.evalcore.views.markdown import NONE, escape, percent_between, table
 
-__all__ = [
-    "LABEL_CHARTS",
-    "labels_markdown",
-    "labels_section",
-    "notices",
-    "on_trust",
-    "on_trust_line",
-    "plain_line",
-    "trusted_checks",
-]
-
 Counted = tuple[Case, CaseCounts]
 _NO_TABLE = (0, 0, 0, 0)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
-__all__ = ["METRICS", "PANELS"]
-
 _BAD_BELOW = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(0.8, "good"))
 _REACHED = (Threshold(None, "bad"), Threshold(0.5, "doubtful"), Threshold(1.0, "good"))
 _COLLAPSE = (Threshold(None, "good"), Threshold(0.5, "doubtful"), Threshold(1.0, "bad"))

@@ -12,18 +12,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import canonical_json, digest
 
-__all__ = [
-    "NO_WEIGHT",
-    "Case",
-    "ChecksParams",
-    "Diversity",
-    "Labels",
-    "Threshold",
-    "diversity_of",
-    "thresholds_of",
-    "weightless",
-]
-
 DEFAULT_KS = (1, 3, 5)
 MOST_K = 1000
 _LEAST_SHARE = 1e-15

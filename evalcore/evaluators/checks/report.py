@@ -26,8 +26,6 @@ from evalq.evalcore.statistics.quantiles import RELATIVE_ERROR, Quantiles
 from evalq.evalcore.statistics.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
 from evalq.evalcore.statistics.sequences import MOST_LOOKS, log_e_above, log_e_below, rate_limits, rate_sequence
 
-__all__ = ["Demand", "checks_section"]
-
 Verdict = Literal["holds", "fails", "inconclusive", "no_data"]
 _NAMED = 100
 _SMALLEST = ALPHA * 2.0**-14
@@ -83,7 +81,7 @@ class Demand(msgspec.Struct, frozen=True):
         return {**told, "verdict": self.verdict, **({"advisory": True} if self.advisory else {})}
 
 
-def decide(demands: Sequence[Demand]) -> dict[str, Json]:
+def _decide(demands: Sequence[Demand]) -> dict[str, Json]:
     """All together: they hold where each does; they fail where some does by Holm's procedure (1979) over all of them.
 
     So each is said wrongly with probability ALPHA at most, whatever the number of thresholds. Advisory ones are
@@ -178,7 +176,7 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         **_rates(cases),
         "pass_at": [_over_cases(cases, k, hat=False) for k in params.ks],
         "pass_hat": [_over_cases(cases, k, hat=True) for k in params.ks],
-        "thresholds": decide(demands),
+        "thresholds": _decide(demands),
         "by_tag": list(_by_tag(cases)),
         "by_check": list(_by_check(cases)),
         "latency_seconds": _spread(state.latency),

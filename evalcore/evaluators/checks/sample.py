@@ -13,8 +13,6 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 
-__all__ = ["CASES", "write_sample"]
-
 CASES = Path(__file__).with_name("examples") / "cases.yaml"
 
 _LOST = 0.01

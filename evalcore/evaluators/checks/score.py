@@ -31,8 +31,6 @@ from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.inputs import case_of_name, readings
 from evalq.evalcore.records.json_values import Malformed, decode, repeated_keys, stop_of
 
-__all__ = ["OutputScorer", "PendingQuestion", "ScoredOutput", "of_no_check", "scorer_for"]
-
 # What people said of one output: its labels, from its own line or from a file, and what passes by them.
 
 
@@ -66,7 +64,7 @@ class Heard(NamedTuple):
 NOTHING = Heard()
 
 
-def given_labels(case: Case, checks: Sequence[CompiledCheck], labels: Mapping[str, Labels]) -> KnownLabels:
+def _given_labels(case: Case, checks: Sequence[CompiledCheck], labels: Mapping[str, Labels]) -> KnownLabels:
     """The labels of a case's checks, made ready; those of names that it has not, or several times, are left out."""
     places: dict[str, int | None] = {}
     for index, check in enumerate(checks):
@@ -91,7 +89,7 @@ def of_no_check(name: str, case: str, places: Mapping[str, int | None]) -> str:
     return ""
 
 
-def heard(
+def _heard(
     record: Mapping[str, Any], given: KnownLabels, repeat: int, twice: Sequence[str], verdicts: Sequence[CheckVerdict]
 ) -> Heard:
     """What people said of the output; ``verdicts`` is empty where it has none. Raises Misplaced."""
@@ -212,7 +210,7 @@ class CasePlans:
             how = diversity_of(given, self._params)
             if how is not None and how.judge:
                 asked[PAIR.key] = PAIR
-            labels = given_labels(given, checks, self._params.labels.get(case, {}))
+            labels = _given_labels(given, checks, self._params.labels.get(case, {}))
             known = self._plans[case] = CasePlan(index, given, checks, skipped, asked, asks, labels, how)
         return known
 
@@ -403,7 +401,7 @@ def _judged(line: _OutputLine) -> ScoredOutput:
     else:
         status, score, reason = passes(verdicts, plan.case.thresholds.score)
     mark = NOT_COUNTED if score is None else _mark(answer, line)
-    said = heard(record, plan.given, line.repeat, line.twice, () if score is None else verdicts)
+    said = _heard(record, plan.given, line.repeat, line.twice, () if score is None else verdicts)
     return ScoredOutput(status, reason, *at, score, verdicts, usage, answer.text, line.planned, mark, votes, said)
 
 

@@ -26,8 +26,6 @@ from evalq.evalcore.records.cut import batches, opened
 from evalq.evalcore.records.inputs import discover, format_suffixes, spool
 from evalq.evalcore.records.json_values import Malformed, decode
 
-__all__ = ["MOST_EMBEDDED", "EmbedStage", "VerdictStage", "asking", "other_answers", "to_ask"]
-
 
 class VerdictStage:
     """Asks about outputs of the selected cases of ``params``.

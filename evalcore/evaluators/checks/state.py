@@ -16,8 +16,6 @@ from evalq.evalcore.model.state import LISTED, Faults, Merging, has_seen, mark_s
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.quantiles import Quantiles
 
-__all__ = ["BILLION", "CaseCounts", "ChecksGatherer", "ChecksState"]
-
 # What judges came to: how often each was asked, how often its reply was a verdict, what that took.
 
 _MOST = 100
@@ -61,7 +59,7 @@ def _first(names: Iterable[str]) -> list[str]:
     return sorted(names)[:_MOST]
 
 
-def merge_judges(mine: Judges, later: Judges) -> Judges:
+def _merge_judges(mine: Judges, later: Judges) -> Judges:
     """The judges of both, in the order of their names."""
     for name, tally in later.items():
         if name in mine:
@@ -72,7 +70,7 @@ def merge_judges(mine: Judges, later: Judges) -> Judges:
     return {name: mine[name].settled() for name in _first(mine)}
 
 
-def count_votes(votes: Iterable[tuple[Vote, JudgeQuestion]]) -> Judges:
+def _count_votes(votes: Iterable[tuple[Vote, JudgeQuestion]]) -> Judges:
     """What recorded votes come to, each with what was asked."""
     judges: dict[str, list[tuple[Vote, JudgeQuestion]]] = {}
     for vote, asked in votes:
@@ -206,7 +204,7 @@ class ChecksState(State):
         for mine, theirs in ((self.latency, later.latency), (self.cost, later.cost), (self.tokens, later.tokens)):
             mine.merge(theirs)
         if later.judges:
-            self.judges = merge_judges(self.judges, later.judges)
+            self.judges = _merge_judges(self.judges, later.judges)
         for index, case in later.cases.items():
             known = self.cases.get(index)
             if known is None:
@@ -314,7 +312,7 @@ class ChecksGatherer:
         self.state.latency = Quantiles.of(self._latency)
         self.state.cost = Quantiles.of(self._cost)
         self.state.tokens = Quantiles.of(self._tokens)
-        self.state.judges = count_votes(self._votes)
+        self.state.judges = _count_votes(self._votes)
         return self.state
 
 

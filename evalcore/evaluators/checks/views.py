@@ -30,8 +30,6 @@ from evalq.evalcore.views.charts import (
 )
 from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent_between, table
 
-__all__ = ["VIEWS", "markdown", "page_summary"]
-
 _CASES = 50
 _FAILURES = 20
 _VERDICTS = {

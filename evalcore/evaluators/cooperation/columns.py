@@ -21,8 +21,6 @@ from evalq.evalcore.evaluators.cooperation.score import AgentState, TurnSet, kin
 from evalq.evalcore.native import compiled_log
 from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = ["Columns", "Faulty", "chunk_state", "count", "count_in_python", "read_columns", "read_in_python"]
-
 Faulty = list[tuple[int, str]]
 """(line, reason) of every line that is no event."""
 _Place = tuple[int, ...]

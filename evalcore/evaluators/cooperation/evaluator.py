@@ -32,8 +32,6 @@ from evalq.evalcore.evaluators.cooperation.views import VIEWS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import EXAMPLES, LISTED, Faults
 
-__all__ = ["Cooperation", "evaluator"]
-
 # What is known only of a whole log.
 
 

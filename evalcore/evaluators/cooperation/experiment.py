@@ -26,8 +26,6 @@ from evalq.evalcore.records.inputs import discover, format_suffixes, stands_for
 from evalq.evalcore.trust import Thing, Writer, refuse
 from evalq.evalcore.views.markdown import escape
 
-__all__ = ["COMMAND", "completed", "load_experiment", "write_text"]
-
 _FILES = ("log_path", "metrics_path", "summary_path", "report_path")
 
 

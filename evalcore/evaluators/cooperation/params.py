@@ -6,8 +6,6 @@ from pydantic import field_validator
 
 from evalq.evalcore.contract.evaluator import Params
 
-__all__ = ["CooperationParams", "Rules"]
-
 
 class Rules(Params):
     """Which decisions count, and which resource is contributed (seed 001, "Evaluation rules").

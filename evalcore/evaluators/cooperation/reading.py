@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-__all__ = ["MAX_DEPTH", "BadLine", "Event", "number", "parse_line", "read_line"]
-
 MAX_DEPTH = 256
 """Levels of arrays and objects a line may have: our own limit, since a parser's depends on who called it."""
 _LARGEST = 1e290

@@ -15,8 +15,6 @@ from evalq.evalcore.evaluators.cooperation.score import COOPERATIVE, AgentState,
 from evalq.evalcore.model.state import Table
 from evalq.evalcore.statistics.exact import ExactSum, gini, shannon_bits
 
-__all__ = ["CooperationState", "MetricsResult", "measure", "pretty_json", "rules_occur"]
-
 AgentRows = tuple[list[int], list[int], list[Any]]
 """Rows of one agent: their turns, kinds of decision, and resource values (a number, or None for no snapshot)."""
 

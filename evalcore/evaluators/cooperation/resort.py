@@ -24,8 +24,6 @@ from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.evaluators.cooperation.report import AgentRows, CooperationState
 from evalq.evalcore.model.manifest import BOM
 
-__all__ = ["SortLimits", "resorted"]
-
 _TURN = attrgetter("turn")
 _PIECE_ROWS = 1 << 14
 _READ_BYTES = 1 << 16

@@ -9,8 +9,6 @@ from typing import BinaryIO
 
 from evalq.evalcore.contract.evaluator import Request
 
-__all__ = ["write_events", "write_sample"]
-
 _DECISIONS = ("cooperate", "contribute", "wait", "Support", "defect", "trade", "join", "steal", "explore", "assist")
 _PLACES = ("the quarry", "the mill", "the north gate", "the well", "the granary", "the old bridge", "the ford")
 _MOODS = ("Nobody has answered me since", "I owe a favour at", "There was enough for two at", "We were short again at")

@@ -21,8 +21,6 @@ from evalq.evalcore.evaluators.cooperation.params import Rules
 from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = ["BETRAYAL", "COOPERATIVE", "AgentState", "TurnSet", "kinds_of", "unknown_counts"]
-
 _NEITHER, COOPERATIVE, BETRAYAL = 0, 1, 2
 """What a decision is by the rules."""
 
@@ -119,7 +117,7 @@ class AgentState(Merging, array_like=True, gc=False):
     def _add(self, drops: list[Number]) -> None:
         if drops:
             self.drops += len(drops)
-            self._add_sum(exact(drops))
+            self._add_sum(_exact(drops))
 
     def _add_sum(self, amount: ExactSum | None) -> None:
         if self.contributed is None:
@@ -187,7 +185,7 @@ class AgentState(Merging, array_like=True, gc=False):
             setattr(self, name, getattr(other, name))
 
 
-def exact(values: Sequence[Number]) -> ExactSum:
+def _exact(values: Sequence[Number]) -> ExactSum:
     """The exact sum of finite numbers: a few floats that have no common digits are summed in place of many.
 
     math.fsum rounds the exact sum once. What it left out is again a sum of the values and that float, until nothing is.

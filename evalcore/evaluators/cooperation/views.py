@@ -17,8 +17,6 @@ from evalq.evalcore.views.charts import Chart, Column, Evidence, Mark, Row, Rows
 from evalq.evalcore.views.markdown import escape, left_out, table
 from evalq.evalcore.views.metrics import Metric, Panel, Plot
 
-__all__ = ["VIEWS", "log_tables", "markdown", "misfits", "notices", "page_summary", "share", "title"]
-
 # Numbers that are watched over time.
 
 _LOG = "logs.{input}."
@@ -187,7 +185,7 @@ PANELS = (
 _SHOWN, _LISTED = 5, 20
 
 
-def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
+def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """The report for people: two tables a log. Its first line says where the rules do not fit a log."""
     logs = report["results"]["logs"]
     parts = [f"## {escape(name)}\n\n{log_tables(entry)}" for name, entry in logs.items()]
@@ -266,7 +264,7 @@ def share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def notices(report: Mapping[str, Json]) -> list[str]:
+def _notices(report: Mapping[str, Json]) -> list[str]:
     """Where the rules do not fit a log, and where a log has two rows of one agent in one turn."""
     logs = report["results"]["logs"].items()
     wrong = [misfit[0].upper() + misfit[1:] for name, entry in logs for misfit in misfits(entry, name)]
@@ -428,4 +426,4 @@ def _exports(report: Mapping[str, Json], request: Request) -> list[Export]:
     return [Export(Path(out), pretty_json(logs[0]))]
 
 
-VIEWS = Views(METRICS, PANELS, markdown, notices, exports=_exports, summary=page_summary, charts=CHARTS, rows=ROWS)
+VIEWS = Views(METRICS, PANELS, _markdown, _notices, exports=_exports, summary=page_summary, charts=CHARTS, rows=ROWS)

@@ -37,23 +37,6 @@ from evalq.evalcore.evaluators.planagent.score import (
 from evalq.evalcore.model.state import EXAMPLES, LeftOut
 from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = [
-    "CELL",
-    "CONDITION",
-    "LLM_SCORE",
-    "NO_CHECK",
-    "NO_CHECKS",
-    "NO_ROUNDS",
-    "QUERY",
-    "ROW",
-    "TIME",
-    "ChunkScores",
-    "RowGroup",
-    "RowText",
-    "encode_line",
-    "score_rows",
-]
-
 NO_CHECKS = msgspec.Raw(b"[]")
 RowText = tuple[str, str, str, str, str, str, str, str, str]
 """The columns `READ` of a row."""

@@ -44,8 +44,6 @@ from evalq.evalcore.evaluators.planagent.score import (
 )
 from evalq.evalcore.native import compiled
 
-__all__ = ["add_rows", "evaluate_batch"]
-
 # As the C has them.
 _FORCED = {1: EMPTY, 2: UNPARSABLE}
 _MAX_CHECKS = 60

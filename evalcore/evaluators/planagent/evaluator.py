@@ -38,8 +38,6 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import MAX_RECORD_BYTES
 from evalq.evalcore.model.state import EXAMPLES, LISTED, Faults
 
-__all__ = ["PlanAgent", "evaluator", "list_repeats", "settle_repeats"]
-
 # Rows that repeat a Query ID and round are known only from the whole input.
 
 _SHOWN_NAME = 80

@@ -22,8 +22,6 @@ from evalq.evalcore.records.inputs import Source, discover, format_suffixes, spo
 from evalq.evalcore.records.json_values import NoJson
 from evalq.evalcore.records.prompts import KEY, enclosed, marker_of, reply_of, whole_reply
 
-__all__ = ["JudgeReply", "judge_prompt", "judged", "prompts"]
-
 _JUDGED = "judged"
 _FAILED = "failed"
 _UNREADABLE = "unreadable"

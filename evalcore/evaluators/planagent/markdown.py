@@ -13,8 +13,6 @@ from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.views.markdown import inert, plain_dollars
 
-__all__ = ["LANGUAGES", "distinct_percents", "escaped", "markdown", "results_by_file"]
-
 # The words of the Markdown report, in Korean and English; the Korean ones are the seed's template.
 
 

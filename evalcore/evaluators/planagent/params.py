@@ -12,19 +12,6 @@ from pydantic import Field, field_validator, model_validator
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.words import compiled
 
-__all__ = [
-    "KEY",
-    "KINDS",
-    "TOP_SCORE",
-    "Diagnostic",
-    "Kind",
-    "Mask",
-    "PlanParams",
-    "RatioBand",
-    "Rules",
-    "SpeedBand",
-]
-
 # How the conditions of a checklist are written: ``(?&name)`` in a pattern stands for the part of that name. A form
 # matches a whole condition up to what may end one, so that "is not", "or" and "contains" are never read as "is": such
 # a line stays unread. Spaces and runs of syllables are matched possessively, which keeps reading linear in the length
@@ -183,7 +170,7 @@ FORMS: tuple[tuple[Kind, str], ...] = (
 """(kind, pattern) of every way in which a condition is written, in the order in which they are tried."""
 
 
-def joined(pattern: str, parts: Mapping[str, str]) -> str:
+def _joined(pattern: str, parts: Mapping[str, str]) -> str:
     """``pattern`` with its parts written out. Raises ValueError for one that is not there, or that holds itself."""
     for _ in range(len(parts) + 1):
         if not (names := {match[1] for match in _REFERENCE.finditer(pattern)}):
@@ -333,7 +320,7 @@ class PlanParams(Params):
 
     def joined(self, pattern: str) -> str:
         """``pattern`` with its parts written out. Raises ValueError."""
-        return joined(pattern, {part.name: part.pattern for part in self.parts})
+        return _joined(pattern, {part.name: part.pattern for part in self.parts})
 
     @model_validator(mode="after")
     def _bands_in_order(self) -> Self:

@@ -11,23 +11,6 @@ import msgspec
 
 from evalq.evalcore.model.state import LISTED, Merging
 
-__all__ = [
-    "BLOCK",
-    "UNSCORED",
-    "Queries",
-    "QueryReview",
-    "RepeatedRow",
-    "RoundPairs",
-    "kept_name",
-    "no_round_twice",
-    "pack_line",
-    "pack_rest",
-    "pack_row",
-    "rests",
-    "split",
-    "unpack_rows",
-]
-
 # Rows with their lines in 16 bytes or a few more, as compiled code packs them, too.
 
 UNSCORED = 255

@@ -16,21 +16,6 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = [
-    "COLUMNS",
-    "MAX_DEPTH",
-    "READ",
-    "LlmAgreement",
-    "PlanAnswer",
-    "RecordLine",
-    "llm_accuracy",
-    "plain_text",
-    "read_answer",
-    "read_llm_score",
-    "shortened",
-    "weighted_kappa",
-]
-
 COLUMNS = (
     "Run ID",
     "Item ID",

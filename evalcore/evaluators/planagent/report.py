@@ -18,8 +18,6 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import LISTED, Merging, Table
 from evalq.evalcore.statistics.exact import ExactSum
 
-__all__ = ["PlanState", "RoundStats", "file_section", "round_order"]
-
 
 def _zeros() -> list[int]:
     return [0] * (TOP_SCORE + 1)

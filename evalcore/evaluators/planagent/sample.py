@@ -10,8 +10,6 @@ from typing import Any, NamedTuple, TextIO
 
 from evalq.evalcore.contract.evaluator import Request
 
-__all__ = ["write_rows", "write_sample"]
-
 # Rows are put together from invented requests to an event planner, and how its agent may answer.
 
 _MS, _CONVERSATION, _SECONDS = "@ms@", "@conversation@", "@seconds@"

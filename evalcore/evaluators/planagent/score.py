@@ -15,23 +15,6 @@ from evalq.evalcore.evaluators.planagent.record import PlanAnswer, plain_text, s
 from evalq.evalcore.statistics.exact import is_below
 from evalq.evalcore.words import compiled
 
-__all__ = [
-    "EMPTY",
-    "ERROR",
-    "MAX_PATH",
-    "PLAIN",
-    "UNPARSABLE",
-    "Checklist",
-    "ErrorTexts",
-    "PlanCheck",
-    "SpeedScale",
-    "checklist_reader",
-    "is_error",
-    "paths_of_missed",
-    "points_by_passes",
-    "without_space",
-]
-
 # Expected results repeat from round to round, so each is parsed once.
 _CACHED_TEXTS = 4096
 _MAX_NAME = 160

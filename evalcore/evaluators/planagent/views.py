@@ -28,8 +28,6 @@ from evalq.evalcore.views.charts import (
 )
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
-__all__ = ["VIEWS", "page_summary"]
-
 
 def _files(report: Mapping[str, Json]) -> Iterator[tuple[dict[str, str], Json]]:
     """Each file's results, with its labels."""

@@ -35,8 +35,6 @@ from evalq.evalcore.model.state import LISTED, Faults
 from evalq.evalcore.records.json_values import Line, RecordFault, line_ids, read_lines
 from evalq.evalcore.records.prompts import Task
 
-__all__ = ["JUDGE", "SelfCheck", "evaluator"]
-
 _TASK = Task(
     """You check an agent's report that a task is done. It has the claims of the report and the evidence that was handed
 in with it. For each claim (each requirement said to be met, that the tests passed, each assumption said to be verified)

@@ -10,8 +10,6 @@ import msgspec
 
 from evalq.evalcore.records.json_values import typed
 
-__all__ = ["CompletionReport", "Evidence", "GoalBackwardResult", "GoalPath", "read_record", "scanned_text"]
-
 
 class Requirement(TypedDict):
     """A requirement and whether it was met."""

@@ -22,8 +22,6 @@ from evalq.evalcore.records.json_values import RecordFault, read_object, typed
 from evalq.evalcore.scan import PatternRefused, Scanner
 from evalq.evalcore.trust import Thing, Writer, allows
 
-__all__ = ["HOW_TO_RESOLVE", "MAX_SEARCHED_BYTES", "resolve_command", "resolve_goals"]
-
 HOW_TO_RESOLVE = "evalq selfcheck-resolve --evidence FILE --root DIR > resolved.jsonl"
 """The command that looks up expected paths; run it on the machine with the files."""
 

@@ -20,8 +20,6 @@ from evalq.evalcore.evaluators.selfcheck.questions import (
 )
 from evalq.evalcore.evaluators.selfcheck.suspicion import SuspicionRules
 
-__all__ = ["SelfCheckParams"]
-
 _QUESTION_LISTS = {"default": QUESTIONS}
 
 

@@ -14,22 +14,6 @@ from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.evaluators.selfcheck.evidence import Evidence
 from evalq.evalcore.scan import Pattern, Scanner, require_searchable
 
-__all__ = [
-    "CALIBRATED_DANGER_SIGNALS",
-    "DANGER_SIGNALS",
-    "EXTENDED_DANGER_SIGNALS",
-    "QUESTIONS",
-    "SELF_CHECK_QUESTIONS",
-    "SIGNAL_LISTS",
-    "DangerSignal",
-    "FoundSignal",
-    "Question",
-    "SelfCheckQuestion",
-    "SignalScan",
-    "evidence_text",
-    "search_pattern",
-]
-
 
 def search_pattern(source: str, *, ignore_case: bool = True) -> Pattern:
     """A pattern as this evaluator reads it: as Python's `re` on str, but only A-Z match without regard to case."""

@@ -15,8 +15,6 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Faults, LeftOut, add_counts
 from evalq.evalcore.views.markdown import failed_section
 
-__all__ = ["SelfCheckState", "failure_reasons", "section"]
-
 
 class SelfCheckState(State):
     """Counts of checks: passed, by question passed, by signal found, by goal; and the labelled ones by call.

@@ -10,8 +10,6 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 
-__all__ = ["write_records", "write_sample"]
-
 _TASKS = (
     "login form",
     "export to CSV",

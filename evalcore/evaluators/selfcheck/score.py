@@ -20,16 +20,6 @@ from evalq.evalcore.evaluators.selfcheck.questions import (
     evidence_text,
 )
 
-__all__ = [
-    "QuestionResult",
-    "SelfCheckProtocol",
-    "SelfCheckResult",
-    "SignalResult",
-    "create_default_self_check_protocol",
-    "create_self_check_protocol",
-    "protocol",
-]
-
 
 @dataclass(slots=True)
 class QuestionResult:

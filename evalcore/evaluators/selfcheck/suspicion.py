@@ -18,8 +18,6 @@ from evalq.evalcore.evaluators.selfcheck.evidence import Evidence, scanned_text
 from evalq.evalcore.scan import AnyOf, PatternRefused, anywhere
 from evalq.evalcore.words import compiled
 
-__all__ = ["REASONS", "SuspicionRules", "suspicions"]
-
 REASONS = (
     "no requirements",
     "no test output",

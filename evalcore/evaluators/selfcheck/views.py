@@ -37,8 +37,6 @@ from evalq.evalcore.views.charts import (
 from evalq.evalcore.views.markdown import escape, failed_table, fault_table, left_out, percent, table
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
-__all__ = ["VIEWS"]
-
 _METRICS = (
     Metric("evalq_selfcheck_pass_rate", "Completion reports that pass the check.", "share", "pass_rate", recent=10),
     Metric("evalq_selfcheck_passed", "Completion reports that pass the check.", "count", "passed"),

@@ -15,8 +15,6 @@ except ImportError as error:
         "the DeepEval metrics need the package deepeval: pip install 'evalq[deepeval]'", name="deepeval"
     ) from error
 
-__all__ = ["StrictVerificationComplianceMetric", "VerificationComplianceMetric"]
-
 
 class VerificationComplianceMetric(BaseMetric):  # type: ignore[misc]  # deepeval has no types of its own
     """How well a test case's ``actual_output`` shows that its agent verified what it did.

@@ -11,8 +11,6 @@ from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.params import by_name, merged, name_of
 from evalq.evalcore.evaluators.verification.patterns import DEFAULT, PATTERN_SETS, Patterns
 
-__all__ = ["Bands", "ExecutionWeights", "Scoring", "Shortfalls", "ToolWeights", "VerificationParams", "Weights"]
-
 Share = Annotated[float, Field(ge=0, le=1)]
 # In floats 0.4 + 0.3 + 0.2 + 0.1 is 0.9999999999999999.
 _HAIR = 1e-9

@@ -15,8 +15,6 @@ from pydantic import Field, model_validator
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.scan import Pattern, require_searchable
 
-__all__ = ["DEFAULT", "HARDENED", "PATTERN_SETS", "Patterns", "Rule"]
-
 
 class Rule(Params):
     """A regular expression of Python's `re` on str, ignoring case; it is asked whether it occurs in a text.

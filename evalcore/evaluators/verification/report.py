@@ -15,8 +15,6 @@ from evalq.evalcore.model.state import Faults, Merging, add_counts
 from evalq.evalcore.statistics.exact import ExactSum
 from evalq.evalcore.views.markdown import failed_section
 
-__all__ = ["PatternAgreement", "VerificationState", "section"]
-
 
 class PatternAgreement(Merging):
     """Labelled records: their number, how often each pattern set's verdict is the label, and how often all sets agree.

@@ -10,8 +10,6 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import Request
 
-__all__ = ["write_records", "write_sample"]
-
 _PIECES = (
     "I used Edit on src/limits.py and then Read it again: line 88 now holds the new bound.",
     "Write created config/app.yaml.",

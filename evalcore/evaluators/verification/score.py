@@ -10,8 +10,6 @@ from evalq.evalcore.evaluators.verification.params import Bands, Scoring, Verifi
 from evalq.evalcore.evaluators.verification.patterns import Patterns, Rule
 from evalq.evalcore.scan import Pattern, Scan, Scanner
 
-__all__ = ["BANDS", "COMPONENTS", "Components", "Scorer", "VerificationScore", "score_verification", "scorer"]
-
 DECIMALS = 12
 """Scores are rounded to this many, so that four components of 1 add up to 1."""
 KEPT_ALIKE = 1024

@@ -32,8 +32,6 @@ from evalq.evalcore.views.charts import (
 from evalq.evalcore.views.markdown import decimals, escape, failed_table, fault_table, left_out, percent, table
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
-__all__ = ["VIEWS", "page_summary"]
-
 _METRICS = (
     Metric(
         "evalq_verification_mean_score", "Mean verification score of transcripts.", "share", "mean_score", recent=10

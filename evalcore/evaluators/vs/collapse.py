@@ -28,18 +28,6 @@ from evalq.evalcore.statistics.mode_share import FIXED_RUNS
 from evalq.evalcore.words import NEGATIONS, OPPOSING, PREFIXES, denials, folded, is_punctuation
 from evalq.evalcore.words import opposites as opposites_of
 
-__all__ = [
-    "LONGEST",
-    "ModeCollapseReport",
-    "detect_mode_collapse",
-    "fuzzy_counts",
-    "identity",
-    "normalize",
-    "normalized_counts",
-    "robust_block",
-    "specified",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModeCollapseReport:

@@ -38,8 +38,6 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import LISTED, Faults, Tally
 from evalq.evalcore.naming import kind_of, shorten
 
-__all__ = ["VsEvaluator", "evaluator"]
-
 _EXTRA = 20
 
 

@@ -17,8 +17,6 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.vs.params import Agent, Expectation, GoldenCase, Level, VsParams
 from evalq.evalcore.naming import join, kind_of, shorten
 
-__all__ = ["ExpectationCheck", "Unmet", "checks_of", "load_golden", "load_inputs", "t_score_range_check", "unmet"]
-
 _KEYS = ("id", "agent", "input", "expected")
 _MOST_DIGITS = 300
 """With more digits, int() and floats reach their own limits."""

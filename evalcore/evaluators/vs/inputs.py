@@ -22,8 +22,6 @@ from evalq.evalcore.records.inputs import require_distinct
 from evalq.evalcore.records.json_values import Malformed, decode
 from evalq.evalcore.statistics.mode_share import stopping_rule
 
-__all__ = ["answered", "complete", "output_line", "prompts", "stopping", "stopping_for"]
-
 _USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 
 

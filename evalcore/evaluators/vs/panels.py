@@ -5,8 +5,6 @@ from __future__ import annotations
 from evalq.evalcore.evaluators.vs.params import LEVELS, Level
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
-__all__ = ["METRICS", "PANELS"]
-
 _LEVELS = "test_run.summary.{level}."
 _CASES = "mode_collapse[agent,case]."
 

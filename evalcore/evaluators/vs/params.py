@@ -14,22 +14,6 @@ from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.errors import ConfigError
 
-__all__ = [
-    "LEVELS",
-    "Agent",
-    "CollapseRule",
-    "CritiqueRule",
-    "Expectation",
-    "GoldenCase",
-    "Level",
-    "Op",
-    "ProvenanceRule",
-    "TScoreRule",
-    "VsParams",
-    "default_agents",
-    "load_agents",
-]
-
 Op = Literal[">=", ">", "<=", "<", "==", "!="]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]

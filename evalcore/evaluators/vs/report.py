@@ -19,8 +19,6 @@ from evalq.evalcore.model.state import Faults, Merging, add_counts, has_seen, ma
 from evalq.evalcore.statistics.exact import ExactSum, is_below
 from evalq.evalcore.statistics.mode_share import CaseDiversity, collapse_nowhere
 
-__all__ = ["CaseTotals", "VsState", "section"]
-
 
 class CaseTotals(Merging):
     """One case: tests by status, sums of its metrics, its options and issues as counted, and the repeats seen.

@@ -18,8 +18,6 @@ from evalq.evalcore.evaluators.vs.golden import load_golden
 from evalq.evalcore.evaluators.vs.params import LEVELS, Expectation, GoldenCase, Level, VsParams, default_agents
 from evalq.evalcore.model.calls import WHEN_DECIDED
 
-__all__ = ["GOLDEN", "sample_cases", "sample_params", "write_outputs", "write_sample"]
-
 GOLDEN = Path(__file__).with_name("examples") / "golden.yaml"
 
 _LENSES = (

@@ -29,18 +29,6 @@ from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.inputs import case_of_name, readings
 from evalq.evalcore.records.json_values import Malformed, decode, repeated_keys, stop_of
 
-__all__ = [
-    "LOW_SPREAD",
-    "REMEDIES",
-    "ExpectationResult",
-    "OutputTest",
-    "Scores",
-    "in_full",
-    "judge_for",
-    "phase_finding",
-    "t_score_finding",
-]
-
 _MOST_REPEATS = 2**53
 _KEYS = ("case", "repeat", "output", "stop", "stop.rule", "stop.of")
 

@@ -22,25 +22,6 @@ import msgspec
 from evalq.evalcore.evaluators.vs.params import LEVELS, CritiqueRule, ProvenanceRule, TScoreRule
 from evalq.evalcore.naming import join, kind_of
 
-__all__ = [
-    "OUTPUT",
-    "ContractFault",
-    "CritiqueResult",
-    "PhaseResult",
-    "ProvenanceResult",
-    "TScoreResult",
-    "ValidationResult",
-    "check_phases",
-    "check_provenance",
-    "check_self_critique",
-    "check_t_scores",
-    "contract_faults",
-    "validate_provenance",
-    "validate_self_critique",
-    "validate_t_score_distribution",
-    "validate_vs_phases",
-]
-
 
 class ContractFault(msgspec.Struct, frozen=True):
     """One breach: its ``path``, such as ``vs_metadata.t_scores[2].score``, and a ``reason`` out of few texts."""

@@ -33,8 +33,6 @@ from evalq.evalcore.views.charts import (
 )
 from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent, table
 
-__all__ = ["VIEWS", "page_summary", "results_document"]
-
 _VERDICT_STATES: Mapping[str, State] = {"collapsed": "bad", "inconclusive": "doubtful", "diverse": "good"}
 _NOWHERE: Mapping[str, tuple[str, State]] = {
     "holds": ("nowhere", "good"),

@@ -13,8 +13,6 @@ from evalq.producer.importing.imported import Imported, ImportRequest, verdict_o
 from evalq.producer.importing.patterns import NoCounterpart, accepted, to_re2
 from evalq.producer.importing.reading import read_json, read_lines
 
-__all__ = ["read"]
-
 _DATE = r"(?P<date>\d{4}-\d\d-\d\dT[\d-]+(?:\.\d+)?)"
 _SAMPLES = re.compile(rf"samples_(?P<task>.+)_{_DATE}\.jsonl")
 # With --output_path NAME.json the results are NAME_DATE.json.

@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-__all__ = ["Clock", "Clocks", "unavailable"]
-
 _SOURCE = Path(__file__).with_name("clock.c")
 
 

@@ -18,8 +18,6 @@ from tests.chaos.recovery import Meter, View
 from tests.chaos.subjects import Subject
 from tests.integration.rabbitmq import Rabbit
 
-__all__ = ["FAULTS", "Fault", "Stage", "register"]
-
 
 class Stage(Protocol):
     """A run under test, as faults see it."""

@@ -14,8 +14,6 @@ from tests.chaos.stage import Stage
 from tests.chaos.subjects import record_keys
 from tests.chaos.verdict import Verdict, count
 
-__all__ = ["NaiveStage"]
-
 ROWS, DONE = "naive:rows", "naive:done"
 
 

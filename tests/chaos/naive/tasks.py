@@ -17,8 +17,6 @@ from evalq.evalcore.contract.evaluator import Batch
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.model.manifest import Span, read_span
 
-__all__ = ["DONE", "ROWS", "app", "deliver", "score"]
-
 ROWS, COUNT, DONE = "naive:rows", "naive:count", "naive:done"
 _LATE = os.environ.get("NAIVE_ACKS") == "late"
 

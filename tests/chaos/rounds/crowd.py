@@ -17,8 +17,6 @@ from tests.integration import preloaded
 from tests.integration.forked import IN_A_CROWD
 from tests.integration.harness import clean_environment
 
-__all__ = ["Ended", "Going", "let_go", "witnessed"]
-
 HERE = Path(__file__).parent
 SECONDS = 300.0
 """After which a crowd that is not ready, or has not ended, is given up."""

@@ -13,8 +13,6 @@ from tests.chaos.rounds.crowd import witnessed
 from tests.chaos.rounds.rounds import Arena
 from tests.integration.harness import EVALQ, Server, running_server, wait_until
 
-__all__ = ["running_workers"]
-
 
 @contextlib.contextmanager
 def running_workers(arena: Arena) -> Iterator[Server]:

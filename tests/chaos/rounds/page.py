@@ -10,8 +10,6 @@ from typing import Any
 
 from evalq.evalcore.views.markdown import table
 
-__all__ = ["BEGIN", "END", "RESULTS", "current", "render"]
-
 RESULTS = Path(__file__).parents[3] / "docs" / "reference" / "rounds.jsonl"
 BEGIN, END = "<!-- table of tests/chaos/rounds: begin -->\n", "<!-- table of tests/chaos/rounds: end -->\n"
 _HEAD = (

@@ -18,8 +18,6 @@ from tests.chaos.rounds.crowd import Ended, Going, let_go
 from tests.integration.harness import evalq, info
 from tests.samples import sampled
 
-__all__ = ["KINDS", "WAYS", "Arena", "Asked", "Round", "play"]
-
 TOP = Path(__file__).parents[3]
 WAYS = {"inline": ("--inline",), "embedded": ("--workers", "1"), "fleet": ()}
 KINDS = ("same", "other", "folders")

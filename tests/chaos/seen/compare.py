@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from tests.chaos.seen.truth import Look, Truth
 
-__all__ = ["AFTER_END", "AFTER_RESTART", "compare"]
-
 AFTER_END, AFTER_RESTART = 3.0, 8.0
 """Seconds from a mark to the scrape that counts for it, in which observers may catch up."""
 

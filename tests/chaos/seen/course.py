@@ -24,8 +24,6 @@ from tests.chaos.stage import Stage
 from tests.chaos.subjects import Subject
 from tests.integration.harness import HAZARDS
 
-__all__ = ["DOWN_SECONDS", "Course", "make_subject", "scenario_of"]
-
 RECORDS_A_CHUNK, CHUNK_PAUSE, WORKERS = 10, 0.5, 3
 DOWN_SECONDS, STOP_SECONDS, CUT_SECONDS, AWAY_SECONDS, REST_SECONDS = 32.0, 15.0, 8.0, 8.0, 5.0
 TURN_SECONDS, PATIENCE_SECONDS = 0.1, 300.0

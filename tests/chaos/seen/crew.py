@@ -17,8 +17,6 @@ from tests.chaos.seen.truth import read_lines
 from tests.integration.harness import clean_environment
 from tests.integration.ports import free_port
 
-__all__ = ["Crew"]
-
 END_SECONDS = 20.0
 
 

@@ -13,8 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.harness import EVALQ
 
-__all__ = ["OBSERVERS", "Facts", "Observer"]
-
 Facts = dict[str, list[float | None]]
 """By the name of a row: the number, or two where an observer has two for one thing. None: it shows none just now."""
 

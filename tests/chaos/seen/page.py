@@ -10,8 +10,6 @@ from evalq.evalcore.views.markdown import table
 from tests.chaos.seen.compare import ROWS
 from tests.chaos.seen.observers import OBSERVERS
 
-__all__ = ["PAGE", "RESULTS", "page", "render"]
-
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 RESULTS, PAGE = DOCS / "observers.jsonl", DOCS / "observers.md"
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from evalq.evalcore.version import __version__
 from tests.chaos.seen.observers import OBSERVERS, Observer
 
-__all__ = ["environment_of", "install", "versions"]
-
 
 def environment_of(observer: Observer, folder: Path) -> Path:
     """Where an observer's environment is under ``folder``."""

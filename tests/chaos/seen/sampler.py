@@ -16,8 +16,6 @@ import httpx
 
 from tests.chaos.seen.observers import OBSERVERS, SCRAPE_SECONDS, Observer
 
-__all__ = ["main"]
-
 PAUSE_SECONDS = 1.5
 
 

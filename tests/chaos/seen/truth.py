@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Look", "Truth", "read_lines", "run_totals"]
-
 
 class Look(NamedTuple):
     """The driver's own look at a moment: messages in the queue (None: no server), workers that exist, that run."""

@@ -8,8 +8,6 @@ from types import ModuleType
 
 import pytest
 
-__all__ = ["PLAIN", "keep_modules", "session_here"]
-
 PLAIN = ("-p", "no:asyncio", "-p", "no:deepeval", "-p", "no:cacheprovider")
 _KEPT: dict[str, ModuleType] = {}
 

@@ -13,8 +13,6 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.evaluators.checks import ChecksParams, ChecksState, evaluator
 from evalq.evalcore.fold import Evaluation, evaluate_files
 
-__all__ = ["CASES", "counts", "evaluated", "line", "merged_anyhow", "params_of", "state_of", "stop_mark"]
-
 CASES: list[dict[str, Any]] = [
     {"id": "a", "checks": [{"contains": "yes"}, {"max-length": 9, "weight": 0}], "tags": ["x"]},
     {"id": "b", "checks": [{"contains": "yes"}, {"not-contains": "no"}], "tags": ["x", "y"], "weight": 3},

@@ -10,8 +10,6 @@ from evalq.evalcore.evaluators.checks.answer import about
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from tests.unit.checks.helpers import line, params_of
 
-__all__ = ["CASES", "judged_line", "judgement", "labels_file"]
-
 RUBRIC: dict[str, Any] = {"rubric": "It is polite.", "name": "polite"}
 CASES: list[dict[str, Any]] = [
     *({"id": f"m{at}", "checks": [RUBRIC, {"max-length": 20}], "weight": 1 + at % 2} for at in range(4)),

@@ -10,8 +10,6 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-__all__ = ["LANGUAGES", "AnswerSet", "corpus"]
-
 LANGUAGES = ("en", "ko", "de", "fr", "es")
 ANSWERS = 30
 

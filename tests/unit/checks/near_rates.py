@@ -11,8 +11,6 @@ from evalq.evalcore.evaluators.checks.params import Diversity
 from tests.unit.checks.helpers import params_of
 from tests.unit.checks.near_corpus import corpus
 
-__all__ = ["NearRates", "near_rates", "verdict_of"]
-
 SEEDS = range(5)
 
 

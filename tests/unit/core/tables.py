@@ -17,8 +17,6 @@ from evalq.evalcore.records import cut
 from evalq.evalcore.records.cut import Cutter
 from tests.samples import KEY
 
-__all__ = ["Known", "csv_files", "cut_up", "jsonl_files", "sha256"]
-
 FIELDS = st.text(alphabet='ab ,"\n\ré\U0001f600;\t', max_size=6)
 PLAIN = st.text(alphabet="ab é;", max_size=4)
 

@@ -6,8 +6,6 @@ import re
 
 from hypothesis import strategies as st
 
-__all__ = ["SIGNS", "patterns", "texts"]
-
 # Letters with several cases, digits and spaces outside ASCII, word characters next to words, line ends.
 SIGNS = [
     *"abABkKsSiI1_- \n",

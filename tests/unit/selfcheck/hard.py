@@ -6,8 +6,6 @@ from pathlib import Path
 
 from evalq.evalcore.evaluators.selfcheck.sample import write_records
 
-__all__ = ["hard_files"]
-
 
 def hard_files(folder: Path, seed: int) -> list[Path]:
     """Two files in ``folder``: one of whole records, one with blank, broken and odd ones among them."""

@@ -19,19 +19,6 @@ from evalq.evalcore.evaluators import selfcheck
 from evalq.evalcore.evaluators.selfcheck import SelfCheckParams
 from tests.unit.selfcheck.pairs import PARTS, Features, feature_table, parts, separation
 
-__all__ = [
-    "HALVES",
-    "LABELLED",
-    "LISTS",
-    "halves",
-    "kind_table",
-    "looks_table",
-    "measured",
-    "older_table",
-    "sealed_digest",
-    "tables",
-]
-
 EXAMPLES = Path(selfcheck.__file__).parent / "examples"
 LABELLED = EXAMPLES / "labelled.jsonl"
 HALVES = EXAMPLES / "halves.json"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["DEFAULT", "EXTENDED", "check"]
-
 DEFAULT: list[tuple[str, str, str]] = [
     ("should work", "warning", '불확실한 표현 감지: "should work"'),
     ("probably", "warning", '불확실한 표현 감지: "probably"'),

@@ -12,20 +12,6 @@ from typing import Any
 from evalq.evalcore.evaluators import selfcheck
 from tests.unit.layout import layout_auc
 
-__all__ = [
-    "BOUNDED",
-    "PAIRS",
-    "PARTS",
-    "Features",
-    "by_pair",
-    "feature_table",
-    "pairs_layout_auc",
-    "parts",
-    "records",
-    "separation",
-    "sizes",
-]
-
 FOLDER = Path(selfcheck.__file__).parent / "labelled"
 """Not among the examples, which many tests evaluate: each of them would look at the sealed part."""
 PAIRS = FOLDER / "pairs.jsonl"

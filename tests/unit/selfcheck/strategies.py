@@ -6,8 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["evidence", "texts"]
-
 _PIECES = [
     *(
         "should work",

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cases", "between_cases", "by_labels", "clopper_pearson", "incomplete", "quantile_of_t"]
-
 Numbers = NDArray[np.float64]
 Ends = tuple[float, float]
 

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Callable
 
 from tests.awake import awake
 
-__all__ = ["standstill"]
-
 
 @contextlib.asynccontextmanager
 async def standstill() -> AsyncIterator[Callable[[], float]]:

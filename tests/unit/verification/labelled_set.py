@@ -17,8 +17,6 @@ from evalq.evalcore.evaluators import verification
 from evalq.evalcore.evaluators.verification import VerificationParams, score_verification
 from tests.unit.layout import auc, layout_auc
 
-__all__ = ["DIGEST", "PAIRS", "by_task", "measured", "records", "separation_table", "tables"]
-
 FOLDER = Path(verification.__file__).parent
 PAIRS = FOLDER / "labelled" / "pairs.jsonl"
 OLDER = FOLDER / "examples" / "labelled.jsonl"

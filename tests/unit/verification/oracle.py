@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CLAIMS", "components", "score"]
-
 I, S = re.IGNORECASE, re.DOTALL  # noqa: E741 - the specification's names
 
 KEYWORDS = ["verified", "confirmed", "validated", "checked", "testing showed", "output shows", "confirmed by"]

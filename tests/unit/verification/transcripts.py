@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-__all__ = ["transcripts"]
-
 _WORDS = [
     *("Edit", "EDIT", "edited", "Write", "write", "rewrite", "Read", "already", "Edit를", "를Edit", "Edit_", "éEdit"),
     *(

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from evalq.evalcore.evaluators.vs.sample import sample_cases, write_outputs
 
-__all__ = ["hard_files"]
-
 
 def hard_files(folder: Path, seed: int) -> list[Path]:
     """Three files of recorded outputs in ``folder``.

@@ -13,8 +13,6 @@ import redis
 from tests.integration.harness import Server, wait_until
 from tests.integration.ports import free_port
 
-__all__ = ["STATES"]
-
 
 @contextlib.contextmanager
 def _set(server: Server, **settings: str | int) -> Iterator[None]:

@@ -22,21 +22,6 @@ from evalq.evalcore.records.prompts import Asked, written
 from evalq.evalcore.statistics.rates import exact_interval
 from evalq.evalcore.statistics.sequences import rate_sequence
 
-__all__ = [
-    "MOST_REPEATS",
-    "NOT_COUNTED",
-    "PAIR",
-    "AnswerMark",
-    "Embedding",
-    "KindCounts",
-    "PairHalf",
-    "VectorKinds",
-    "about_pair",
-    "by_judge",
-    "half_of",
-    "mark_of",
-]
-
 _MARK = 4
 _Text = Annotated[str, msgspec.Meta(max_length=1000)]
 

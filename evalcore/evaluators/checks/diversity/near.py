@@ -25,8 +25,6 @@ from typing import Any
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.words import folded, is_punctuation
 
-__all__ = ["KEPT", "SHINGLE", "WIDTH", "NearKinds", "kind_of_text", "normal", "similarity", "sketch"]
-
 # What is kept of a text to tell how near it is to others: facts, words, words that exclude others, and shingles.
 
 SHINGLE = 4
@@ -209,7 +207,7 @@ class Residue(NamedTuple):
     telling: bool
 
 
-def without_frame(sketches: Mapping[bytes, bytes], counts: Mapping[bytes, int]) -> Residue:
+def _without_frame(sketches: Mapping[bytes, bytes], counts: Mapping[bytes, int]) -> Residue:
     """The answers, whose texts are sketched and came so often, without their frame.
 
     Two are of one kind where all words are the same that are not in nearly all of them, and so are their facts. An
@@ -316,7 +314,7 @@ class NearKinds:
 
     def without_frame(self) -> Residue:
         """The same answers without the words that nearly all have."""
-        return without_frame(self._sketches, self._count)
+        return _without_frame(self._sketches, self._count)
 
     def _enter(self, text: bytes, sketched: bytes) -> None:
         self._kind[text], self._sketches[text], self._size[text] = text, sketched, 0

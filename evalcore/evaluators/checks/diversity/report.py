@@ -17,8 +17,6 @@ from evalq.evalcore.statistics.diversity import modes_block, share_rule
 from evalq.evalcore.statistics.mode_share import CaseDiversity, ShareRule, ShareVerdict, collapse_nowhere, mean_interval
 from evalq.evalcore.views.markdown import NONE, decimals, escape, percent_between, table
 
-__all__ = ["by_a_judge", "chained", "diversity_markdown", "diversity_section", "edged", "without_doubt"]
-
 _LESS = 0.1
 _LEAST = 0.01
 
@@ -31,7 +29,7 @@ class ShareBounds(NamedTuple):
     verdict: ShareVerdict
 
 
-def looser(how: Diversity) -> Diversity:
+def _looser(how: Diversity) -> Diversity:
     """The same with a likeness that is 0.1 less."""
     return how.model_copy(update={"similarity": round(max(_LEAST, how.similarity - _LESS), 9)})
 
@@ -138,7 +136,7 @@ def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _Ca
 def _at_the_edge(answers: KindCounts, how: Diversity, near: NearKinds | VectorKinds, planned: int) -> dict[str, Json]:
     """Share and verdict where a little less likeness is allowed for, and a frame of near answers does not count."""
     mode = near.mode
-    less, judged, n = looser(how), share_rule(planned), sum(answers.counts().values())
+    less, judged, n = _looser(how), share_rule(planned), sum(answers.counts().values())
     loose = answers.kinds(less).mode
     found = edged(judged, mode, loose, n, how.collapse_share)
     if isinstance(near, NearKinds) and not without_doubt(found.verdict, near, judged, how):

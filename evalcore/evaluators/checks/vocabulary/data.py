@@ -20,8 +20,6 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
 from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.json_values import Malformed, NoJson, NothingThere, decode, find_at, parse_path
 
-__all__ = ["KINDS"]
-
 Yes = bool | None
 
 

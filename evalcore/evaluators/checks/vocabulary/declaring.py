@@ -13,22 +13,6 @@ import re2
 from evalq.evalcore.evaluators.checks.answer import Answer
 from evalq.evalcore.records.prompts import Asked
 
-__all__ = [
-    "BadCheck",
-    "Bounds",
-    "Finding",
-    "JudgeQuestion",
-    "Kind",
-    "Made",
-    "NoOptions",
-    "Run",
-    "compile_pattern",
-    "exact",
-    "holds",
-    "same_json",
-    "told",
-]
-
 
 class BadCheck(ValueError):
     """What is written there is no check; ``path`` leads to what is wrong, from the check on."""

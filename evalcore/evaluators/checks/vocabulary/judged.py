@@ -19,8 +19,6 @@ from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.prompts import REPLY, Asked, Task, written
 
-__all__ = ["KINDS", "PREFER", "RUBRIC", "SAME"]
-
 # What a judge of a check is told to do.
 
 _YES_OR_NO = f'{REPLY}"pass": true or false}}'

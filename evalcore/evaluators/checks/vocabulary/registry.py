@@ -23,8 +23,6 @@ from evalq.evalcore.evaluators.checks.vocabulary import data, judged, schema, si
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind, Made, NoOptions, Run
 from evalq.evalcore.naming import shorten
 
-__all__ = ["VOCABULARY", "known_kinds"]
-
 _NAME = re.compile(r"(?!not-)[a-z][a-z0-9-]*")
 _HALF = 0.5
 

@@ -24,14 +24,13 @@ from evalq.evalcore.records.json_values import NoJson
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-__all__ = ["KINDS"]
 
 # What goes by the interpreter's stack, of which processes have left a part that differs.
 
 T = TypeVar("T")
 
 
-def from_anywhere(deed: Callable[[], T]) -> T:
+def _from_anywhere(deed: Callable[[], T]) -> T:
     """What ``deed`` returns or raises, whatever its callers have left of the stack; it may be done a second time.
 
     A worker's callers take more of it than a command's, and an answer must not count by where it is judged.
@@ -99,7 +98,7 @@ def _judged(validator: Validator, steps: _Steps, given: Any) -> Finding:
         return next(iter(validator.iter_errors(given)), None)
 
     try:
-        error = from_anywhere(first)
+        error = _from_anywhere(first)
     except RecursionError:
         raise Uncomputable("the schema refers to itself without end") from None
     except _TooMuch:
@@ -124,7 +123,7 @@ def _validator(schema: dict[str, Any] | bool) -> tuple[Validator, _Steps]:
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         # Patterns are held to RE2 below.
-        from_anywhere(lambda: kind.check_schema(schema, format_checker=FormatChecker(())))
+        _from_anywhere(lambda: kind.check_schema(schema, format_checker=FormatChecker(())))
     except SchemaError as error:
         raise BadCheck(f"no JSON Schema: {error.json_path}: {error.message[:200]}") from None
     except RecursionError:
@@ -179,7 +178,7 @@ def _require_sound(
                 raise BadCheck(f"the reference {reference!r} leads nowhere") from None
             if not isinstance(found, bool) and id(found) not in parts:
                 raise BadCheck(f"the reference {reference!r} leads to what is no schema")
-        from_anywhere(lambda: next(iter(made.iter_errors(None)), None))
+        _from_anywhere(lambda: next(iter(made.iter_errors(None)), None))
     except Unresolvable:
         raise BadCheck("a $dynamicRef or $recursiveRef leads nowhere") from None
     except RecursionError:

@@ -29,8 +29,6 @@ from evalq.evalcore.evaluators.checks.vocabulary.text import CaseOptions, Normal
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.words import UNSPACED, is_punctuation, marks, words_of
 
-__all__ = ["KINDS", "NUMBER_KINDS", "numbers_in", "rouge_l", "token_f1"]
-
 _LONGEST = 200_000
 """Characters of an answer that is measured: edits between longer texts take hours."""
 _THRESHOLD = 0.75

@@ -20,8 +20,6 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
 )
 from evalq.evalcore.records.json_values import NoJson
 
-__all__ = ["CAPTURE_KINDS", "KINDS", "PHRASES", "REFUSAL_KINDS", "Normal", "quoted"]
-
 _SHOWN = 1000
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -67,7 +65,7 @@ def quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def listed(texts: list[str]) -> str:
+def _listed(texts: list[str]) -> str:
     """Texts in a sentence."""
     return ", ".join(map(quoted, texts))
 
@@ -109,9 +107,9 @@ def _searching(all_of: bool, folded: bool) -> Any:
             # Told as the file has them, compared as they are folded.
             missing = [given for given, sought in zip(value, wanted, strict=True) if sought not in text]
             fine = not missing if all_of else len(missing) < len(value)
-            return holds(fine, f"without {listed(missing)}: {answer.text}" if missing and all_of else answer.text)
+            return holds(fine, f"without {_listed(missing)}: {answer.text}" if missing and all_of else answer.text)
 
-        return Made(f"{verb} {listed(value)}", run)
+        return Made(f"{verb} {_listed(value)}", run)
 
     return make
 

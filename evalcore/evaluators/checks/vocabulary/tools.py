@@ -19,8 +19,6 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
 )
 from evalq.evalcore.naming import shorten
 
-__all__ = ["KINDS", "USAGE_KINDS"]
-
 _MOST_WANTED = 200
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -16,8 +16,6 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.model.manifest import read_span
 from evalq.evalcore.records.cut import Cutter
 
-__all__ = ["PROCESSES", "URL", "Job", "client", "score"]
-
 URL = os.environ.get("RIVAL_SERVER", "")
 PROCESSES = 2
 Job = tuple[str, int, list[str]]
