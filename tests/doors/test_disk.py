@@ -219,10 +219,10 @@ sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(":") if 
 import pandas
 import evalq.producer.lifecycle.fetch, evalq.producer.run.work, evalq.producer.run.execute, evalq.workers.settings
 import evalq.producer.commands._evaluation, evalq.producer.commands.resume, evalq.producer.commands.status
-from evalq.evalcore.contract import registry
+from evalq.evalcore.contract import plugins
 from evalq.producer.cli import main
 
-[registry.get(name) for name in registry.names()]
+[plugins.get(name) for name in plugins.names()]
 os.setgroups([])
 os.setgid(int(sys.argv[1]))
 os.setuid(int(sys.argv[1]))

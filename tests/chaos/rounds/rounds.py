@@ -53,7 +53,7 @@ class Arena:
         """A copy of the code that differs by a comment in the evaluation library."""
         copy = self.folder / "other"
         shutil.copytree(TOP / "evalq", copy / "evalq", ignore=shutil.ignore_patterns("__pycache__"))
-        with (copy / "evalq" / "evalcore" / "fold" / "fold.py").open("a") as out:
+        with (copy / "evalq" / "evalcore" / "fold.py").open("a") as out:
             out.write("\n# another version\n")
         return copy
 
