@@ -7,6 +7,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,7 +88,9 @@ class CaseCounter:
                 if observation is not None:
                     self._check(observation, told)
                     record = told.get("record", "")
-                    summing.add(observation, input_of(record), _said(line, record, told.get("id"), observation))
+                    summing.add(
+                        observation, input_of(record), partial(_said, line, record, told.get("id"), observation)
+                    )
         except _OffScale as error:
             raise InfrastructureError(str(error)) from None
         except Exception as error:  # an evaluator's code: it must not take a report along

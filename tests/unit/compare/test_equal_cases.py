@@ -119,7 +119,7 @@ def answered(texts: dict[str, list[str]], inputs: str = "b") -> RunCases:
     for repeat in range(max(map(len, texts.values()))):
         for case, said in texts.items():
             if repeat < len(said):
-                summing.add(Observation(case, (1.0,), repeat), "in.jsonl", said[repeat].encode())
+                summing.add(Observation(case, (1.0,), repeat), "in.jsonl", said[repeat].encode)
     return msgspec.structs.replace(run_of(summing.summary()), inputs=[inputs])
 
 
