@@ -305,6 +305,9 @@ class PlanParams(Params):
 
     @model_validator(mode="after")
     def _patterns_compile(self) -> Self:
+        known = type(self).model_fields
+        if all(getattr(self, name) == known[name].default for name in ("parts", "numbering", "connector", "forms")):
+            return self  # those of evalq compile, and to compile all takes a fifth of a small run
         for name in ("numbering", "connector"):
             try:
                 _compiled(self.joined(getattr(self, name)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -57,6 +58,15 @@ def test_bands_and_patterns_are_data() -> None:
     assert generous.rounds["1/1"].scores == [0, 0, 0, 0, 0, 1]
     slow = evaluate([row(raw=answer(seconds=30))], speed_bands=[{"seconds": 60, "points": 4}]).state
     assert slow.rounds["1/1"].points == [0, 0, 0, 0, 1, 0]
+
+
+def test_the_default_patterns_are_what_a_user_s_must_be() -> None:
+    """Each compiles, and each form has the value it looks for: evalq does not try its own anew in each run."""
+    params = PlanParams()
+    for form in params.forms:
+        assert "want" in re.compile(params.joined(form.pattern)).groupindex
+    for pattern in (params.numbering, params.connector):
+        re.compile(params.joined(pattern))
 
 
 def test_a_mask_is_replaced_as_written() -> None:
