@@ -101,7 +101,7 @@ def recent_text(folder: RunFolder, evaluator: Evaluator[Any, Any], settings: Set
     try:
         with Servers(settings) as servers:
             entries = servers.history.entries(_place(folder, evaluator), _SHOWN) if servers.named else []
-    except (redis.RedisError, EvalqError, OSError):  # why, `remember` has said
+    except (redis.RedisError, EvalqError, OSError):  # `record_in_history` has said why
         return ""
     if len(entries) < 2 or not shown:
         return ""

@@ -160,7 +160,7 @@ def _cost(facts: TargetFacts, means: Means | None, calls: int, live: SweepOption
     made = f"mean of {means.calls:,} calls made" + (f": {means.source}" if means.source else "")
     yield f"tokens: about {prompt:,.0f} prompt and {completion:,.0f} completion ({made})"
     if facts.price:
-        from evalq.workers.targets.target import Price
+        from evalq.workers.targets.price import Price
 
         cost = Price.model_validate(facts.price).cost(prompt, completion)
         yield f"cost: about {cost:.4g}" + (f", at most {live.max_cost:g} (--max-cost)" if live.max_cost else "")

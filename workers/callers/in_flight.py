@@ -17,7 +17,7 @@ from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ratelimit import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
-from evalq.workers.targets.target import Price
+from evalq.workers.targets.price import Price, cost_of
 
 log = logging.getLogger("evalq.calls")
 
@@ -417,12 +417,3 @@ def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
         cost=cost_of(price, prompt, completion),
         cut=result.cut,
     )
-
-
-def cost_of(price: Price | None, prompt: int | None, completion: int | None) -> float | None:
-    """Of an attempt; None where it told no tokens, or not those that have a price."""
-    if price is None or (prompt is None and completion is None):
-        return None
-    if (prompt is None and price.prompt_per_million) or (completion is None and price.completion_per_million):
-        return None
-    return price.cost(prompt or 0, completion or 0)

@@ -105,7 +105,7 @@ class CallLedger(Scripts):
         ``mine`` names what the holder has, {call: attempts of it that have begun}, in flight or yet to be recorded:
         what else the ledger holds for it is handed out again. ``recent`` names what it recorded lately: of those, what
         the ledger has lost is to be recorded again.
-        After one that names nothing see `fell`.
+        After one that names nothing see `regressed`.
         """
         # -1 says nothing, where 0 says that it has none.
         own = () if mine is None else (f"{call} {begun}" for call, begun in mine.items())

@@ -18,6 +18,7 @@ from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
+from evalq.workers.targets.price import Price
 from evalq.workers.targets.variable import Choices, choices_of, labels
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -56,17 +57,6 @@ DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {
     "crashed": RetryRule(times=1, wait_seconds=0.1),
 }
 """What is not here is not tried again: a spent quota, a wrong key and a refusal stay what they are."""
-
-
-class Price(Params):
-    """What tokens cost, in any currency."""
-
-    prompt_per_million: float = Field(default=0.0, ge=0, description="Price of a million prompt tokens")
-    completion_per_million: float = Field(default=0.0, ge=0, description="Price of a million completion tokens")
-
-    def cost(self, prompt: float, completion: float) -> float:
-        """What so many tokens cost."""
-        return (prompt * self.prompt_per_million + completion * self.completion_per_million) / 1e6
 
 
 class Target(Params):

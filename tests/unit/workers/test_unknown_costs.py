@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalq.workers.callers.in_flight import cost_of
-from evalq.workers.targets.target import Price
+from evalq.workers.targets.price import Price, cost_of
 
 BOTH = Price(prompt_per_million=1e6, completion_per_million=2e6)
 
