@@ -14,7 +14,7 @@ from evalq.producer.folder.job import Job, open_source
 from evalq.producer.folder.journal import has_its_own
 from evalq.producer.run.chunks import Collector, Planner, PublishedPlan
 from evalq.workers.ledger.detached import Reports
-from evalq.workers.ledger.ownership import OtherKey
+from evalq.workers.ledger.driver_steps import OtherKey
 from evalq.workers.ledger.progress import RunStatus
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.processes.identity import is_gone

@@ -8,7 +8,7 @@ from typing import Literal
 from evalq.evalcore.compare.drift import MeasureState
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.views.metrics import Metric
-from evalq.workers.ledger.ownership import OTHER
+from evalq.workers.ledger.driver_steps import OTHER
 from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader
 from evalq.workers.monitor import Newest, Snapshot
 

@@ -17,8 +17,8 @@ from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
 from evalq.evalcore.records.digests import checked_key
+from evalq.workers.ledger.driver_steps import DriverSteps
 from evalq.workers.ledger.keys import SHARED, RunKeys, as_written, named, of_one_key, texts
-from evalq.workers.ledger.ownership import DriverSteps
 from evalq.workers.ledger.progress import ENDED_STATES, KEPT, RunStatus, progress_of, unreported
 from evalq.workers.ledger.scripts import Claimed, Committed, answer_of, server_micros
 from evalq.workers.ledger.sweep_model import counters

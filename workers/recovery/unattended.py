@@ -27,8 +27,8 @@ from evalq.evalcore.records.cut import Cutter
 from evalq.evalcore.records.digests import new_key
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.detached import Detached, Reports
+from evalq.workers.ledger.driver_steps import OtherKey
 from evalq.workers.ledger.keys import SHARED, SweepKeys, named, of_one_key
-from evalq.workers.ledger.ownership import OtherKey
 from evalq.workers.ledger.progress import REPORT_TRIES
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepStatus

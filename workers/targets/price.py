@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from evalq.evalcore.contract.params import Params
+from evalq.evalcore.contract.evaluator import Params
 
 
 class Price(Params):
