@@ -1,14 +1,15 @@
-"""The decision of a gate: results of demands, the rule that combines them, and the errors that a look may spend.
+"""The decision of a gate: the results of its demands, the rule that combines them, and the errors of a look.
 
-A demand hands in a `Check`: its own verdict at the errors of the look, its p-values, its interval and how many answers
-it rests on. `overall` then corrects for the number of demands, in two families of critical checks, each by Holm (1979):
+Each demand hands in a `Check`: its own verdict at the errors of the look, its p-values, its interval and its number of
+answers. `overall` then corrects for the number of demands. It corrects two families of critical checks, each by Holm
+(1979):
 
-- NO-GO: ``p_margin`` of each demand, the p-value if the demand were kept;
-- SUSPECT: ``p_worse`` of each change, and the named cases: worse beyond chance, while a fall of the size that the
-  policy forbids is neither shown nor excluded.
+- NO-GO uses ``p_margin`` of each demand. It is the p-value if the demand were kept.
+- SUSPECT uses ``p_worse`` of each change, and the named cases. The candidate is worse beyond chance, but a fall of the
+  forbidden size is neither shown nor excluded.
 
-The correction only weakens a verdict: NO-GO becomes SUSPECT or INCONCLUSIVE, SUSPECT becomes INCONCLUSIVE. A check
-that rests on fewer than `LEAST` answers is never GO.
+The correction only weakens a verdict: NO-GO becomes SUSPECT or INCONCLUSIVE, SUSPECT becomes INCONCLUSIVE. A check with
+fewer than `LEAST` answers is never GO.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.statistics.mode_share import rejected
 
-# Every commit that is held to one baseline is another chance to stop what did not change: at an error of .025 each,
-# 20 to 64 % of histories of 100 unchanged commits hold a false NO-GO. So looks are counted, and the k-th spends
-# .025/(k(k+1)): all of them together, however many, err in at most .025. Answers drawn anew for a candidate that was
-# looked at before spend from the other error, too, or a job would be run again until it passes
-# (docs/decisions/0016).
+# Each commit that is compared with a baseline is another chance for a false NO-GO. At an error of .025 each, 20 to 64 %
+# of histories of 100 unchanged commits hold one. So evalq counts looks, and look k spends .025/(k(k+1)). All looks
+# together, however many, err in at most .025. If a candidate was looked at before, new answers spend from the other
+# error, too. Otherwise people would run a job again until it passes (docs/decisions/0016).
 
 
 class Errors(NamedTuple):
-    """How often a decision may be wrong: NO-GO where nothing changed, and GO where it fell by the margin.
+    """How often a decision may be wrong: NO-GO if nothing changed, and GO if it fell by the margin.
 
-    ``collapse`` is that of NO-GO for collapsed cases where nobody asks them afresh; None: it is part of ``no_go``.
+    ``collapse`` is the error of NO-GO for collapsed cases if a confirmation does not ask for them again. None: it is
+    part of ``no_go``.
     """
 
     no_go: float = ALPHA
@@ -43,7 +44,7 @@ class Errors(NamedTuple):
 
     @property
     def screens(self) -> bool:
-        """Whether what is seen is asked afresh, of either side to the end, before it stops anything."""
+        """Whether evalq asks both sides again, to the last repeat, before a finding stops anything."""
         return self.collapse is not None
 
     @property
@@ -55,25 +56,27 @@ class Errors(NamedTuple):
 SINGLE = Errors()
 """The errors of a single look, which is not counted."""
 DUE = 20
-"""From this look on NO-GO needs p below .00006: twice the fall that the first look sees, at 100 cases x 5."""
+"""From this look on NO-GO needs p below .00006. At 100 cases x 5, that is twice the fall that the first look sees."""
 SCREEN = 0.05
-"""How surprising answers have to be for both sides to be asked afresh."""
+"""How surprising answers must be before evalq asks both sides again."""
 
 
 def confirming(number: int) -> Errors:
-    """What the ``number``-th confirmation on a baseline may spend, from 1: NO-GO sums to .05 over all of them."""
+    """The errors of confirmation ``number`` on a baseline, from 1: those of NO-GO sum to .05 over all of them."""
     return Errors(SCREEN / (number * (number + 1)))
 
 
 def growing(looks: int) -> Errors:
-    """What the ``looks``-th look at a run that grows may spend where none is counted: .0375 over all, either way."""
+    """The errors of look ``looks`` at a run that grows, if evalq counts no looks: .0375 over all, either way."""
     spent = ALPHA if looks == 1 else ALPHA / (2 * looks * (looks - 1))
     return Errors(spent, spent)
 
 
 class GateLook(msgspec.Struct, frozen=True):
-    """One look at a candidate: the ``number``-th at this baseline and policy, by the ``draw``-th answers of this
-    candidate, both from 1. ``stands`` is why the candidate was stopped by earlier answers, where it was.
+    """One look at a candidate, with two counts from 1.
+
+    It is look ``number`` at this baseline and policy, by answers number ``draw`` of this candidate. If earlier answers
+    stopped the candidate, ``stands`` says why.
     """
 
     number: int
@@ -82,16 +85,16 @@ class GateLook(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> Errors:
-        """What this look may spend. Over all numbers the first sums to .025, over all draws the second to .0375."""
+        """The errors of this look. Over all numbers the first sums to .025, over all draws the second to .0375."""
         k, r = self.number, self.draw
         return Errors(ALPHA / (k * (k + 1)), ALPHA if r == 1 else ALPHA / (2 * r * (r - 1)))
 
     def at_least(self, looks: int) -> GateLook:
-        """The same, as one of at least so many: a run that was extended has been looked at before, gated or not."""
+        """The same look, counted as at least ``looks``: an extended run was looked at before, gated or not."""
         return msgspec.structs.replace(self, number=max(self.number, looks), draw=max(self.draw, looks))
 
     def told(self) -> str:
-        """The look in a sentence, with the errors that it may spend."""
+        """The look in a sentence, with its errors."""
         errors = self.errors
         which = "First comparison" if self.number == 1 else f"Comparison {self.number:,}"
         again = (
@@ -111,13 +114,13 @@ class GateLook(msgspec.Struct, frozen=True):
 
 
 def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
-    """The digest by which looks are counted: of what the approved runs found, and all of a policy that can decide.
+    """The digest by which evalq counts looks: the approved runs' results, and all of a policy that can decide.
 
-    Reasons, dates, and gates that are not critical are no part of it. Defaults are left out, so that a count outlives a
-    version of evalq that knows a key more.
+    It leaves out reasons, dates, and gates that are not critical. It also leaves out defaults, so that a count stays
+    the same in a version of evalq that knows one key more.
     """
     demands = policy.model_dump(mode="json", exclude_defaults=True, exclude={"labels_days"})
-    # The default tier is left out: what says another one is shown, and decides nothing.
+    # The default tier is left out. A gate that names another tier is shown, but decides nothing.
     demands["gates"] = [each for each in demands["gates"] if "tier" not in each]
     if "quarantine" in demands:
         demands["quarantine"] = [{key: each.get(key, "") for key in ("case", "run")} for each in demands["quarantine"]]
@@ -125,12 +128,12 @@ def baseline_digest(policy: Policy, approved: Iterable[RunCases]) -> str:
 
 
 def spent_digest(approved: Iterable[RunCases]) -> str:
-    """The place where the looks of all policies at these approved runs are counted."""
+    """The place where evalq counts the looks of all policies at these approved runs."""
     return f"baselines/{digest(canonical_json(_found(approved)))}"
 
 
 def _found(approved: Iterable[RunCases]) -> list[Json]:
-    # By what they found, not by their ids: approving the same run again must not begin the count anew.
+    # Use their results, not their ids: approving the same run again must not restart the count.
     return [list(each) for each in sorted([run.called, run.target, run.specification, run.report] for run in approved)]
 
 
@@ -140,36 +143,36 @@ def answers_digest(candidates: Iterable[RunCases]) -> str:
 
 
 def candidate_digest(candidates: Iterable[RunCases]) -> str:
-    """The digest of who is judged, if nobody says: an extended run is the candidate that it was extended from."""
+    """The digest of the candidate if nobody names it: an extended run is the same candidate as its first run."""
     firsts = ([run.called, (run.lineage.first if run.lineage else "") or run.report] for run in candidates)
     return digest(canonical_json([list(each) for each in sorted(firsts)]))
 
 
 def looks_at(candidates: Iterable[RunCases]) -> int:
-    """How many looks these are, by how often they were extended."""
-    # They are decided together, so the one that was seen most often tells how often.
+    """How many looks these runs count for, by how often they were extended."""
+    # They are decided together, so the largest count decides.
     return max((run.looks for run in candidates), default=1)
 
 
 Decided = Literal["GO", "NO-GO", "SUSPECT", "INCONCLUSIVE"]
 
-# SUSPECT and INCONCLUSIVE are neither: 2, 3 and 5 are those of errors, so that CI can tell a gate from a fault.
+# SUSPECT and INCONCLUSIVE have a code of their own. Errors have 2, 3 and 5, so that CI can tell a gate from a fault.
 EXIT_CODES: dict[Decided, int] = {"GO": 0, "NO-GO": 1, "SUSPECT": 4, "INCONCLUSIVE": 4}
 LEAST = 2
-"""The fewest answers that are evidence: one answer says nothing of how far chance moves it."""
+"""The fewest answers that are evidence: one answer does not show how far chance moves it."""
 
 
 class Check(msgspec.Struct, frozen=True):
     """One demand and how the candidate meets it.
 
-    ``demand`` says it in a few words, ``reason`` why it was decided so. ``low`` and ``high`` bound the number in
-    question at 95 % (at more for answers that are not a candidate's first). ``p_margin`` is the p-value of the demand
-    being kept, ``p_worse`` that of no change; a NO-GO with neither is certain, and no matter of chance.
+    ``demand`` says it in a few words; ``reason`` says why the gate decided so. ``low`` and ``high`` bound the number in
+    question at 95 % (at more if the answers are not the candidate's first). ``p_margin`` is the p-value if the demand
+    were kept, ``p_worse`` the p-value if nothing changed. A NO-GO with neither is certain: chance plays no part in it.
 
-    ``evidence`` is how many answers of the candidate the demand rests on: with fewer than `LEAST` it is never GO.
-    ``cases`` are those that decided it. ``case_p`` has their p-values, adjusted for all cases, where they are named by
-    a test of each; ``veto``: the check turns GO into SUSPECT where it names a case, and else says nothing. ``change``:
-    it is about what changed since the baseline, and about nothing that the candidate is by itself.
+    ``evidence`` counts the candidate's answers behind the demand; with fewer than `LEAST` it is never GO. ``cases`` are
+    those that decided it. If a test of each case names them, ``case_p`` has their p-values, adjusted for all cases.
+    ``veto``: if the check names a case, it turns GO into SUSPECT; otherwise it has no effect. ``change``: the check is
+    only about changes since the baseline, not about the candidate by itself.
     """
 
     metric: str
@@ -190,15 +193,16 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def certain(self) -> bool:
-        """Whether chance has no part in it: an exact demand, or answers that nobody gave."""
+        """Whether chance has no part in it: the demand is exact, or answers are missing."""
         return self.p_margin is None and self.p_worse is None
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A case that the policy has in quarantine. ``quarantined``: it is, and decides no demand on single cases.
+    """A case that the policy lists for quarantine.
 
-    ``why`` says why it is or is not. ``passed`` of ``answers`` are the candidate's, and in ``history`` those before it;
-    ``regressed``: it is seen to pass less often than these, which quarantine does not excuse.
+    If ``quarantined``, it decides no demand on single cases. ``why`` says why it is quarantined or not. The candidate
+    passed ``passed`` of ``answers``; ``history`` has both counts for earlier answers. ``regressed``: the gate sees that
+    it passes less often than in the history. Quarantine does not excuse that.
     """
 
     run: str
@@ -214,10 +218,10 @@ class Quarantined(msgspec.Struct, frozen=True):
 
 
 class FailingCase(msgspec.Struct, frozen=True):
-    """A case of which not every answer passed: ``passed`` of ``answers``, and ``before`` the same of the baseline.
+    """A case that did not pass every time: ``passed`` of ``answers``, and ``before`` the same of the baseline.
 
-    ``before`` is None where the baseline has no answer of an equal case. ``named``: a critical check that is NO-GO or
-    SUSPECT names it; of the others nobody knows more than that chance may have done it.
+    ``before`` is None if the baseline has no answer of an equal case. ``named``: a critical check that is NO-GO or
+    SUSPECT names the case. The failures of the other cases may be chance.
     """
 
     run: str
@@ -229,10 +233,11 @@ class FailingCase(msgspec.Struct, frozen=True):
 
 
 class PairedCases(msgspec.Struct, frozen=True):
-    """The cases of a run and its baseline: how many are ``equal``, and which decide nothing.
+    """The cases of a run and its baseline: how many are ``equal``, and the cases that decide nothing.
 
-    ``base`` and ``cand`` count the cases of either side. ``changed`` have another input or other checks, ``gone`` are
-    asked by the baseline alone, ``new`` by the candidate alone: the first 20 of each, and how many there are.
+    ``base`` and ``cand`` count the cases of each side. ``changed`` cases have another input or other checks. Only the
+    baseline asks ``gone`` cases; only the candidate asks ``new`` cases. Each list has the first 20 cases, and a count
+    tells how many there are.
     """
 
     run: str
@@ -248,7 +253,7 @@ class PairedCases(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Both counts, and what differs."""
+        """Both counts, and the differences."""
         parts = [("changed", self.changed_count), ("gone", self.gone_count), ("new", self.new_count)]
         others = ", ".join(f"{count:,} {word}" for word, count in parts if count)
         counts = (
@@ -258,12 +263,12 @@ class PairedCases(msgspec.Struct, frozen=True):
 
 
 class GateDecision(msgspec.Struct, frozen=True):
-    """All of a gate's checks, and what follows: ``decided`` over the critical ones. ``notes`` is what else to know.
+    """All checks of a gate and its decision: ``decided`` follows from the critical checks.
 
-    ``look`` is which one it was at an approved baseline, None without one. ``exit_with`` is the exit code where it is
-    not that of ``decided``: 3 for a run that is not complete, 5 for recorded runs that have no case in common.
-    ``paired`` counts the cases of each run and its baseline that are equal. ``failing`` are the cases that did not pass
-    every time, those that a check names first, at most 1,000 of a run.
+    ``notes`` are further facts for the reader. ``look`` is the look at an approved baseline, None without one.
+    ``exit_with`` is the exit code if ``decided`` does not set it: 3 for an incomplete run, 5 for recorded runs without
+    a common case. ``paired`` counts the equal cases of each run and its baseline. ``failing`` lists the cases that did
+    not pass every time, at most 1,000 of a run. Cases that a check names come first.
     """
 
     decided: Decided
@@ -284,15 +289,16 @@ class GateDecision(msgspec.Struct, frozen=True):
 
 
 def surprising(decision: GateDecision, *verdicts: Decided) -> list[Check]:
-    """The critical checks that are one of ``verdicts`` (NO-GO or SUSPECT) and may be chance: neither missing answers
-    nor exact demands.
+    """The critical checks with one of ``verdicts`` (NO-GO or SUSPECT) that may be chance.
+
+    Missing answers and exact demands are not chance.
     """
     wanted = verdicts or ("NO-GO", "SUSPECT")
     return [each for each in decision.checks if each.tier == "critical" and each.decided in wanted and not each.certain]
 
 
 def named_cases(checks: Sequence[Check], *names: str) -> set[str]:
-    """The cases that critical checks of a run, which is called by any of ``names``, name as NO-GO or SUSPECT."""
+    """The cases that critical checks of a run name as NO-GO or SUSPECT; the run has one of ``names``."""
     return {
         case
         for check in checks
@@ -303,19 +309,19 @@ def named_cases(checks: Sequence[Check], *names: str) -> set[str]:
 
 
 def hold_back(check: Check, reason: str) -> Check:
-    """The check, which is not GO for ``reason``: too little was seen for that, and enough for NO-GO and SUSPECT."""
+    """The check, kept from GO for ``reason``: its evidence is too small for GO, but enough for NO-GO and SUSPECT."""
     return undecided(check, reason) if check.decided in ("GO", "INCONCLUSIVE") else check
 
 
 def undecided(check: Check, reason: str) -> Check:
-    """The check, INCONCLUSIVE for ``reason`` whatever it was: what it rests on cannot decide."""
+    """The check, made INCONCLUSIVE for ``reason`` whatever it was: its evidence cannot decide."""
     return msgspec.structs.replace(
         check, decided="INCONCLUSIVE", reason=f"{reason}; {check.reason}" if check.reason else reason
     )
 
 
 def _without_evidence(check: Check) -> Check:
-    """The check, INCONCLUSIVE where it is GO by fewer than `LEAST` answers: no evidence is never GO."""
+    """The check, INCONCLUSIVE if it is GO with fewer than `LEAST` answers: no evidence is never GO."""
     if check.evidence >= LEAST or check.decided != "GO":
         return check
     count = "no answer" if check.evidence <= 0 else "one answer"
@@ -323,17 +329,17 @@ def _without_evidence(check: Check) -> Check:
 
 
 def overall(checks: Sequence[Check], alpha: float = ALPHA, *, block: bool = False) -> tuple[Decided, tuple[Check, ...]]:
-    """What the critical checks come to, and the checks as they count in it.
+    """The decision of the critical checks, and the checks as they count in it.
 
-    NO-GO if any is, else SUSPECT if any is, else INCONCLUSIVE if any is, else GO. Each family errs in at most ``alpha``
-    where nothing changed. With ``block`` (``on_worse: block``) the two families are one, and its verdict is NO-GO.
-    Vetoes that name no case are left out of what is returned.
+    It is NO-GO if any check is, else SUSPECT if any is, else INCONCLUSIVE if any is, else GO. If nothing changed, each
+    family errs in at most ``alpha``. With ``block`` (``on_worse: block``) the two families are one, and its verdict is
+    NO-GO. The returned checks leave out vetoes that name no case.
     """
-    # GATE 6: advisory and supporting demands are shown, take no share of the error, and never block.
+    # GATE 6: evalq shows advisory and supporting demands. They take no share of the error and never block.
     critical = [_without_evidence(check) for check in checks if check.tier == "critical"]
     shown = iter(critical)
     counted = [next(shown) if check.tier == "critical" else _without_evidence(check) for check in checks]
-    # By identity: two demands may read alike.
+    # Tell checks apart by identity: two demands may read alike.
     if block:
         worse = _levels(critical, lambda check: check.p_margin if check.p_worse is None else check.p_worse, alpha)
         judged = [_blocked(check, worse, alpha) for check in counted]
@@ -348,18 +354,18 @@ def overall(checks: Sequence[Check], alpha: float = ALPHA, *, block: bool = Fals
 
 
 _Levels = dict[int, float]
-"""{id of a check that its family rejects: the level at which Holm's procedure does}."""
+"""{id of a check that its family rejects: the level at which Holm's procedure rejects it}."""
 
 
 def _levels(critical: Sequence[Check], p_of: Callable[[Check], float | None], alpha: float) -> _Levels:
-    # GO checks stay members: a fall that is sure, and smaller than allowed, must not hide what is behind it.
+    # GO checks stay in the family: a sure fall that is smaller than allowed must not hide the checks behind it.
     family = sorted(((p, check) for check in critical if (p := p_of(check)) is not None), key=lambda member: member[0])
     passed = family[: rejected([p for p, _ in family], alpha)]
     return {id(check): alpha / (len(family) - rank) for rank, (_, check) in enumerate(passed)}
 
 
 def _judged(check: Check, margins: _Levels, worse: _Levels, alpha: float) -> Check:
-    """The check as it counts among all: the verdict that it handed in, or a weaker one."""
+    """The check as it counts among all checks: with its own verdict, or a weaker one."""
     if check.tier != "critical" or check.decided not in ("NO-GO", "SUSPECT") or check.certain:
         return check
     if check.decided == "NO-GO" and id(check) in margins:
@@ -378,7 +384,7 @@ def _blocked(check: Check, family: _Levels, alpha: float) -> Check:
 
 
 def _named(check: Check, level: float) -> Check:
-    """The check with the cases that are named at the ``level`` which it has among all of its family."""
+    """The check with only the cases that are named at ``level``, its own level in its family."""
     if not check.case_p:
         return check
     names = [case for case, p in zip(check.cases, check.case_p, strict=True) if p <= level]

@@ -1,4 +1,4 @@
-"""A gate: does the candidate keep what the policy demands, as far as its answers can tell?"""
+"""A gate: does the candidate keep the policy's demands, as far as its answers can tell?"""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ from evalq.evalcore.statistics.mode_share import collapsed_somewhere
 _NONE, _NONE_NEW = "no collapsed case", "no newly collapsed case"
 _NAMED, _KEPT = 5, 20
 _INCOMPLETE = 3
-"""The exit code for answers that the machinery lost, as of the run itself."""
+"""The exit code if evalq's machinery lost answers; the run itself ends with the same code."""
 _MOST_FAILING = 1_000
-"""Of a run: a file that shows more of them is read by nobody."""
+"""The limit for each run: nobody reads a file that shows more of them."""
 _PASSES = "pass_rate"
-"""By what a case in quarantine falls."""
+"""The measure that shows whether a case in quarantine falls."""
 _TOLD = 5e-5
-"""By how much of its scale a mean may differ from the report's, which has it in four digits where people read it."""
+"""How far a mean may differ from the report's, as a share of its scale: people read it with four digits."""
 _Partners = Mapping[str, RunCases]
-"""{what a candidate is called: the approved run that it is compared with}."""
+"""{the candidate's name: the approved run that it is compared with}."""
 _SAME_AGAIN = "`deterministic: true`"
-"""The key of a policy that lets an agent give the same answers again."""
+"""The policy's key that lets an agent give the same answers again."""
 
 
 def decide(
@@ -89,13 +89,13 @@ def decide(
     pasts: Mapping[str, CaseHistory] | None = None,
     today: str = "",
 ) -> GateDecision:
-    """Hold ``candidates``, each called otherwise, to ``policy``; ``errors`` is how often that may be wrong.
+    """Hold ``candidates``, each with its own name, to ``policy``; ``errors`` is how often that may be wrong.
 
-    ``pasts`` is the history of each one's cases by what it is called, its baseline's answers alone where it is left
-    out; ``today`` the ISO day by which a quarantine ends, and labels grow old.
+    ``pasts`` is the history of each candidate's cases, by the candidate's name. If one is left out, its baseline's
+    answers are the history. ``today`` is the ISO day by which a quarantine ends and labels grow old.
 
-    A demand that needs a baseline is inconclusive, for the reason in ``lacking``, where a candidate has no partner.
-    Raises UsageError for a metric that no candidate has, and for a missing partner where ``lacking`` is empty.
+    If a candidate has no partner, demands that need a baseline are inconclusive, for the reason in ``lacking``. Raises
+    UsageError for a metric that no candidate has, and for a missing partner if ``lacking`` is empty.
     """
     checks: list[Check] = []
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
@@ -111,11 +111,11 @@ def decide(
             regressed |= {(run.called, case) for case in check.cases}
         if partner is not None:
             quarantined = quarantined_in(run, excluded) - {case for called, case in regressed if called == run.called}
-            # First, so that a case which fell stands first in every output.
+            # Put vetoes first, so that a case that fell stands first in every output.
             if not _otherwise_judged(policy, run, partner):
                 checks[:0] = _vetoes(policy, run, partner, errors, quarantined)
             checks += _of_run(policy, run, pairs[run.called], errors)
-        # Also without a baseline: a policy of bounds alone must not pass a run whose failures lost their names.
+        # Do this without a baseline, too: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _nameless(policy, run, partner)
         checks += _counted_twice(policy, run, partner)
         collapsed = _collapse_checks(policy, run, partner, lacking, errors)
@@ -132,11 +132,11 @@ def decide(
             )
         own = _of_gate(gate, policy, run, partner, errors, quarantined_in(run, excluded))
         checks += on_trust(_comparable(own, policy, run, partner, changes=True), gate.path, policy, run, partner)
-    # Last: only by now is it known which demands rest on judges, and whether any that decides is left.
+    # Do this last: only now does evalq know which demands rest on judges, and whether others are left to decide.
     checks += nothing_decides(policy, checks)
-    # All of them together, since they share one error.
+    # Combine all checks at once, since they share one error.
     decided, counted = overall(checks, errors.no_go, block=policy.on_worse == "block")
-    # Also where no demand is critical, so that none of them could say so.
+    # Check this even if no demand is critical: then no check above can say so.
     if decided == "GO" and (silent := tuple(_unanswered(policy, candidates))):
         decided, counted = "INCONCLUSIVE", (*counted, *silent)
     excluded = tuple(_marked(each, regressed) for each in excluded)
@@ -159,7 +159,7 @@ def decide(
 
 
 def _failing(run: RunCases, partner: RunCases | None, checks: Sequence[Check]) -> list[FailingCase]:
-    """The cases of a run that did not pass every time, base beside candidate; those first that a check names."""
+    """The cases of a run that did not pass every time, base beside candidate; cases that a check names come first."""
     measure = pass_measure(run.cases.measures)
     if measure is None:
         return []
@@ -178,7 +178,7 @@ def _failing(run: RunCases, partner: RunCases | None, checks: Sequence[Check]) -
 def _vetoes(
     policy: Policy, run: RunCases, partner: RunCases, errors: Errors, quarantined: Collection[str]
 ) -> Iterator[Check]:
-    """The named cases of a run, for each measure of passes that the policy is about."""
+    """A check that names single cases of a run, for each measure of passes that the policy is about."""
     if policy.worse_cases != "none":
         return
     for measure in named_measures(policy, run):
@@ -188,7 +188,7 @@ def _vetoes(
 
 
 def _otherwise_judged(policy: Policy, run: RunCases, partner: RunCases | None) -> str:
-    """What of the baseline's rules is another one, so that a change may be theirs; empty for nothing."""
+    """The rules that differ from the baseline's, so that a change may be theirs; empty if none differ."""
     if partner is None or policy.specification == "intersection":
         return ""
     return asked_otherwise(run, partner)
@@ -197,7 +197,7 @@ def _otherwise_judged(policy: Policy, run: RunCases, partner: RunCases | None) -
 def _comparable(
     checks: Iterable[Check], policy: Policy, run: RunCases, partner: RunCases | None, *, changes: bool = False
 ) -> Iterator[Check]:
-    """The checks, undecided where other rules may have made what they see; with ``changes`` only those on a change."""
+    """The checks, undecided if different rules may explain them; with ``changes`` only checks on a change."""
     what = _otherwise_judged(policy, run, partner)
     for check in checks:
         about = bool(what) and (check.change or not changes) and check.decided != "INCONCLUSIVE"
@@ -205,12 +205,12 @@ def _comparable(
 
 
 def _marked(entry: Quarantined, regressed: Collection[tuple[str, str]]) -> Quarantined:
-    """The entry, with whether its case is among those that ``regressed``, each (what its run is called, its id)."""
+    """The entry, marked if its case is in ``regressed``, a collection of (the run's name, the case's id)."""
     return msgspec.structs.replace(entry, regressed=entry.quarantined and (entry.run, entry.case) in regressed)
 
 
 def _past(run: RunCases, policy: Policy, partners: _Partners, pasts: Mapping[str, CaseHistory]) -> CaseHistory:
-    # Nobody needs the history where no demand is on single cases.
+    # Only demands on single cases need the history.
     if run.called in pasts or not policy.by_case:
         return pasts.get(run.called, CaseHistory({}, 0))
     return past_of(run, partners.get(run.called))
@@ -225,9 +225,9 @@ def _run_of(gate: Gate, runs: Sequence[RunCases]) -> RunCases:
 
 
 def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
-    """Which of ``runs``, each (what it is called, its evaluator), a policy means by ``name``; None for none or several.
+    """The index in ``runs``, each (its name, its evaluator), that a policy means by ``name``; None for none or several.
 
-    What it is called counts first; an evaluator's name will do where it has one run only.
+    The run's name counts first. An evaluator's name works if only one run has that evaluator.
     """
     for which in (0, 1):
         found = [number for number, names in enumerate(runs) if names[which] == name]
@@ -237,8 +237,8 @@ def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
 
 
 def _of_run(policy: Policy, run: RunCases, pair: Paired, errors: Errors) -> Iterator[Check]:
-    """What any two runs have to have in common before their numbers are compared, and what not."""
-    # GATE 8: cached or reused answers are never fresh evidence, neither of a change nor of none.
+    """Check that two runs are comparable: fresh answers, specifications that agree, few missing answers."""
+    # GATE 8: cached or reused answers are not fresh evidence, neither for a change nor against one.
     if common := shared(run, pair.partner):
         reason = f"{common}: they are no evidence of a change, nor of none; gate a run of its own answers"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
@@ -254,8 +254,8 @@ def _is_compared(policy: Policy, run: RunCases) -> bool:
 
 
 def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
-    """Records of no case may be the very answers that failed: more of them than may be missing leave it open."""
-    # As many as were approved are no news.
+    """Records without a case may be the very answers that failed: if too many are there, the gate is INCONCLUSIVE."""
+    # The baseline was approved with this many, so they are no news.
     allowed = policy.missing + (partner.cases.unattributed if partner is not None else 0)
     if run.cases.unattributed > allowed:
         demand = f"at most {allowed} records without a case"
@@ -264,7 +264,7 @@ def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterat
 
 
 def _unanswered(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[Check]:
-    """No evidence is never GO: a run that the policy is about, and that has too few answers for any."""
+    """No evidence is never GO: report each run of the policy that has too few answers."""
     meant = {_run_of(gate, candidates).called for gate in policy.gates}
     for run in candidates:
         answers = max((sum(column.count) for column in run.cases.columns.values()), default=0)
@@ -294,7 +294,7 @@ def _of_gate(
     if off := off_scale(gate, measure):
         raise UsageError(f"{gate.metric}: {off[1]}")
     least = policy.minimum_repeats
-    # By every case that there should be: with a baseline that is told by the cases that it has.
+    # Count every case that should be there. With a baseline, its cases tell which ones.
     every = with_unrecorded(run.cases)
     for check in held(gate, every, measure, errors):
         yield _unselected(enough_repeats(check, every, measure, least), errors, run)
@@ -312,11 +312,11 @@ def _of_gate(
 
 
 def _unselected(check: Check, errors: Errors, run: RunCases, partner: RunCases | None = None) -> Check:
-    """The check, where no case stopped because of what it answered: means over such answers lean to most of them."""
+    """The check, undecided if cases stopped by their answers: a mean over such answers leans to most of them."""
     stopped = len(run.cases.stopped) + (len(partner.cases.stopped) if partner is not None else 0)
     if not stopped or check.decided == "INCONCLUSIVE":
         return check
-    # A drop behind what stopped alike is none that stopping makes, nor is a number missed that is demanded exactly.
+    # Stopping does not cause a drop between runs that stopped alike, nor a miss of an exact demand.
     alike = partner is not None and asked_alike(partner.cases, run.cases)
     if check.decided in ("NO-GO", "SUSPECT") and (alike or check.certain or errors.screens):
         return check
@@ -330,13 +330,13 @@ def _unselected(check: Check, errors: Errors, run: RunCases, partner: RunCases |
 def _estimates(
     partner: RunCases, run: RunCases, measure: Measure, alpha: float
 ) -> tuple[Measured | None, Measured | None]:
-    """The change as observed, and with everything that is missing held against the candidate."""
+    """The change as observed, and the change if all missing answers count against the candidate."""
     pairs, harsh = (pairs_of(partner.cases, run.cases, measure, worst=worst) for worst in (False, True))
     return tuple(measured(each, measure, alpha) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
 
 
 def _enough(check: Check, observed: Measured | None, policy: Policy) -> Check:
-    # GATE 6: few cases hold back GO only; what they show beyond chance is shown.
+    # GATE 6: too few cases prevent only GO; evidence beyond chance still counts.
     cases = observed.estimate.cases if observed else 0
     if cases >= policy.minimum_pairs:
         return check
@@ -368,7 +368,7 @@ def _differ(pair: Paired) -> bool:
 def _smallest(
     policy: Policy, candidates: Sequence[RunCases], pairs: Mapping[str, Paired], errors: Errors
 ) -> Iterator[str]:
-    """The smallest falls that a gate sees, and that it shows to be beyond the margin (GATE 7)."""
+    """The smallest falls that a gate can see, and those that it can show to be beyond the margin (GATE 7)."""
     for gate in policy.gates:
         run = _run_of(gate, candidates)
         measure, pair = gate.measure_in(run.cases.measures), pairs.get(run.called)
@@ -388,7 +388,7 @@ def _smallest(
 
 
 def _spent(checks: Sequence[Check], errors: Errors) -> Iterator[str]:
-    """Falls that a single comparison would show: their interval excludes 0, and nobody sees why that is not enough."""
+    """Explain falls that only a single comparison would show: their interval excludes 0, but this is not enough."""
     for check in checks:
         p = check.p_worse
         critical = check.tier == "critical" and not check.veto
@@ -430,8 +430,8 @@ def _uncounted(candidates: Sequence[RunCases]) -> Iterator[str]:
 
 
 def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
-    """Measures that a report tells otherwise: GATE counts all cases alike, and a report may weigh them, or answers."""
-    # What is demanded of single cases alone is decided by no mean.
+    """Note means that differ from the report's: GATE counts all cases alike, a report may weigh cases or answers."""
+    # Demands on single cases alone use no mean.
     by_mean = {gate.metric: gate for gate in policy.gates if gate.about_mean}
     for metric, gate in by_mean.items():
         run = _run_of(gate, candidates)
@@ -446,10 +446,10 @@ def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
 
 
 def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
-    """Demands that next to nothing can fail: ``max_drop: 1`` where one point is meant."""
+    """Note demands that hardly any run can fail: ``max_drop: 1`` where one point is meant."""
     for gate in policy.gates:
         measure = gate.measure_in(_run_of(gate, candidates).cases.measures)
-        # More than that is refused.
+        # evalq refuses a larger value.
         if measure is not None and gate.max_drop is not None and gate.max_drop >= measure.width:
             yield (
                 f"{gate.metric}: max_drop {gate.max_drop:g} is the whole scale from {measure.low:g} to {measure.high:g}"
@@ -458,7 +458,7 @@ def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
 
 
 def _not_told_apart(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
-    """Runs of which a demand on collapse says nothing; where it says nothing of any, that is a check of its own."""
+    """Note runs in which evalq cannot look for collapse. If it can in none, that is a check of its own."""
     silent = [] if policy.collapse == "allowed" else [run for run in candidates if not _tells_apart(run)]
     for run in silent if len(silent) < len(candidates) else []:
         yield f"{run.called}: collapse ({policy.collapse}) was not looked for: its answers are not told apart by kind"
@@ -472,19 +472,19 @@ def _flaky(candidates: Sequence[RunCases], pasts: Sequence[CaseHistory]) -> Iter
 
 
 def collapses(decision: GateDecision) -> list[Check]:
-    """The collapsed cases that stop it. Where answers are confirmed nobody asks for these afresh."""
+    """The collapsed cases that stop it. A confirmation does not ask for these again."""
     return [check for check in decision.checks if check.demand in (_NONE, _NONE_NEW) and check.decided == "NO-GO"]
 
 
 def _collapse_checks(
     policy: Policy, run: RunCases, partner: RunCases | None, lacking: str, errors: Errors
 ) -> Iterator[Check]:
-    """Collapsed cases, where the policy forbids them and the evaluator finds any at all."""
+    """Check for collapsed cases, if the policy forbids them and the evaluator can find any."""
     if policy.collapse == "allowed":
         return
     metric, demand = f"{run.called}.collapse", _NONE if policy.collapse == "none" else _NONE_NEW
     if not run.cases.labels:
-        # Its evaluator tells answers apart, and no answer was readable; or the baseline's were told apart.
+        # The evaluator tells answers apart, but could read none; or it told the baseline's answers apart.
         if run.cases.collapse_p is not None or (partner is not None and partner.cases.labels):
             yield Check(metric, demand, "critical", "INCONCLUSIVE", "no answer has what answers are told apart by")
         return
@@ -504,9 +504,7 @@ def _tells_apart(run: RunCases) -> bool:
 
 
 def _none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
-    """INCONCLUSIVE where the policy forbids collapse, and no run of ``runs`` tells its answers apart: none was looked
-    for.
-    """
+    """INCONCLUSIVE if the policy forbids collapse, but no run of ``runs`` tells its answers apart to look for it."""
     if policy.collapse == "allowed" or any(map(_tells_apart, runs)):
         return
     demand = _NONE if policy.collapse == "none" else _NONE_NEW
@@ -515,9 +513,9 @@ def _none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check
 
 
 def _any_collapsed(metric: str, run: RunCases, errors: Errors) -> Check:
-    """NO-GO for what is collapsed beyond chance over all cases, by `collapsed_somewhere`; GO if each is diverse."""
+    """NO-GO if cases are collapsed beyond chance, over all cases by `collapsed_somewhere`; GO if each is diverse."""
     alpha, known = errors.of_collapse, sorted((run.cases.collapse_p or {}).items())
-    # Answers that were taken over came from one place, which may have given one answer to many.
+    # Reused answers came from one place, which may have given one answer to many.
     taken = run.lineage is not None and bool(run.lineage.reused)
     found = collapsed_somewhere([p for _, p in known], independent=not taken)
     named = [known[at][0] for at in found.named(alpha)]
@@ -535,7 +533,7 @@ def _any_collapsed(metric: str, run: RunCases, errors: Errors) -> Check:
 
 
 def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Errors) -> Check:
-    """NO-GO for cases that surely collapsed since; GO if each is diverse now, or was collapsed before."""
+    """NO-GO for cases that surely collapsed since the baseline; GO if each is diverse now or was collapsed before."""
     alpha = errors.of_collapse
     found = new_collapses(partner.cases, run.cases, alpha)
     p = found[0].adjusted if found else 1.0
@@ -546,7 +544,7 @@ def _newly_collapsed(metric: str, run: RunCases, partner: RunCases, errors: Erro
 
 
 def _open(metric: str, demand: str, run: RunCases, open_: Sequence[str], p: float, errors: Errors) -> Check:
-    """GO where no case is ``open_``: that nothing surprises is no evidence of diversity."""
+    """GO if no case is ``open_``. A lack of surprises is no evidence of diversity."""
     every = len(run.cases.ids) + len(run.cases.unrecorded or ())
     if every and not open_:
         return _checked(
@@ -571,7 +569,7 @@ def _checked(
     run: RunCases,
     errors: Errors,
 ) -> Check:
-    # A single answer of a case agrees with nothing, and is no evidence.
+    # A single answer of a case cannot agree with another, so it is no evidence.
     evidence = sum(answers for labels in run.cases.labels if (answers := sum(labels.values())) > 1)
     return Check(
         metric,
@@ -581,7 +579,7 @@ def _checked(
         reason,
         len(cases),
         cases=tuple(cases[:_KEPT]),
-        # Where runs are confirmed nobody asks labels afresh: collapse spends by itself. Else it shares Holm.
+        # A confirmation does not ask for labels again, so collapse then has an error of its own. Else it shares Holm's.
         p_margin=p if errors.collapse is None else None,
         evidence=evidence,
     )

@@ -1,8 +1,8 @@
-"""The contract every evaluator keeps, and all that a new one has to write.
+"""The contract that every evaluator keeps, and all that a new one must write.
 
 An evaluator is one object with a name. evalq reads its inputs, cuts them into chunks, and calls `evaluate` on each
-chunk, anywhere and in any order; the states are merged in input order, and `section` turns them into the report.
-Nothing here knows of queues or servers, and nothing may read a clock, a random source or the environment.
+chunk, anywhere and in any order. evalq merges the states in input order, and `section` turns them into the report.
+Nothing here knows of queues or servers. Nothing here may read a clock, a random source or the environment.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ __all__ = [
     "without_result",
 ]
 
-# What evaluating takes and gives: params, the state that chunks merge into, a chunk's outcome, an input's result.
+# The inputs and results of evaluating: params, the state that chunks merge into, a chunk's outcome, an input's result.
 
 
 class Params(BaseModel):
-    """What changes an evaluator's answer: strict, frozen, unknown keys are errors that name the key.
+    """The settings that change an evaluator's answer: strict and frozen; errors name unknown keys.
 
-    Only hashable field types (tuples, not lists; nested Params, not dicts), so that what an evaluator
-    compiles from its params can be cached on them.
+    Use only hashable field types (tuples, not lists; nested Params, not dicts). An evaluator can then cache objects
+    that it compiles from its params, with the params as the key.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class State(Merging):
-    """What a chunk adds up to. Its fields may be further `Merging` ones."""
+    """The sum of a chunk's records. Its fields may be further `Merging` ones."""
 
 
 P = TypeVar("P", bound=Params)
@@ -80,11 +80,10 @@ S = TypeVar("S", bound=State)
 
 
 class Outcome(msgspec.Struct, Generic[S]):
-    """What `evaluate` returns for a chunk: its state, one line of records.jsonl a record, and the counts.
+    """The result of `evaluate` for a chunk: its state, a line of records.jsonl for each record, and the counts.
 
-    ``lines`` are JSON objects as bytes, without a newline, in input order, each with at least the keys
-    ``record`` (what `Batch.where` says of its line), ``id`` and ``status``; an evaluator whose record is a whole
-    input has none.
+    ``lines`` are JSON objects as bytes, without a newline, in input order. Each has at least the keys ``record`` (the
+    text of `Batch.where` for its line), ``id`` and ``status``. If a record is a whole input, there are none.
     """
 
     state: S
@@ -93,7 +92,7 @@ class Outcome(msgspec.Struct, Generic[S]):
 
 
 class InputResult(msgspec.Struct, Generic[S]):
-    """One input when all of it is merged: ``name`` (unique in the run), the path as ``given``, and its state."""
+    """One input after all its chunks are merged: ``name`` (unique in the run), the path as ``given``, and its state."""
 
     name: str
     given: str
@@ -101,17 +100,16 @@ class InputResult(msgspec.Struct, Generic[S]):
     tally: Tally
 
 
-# What an evaluator may have besides its required members: one value each, made of plain functions and data.
-# An evaluator without a capability leaves the member alone and never meets what is in here. Where its absence
-# changes what users are offered the member is None (`Calls`, `Sample`); otherwise it is a value that changes
-# nothing.
+# An evaluator may have further members besides the required ones: one value each, made of plain functions and data. An
+# evaluator without a capability leaves the member alone and never meets it. If users see that a capability is absent,
+# the member is None (`Calls`, `Sample`). Otherwise it is a value that changes nothing.
 
 
 class Option(msgspec.Struct, frozen=True):
     """A command-line option of an evaluator: ``flags`` such as ("--rules",) or ("--skip-bad-lines",).
 
-    ``kind`` is str, int, float, bool (a switch) or path (an existing file). Where ``param`` names a key path in Params
-    ("rules.speed"), a given value goes there; otherwise it is found in `Request.options` under its name.
+    ``kind`` is str, int, float, bool (a switch) or path (an existing file). If ``param`` names a key path in Params
+    ("rules.speed"), evalq puts a given value there. Otherwise `Request.options` has it under its name.
     """
 
     flags: tuple[str, ...]
@@ -128,7 +126,7 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct):
-    """What the user asked for: input paths, params as plain data (not yet validated), and the other options."""
+    """The user's request: input paths, params as plain data (not yet validated), and the other options."""
 
     inputs: list[str]
     params: dict[str, Any]
@@ -155,10 +153,10 @@ class Stopping(Protocol):
     """Says, output by output, when a case of a live sweep needs no more calls."""
 
     def add(self, line: bytes) -> str | None:
-        """Take in a line of outputs.jsonl; the case that is decided by it and was not before, else None."""
+        """Take in a line of outputs.jsonl; return the case if this line newly decides it, else None."""
 
     def decided(self, case: str) -> bool:
-        """Whether the case is decided as things stand; calls that were in flight may have opened it again."""
+        """Whether the case is decided now; calls that were in flight may have opened it again."""
 
 
 class Records(msgspec.Struct, frozen=True):
@@ -173,12 +171,13 @@ class Records(msgspec.Struct, frozen=True):
 
 
 class Gathering(msgspec.Struct, frozen=True):
-    """A folder of files that hold one record each is one input.
+    """Makes one input of a folder whose files hold one record each.
 
-    ``endings`` are those files' (say ".json"). ``line`` makes a file one line of the input, without a newline: it is
-    called for every such file, in the order of their names, with its base name and its bytes (unpacked, without a byte
-    order mark); its record and its faults are then called "<folder>/<name>". It must depend on these two alone and
-    raise nothing: what is no record becomes a line that `evaluate` counts as an error.
+    ``endings`` are the endings of those files (say ".json"). ``line`` makes a file one line of the input, without a
+    newline. evalq calls it for every such file, in the order of their names, with its base name and its bytes
+    (unpacked, without a byte order mark). Its record and its faults are then called "<folder>/<name>". ``line`` must
+    depend on these two alone and raise nothing. A file without a record must become a line that `evaluate` counts as an
+    error.
     """
 
     endings: tuple[str, ...] = ()
@@ -190,10 +189,10 @@ def _as_asked(asked: Request) -> Request:
 
 
 class CommandLine(msgspec.Struct, frozen=True):
-    """What an evaluator's command adds to what all have: ``options``, and further ``commands`` without a run.
+    """The additions of an evaluator's command to the common ones: ``options``, and further ``commands`` without a run.
 
-    ``positional`` is what the command's arguments are called, there and in a suite file. ``request`` completes what
-    the user asked for, say from a configuration file that it names; it raises ConfigError or UsageError.
+    ``positional`` is the name of the command's arguments, there and in a suite file. ``request`` completes the user's
+    request, say from a configuration file that the request names. It raises ConfigError or UsageError.
     """
 
     options: tuple[Option, ...] = ()
@@ -207,9 +206,9 @@ def _no_rule(asked: Request) -> None:
 
 
 class OutputQuestion(msgspec.Struct, frozen=True):
-    """What ``target`` is asked, ``repeats`` times, about an output; ``prompt.case`` names it among all of a run.
+    """A question about an output, asked of ``target`` ``repeats`` times; ``prompt.case`` names it among all of a run.
 
-    Two of one name are one question: it is asked once, and both are given the answers.
+    Two questions of one name are one question: evalq asks it once and gives both the answers.
     """
 
     prompt: Prompt
@@ -220,34 +219,35 @@ class OutputQuestion(msgspec.Struct, frozen=True):
 class Stage(Protocol):
     """Asks about outputs, line by line, and adds the answers to the lines.
 
-    It must depend on the line alone, and on the outputs that it was shown.
+    It must depend only on the line and on the outputs that it was shown.
     """
 
     def look(self, lines: Callable[[], Iterable[bytes]]) -> None:
-        """See all outputs, which ``lines`` gives, before anything is asked: a question may be about two of them."""
+        """See all outputs from ``lines`` before any question is asked: a question may be about two of them."""
 
     def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
-        """{(target, votes): questions} about so many outputs of each case, which have all that can be asked about.
+        """{(target, votes): questions} for ``repeats`` outputs of each case, if every possible question applies.
 
-        Raises UsageError where it is not said who is asked.
+        Raises UsageError if nobody says which target to ask.
         """
 
     def questions(self, line: bytes) -> Sequence[OutputQuestion]:
-        """What is asked about the output in a line of outputs.jsonl; nothing where it has none."""
+        """The questions about the output in a line of outputs.jsonl; none if there is nothing to ask."""
 
     def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
-        """The line with what was recorded: ``answers`` gives, to each of its questions, those that there are."""
+        """The line with the recorded answers: ``answers`` gives those that exist for each of its questions."""
 
     def recorded(self, line: bytes) -> Sequence[Output]:
-        """The answers in a line that `joined` made to what would be asked about it now, as they were recorded."""
+        """The recorded answers in a line that `joined` made, to the questions that evalq would ask about it now."""
 
 
 class JudgeStage(msgspec.Struct, frozen=True):
     """Asking further targets about outputs, recorded or live, before they are evaluated.
 
-    ``begin`` gives what asks, None where nothing does; it raises UsageError and ConfigError. ``recorded`` gives the
-    files of outputs that a request without a target asks about; of one that only evaluates, none. The lines that
-    `Stage.joined` made are in a file called ``file``, which is evaluated in place of outputs.jsonl.
+    ``begin`` gives the stage that asks, or None if nothing asks; it raises UsageError and ConfigError. ``recorded``
+    gives the files of outputs that a request without a target asks about; it gives none if the request only evaluates.
+    evalq writes the lines of `Stage.joined` to a file called ``file``, and evaluates that file in place of
+    outputs.jsonl.
     """
 
     begin: Callable[[Request], Stage | None]
@@ -258,14 +258,14 @@ class JudgeStage(msgspec.Struct, frozen=True):
 class Calls(msgspec.Struct, frozen=True):
     """Asking a target, live, before its answers are evaluated.
 
-    ``option`` is the one by which the target is named, "target" or "judge". ``prompts`` gives what it is asked, each
-    case once, and raises ConfigError, UsageError or InputError. ``answered`` is given the request, the recorded answers
-    (JSONL of `evalq.evalcore.model.calls.Output.line`) and a folder for what it has to write, and returns the request
-    that evaluates them; evaluating the same file later must give the same report.
+    ``option`` is the option that names the target, "target" or "judge". ``prompts`` gives the prompts, each case once;
+    it raises ConfigError, UsageError or InputError. ``answered`` gets the request, the recorded answers (JSONL of
+    `evalq.evalcore.model.calls.Output.line`) and a folder for files that it writes. It returns the request that
+    evaluates the answers. Evaluating the same file later must give the same report.
 
-    ``answers_suffice`` says that ``answered`` needs nothing but the answers: they are the only input of its request,
-    whatever they say, and nothing is written. Workers can then evaluate a sweep that nobody attends. ``repeats`` says
-    that a prompt may be asked many times; ``stopping`` then gives what tells when cases are decided, or None.
+    ``answers_suffice`` says that ``answered`` needs only the answers: they are the only input of its request, whatever
+    they say, and it writes nothing. Workers can then evaluate a sweep that nobody attends. ``repeats`` says that evalq
+    may ask a prompt many times. ``stopping`` then gives an object that tells when cases are decided, or None.
     ``judge_stage`` asks other targets about the outputs.
     """
 
@@ -287,15 +287,15 @@ def _no_lines(result: InputResult[S], params: P) -> list[bytes]:
 
 
 class WholeInput(msgspec.Struct, Generic[P, S], frozen=True):
-    """What is known only of a whole input, once all its chunks are merged. Both functions are called once per input.
+    """Results that need a whole input, after all its chunks are merged. evalq calls both functions once per input.
 
-    ``settle`` gives the final state where the merged one cannot answer (say, of a log out of order): ``reopen`` gives
-    the input's bytes again, ``scratch`` is a folder for temporary files. ``finish_input`` comes after it: it gives
+    If the merged state cannot answer (say, for a log out of order), ``settle`` gives the final one. ``reopen`` gives
+    the input's bytes again; ``scratch`` is a folder for temporary files. ``finish_input`` comes after it. It gives
     lines of records.jsonl, usually none, and may add to ``result.tally``.
 
-    Where the record is the input itself, ``dead`` says what stands for a line that killed its process (without it, a
-    fault and a record without a result). ``follows`` says that its command has ``--follow``: its record is a whole
-    JSONL input, so that `evaluate` gives no lines.
+    If the record is the input itself, ``dead`` gives the outcome for a line that killed its process. Without it, evalq
+    takes a fault and a record without a result. ``follows`` says that the command has ``--follow``: its record is a
+    whole JSONL input, so that `evaluate` gives no lines.
     """
 
     settle: Callable[[S, P, Callable[[], BinaryIO], Path], S] = _as_merged
@@ -325,22 +325,22 @@ def _never(entry: Json) -> bool:
 
 
 class Views(msgspec.Struct, frozen=True):
-    """How its report is looked at, from report.json's content alone.
+    """How its report is shown, from report.json's content alone.
 
-    ``metrics`` are what is watched over time: gauges that an exporter shows of each suite's newest run. ``panels`` are
-    how those are drawn; dashboards are generated from them. ``markdown`` gives the report as a person reads it, given
-    also the options it was asked for with; ``notices`` what somebody should know before that, a sentence or two each,
-    on standard error. ``document`` is what results.yaml holds where a specification has its own form (the timestamp is
-    ISO 8601), and ``exports`` gives further files that the user asked for.
+    ``metrics`` are gauges to watch over time; an exporter shows those of each suite's newest run. ``panels`` say how to
+    draw them; evalq generates dashboards from them. ``markdown`` gives the report for people; it also gets the options
+    of the request. ``notices`` gives warnings for standard error, a sentence or two each, to read before the report.
+    ``document`` gives the content of results.yaml if a specification has its own form (the timestamp is ISO 8601).
+    ``exports`` gives further files that the user asked for.
 
-    Of report.html, ``summary`` is what it begins with, ``charts`` what it draws, and ``rows`` how records become its
-    table. Without them it has the metrics and what every record has.
+    For report.html, ``summary`` gives the beginning, ``charts`` the drawings, and ``rows`` says how records become its
+    table. Without them, the page has the metrics and the fields that every record has.
 
-    A policy may be about any number of the results, and one that no run has is refused before the run: ``at_times``
-    are the paths that results have with some records only, where no metric shows them.
+    A policy may be about any number of the results. If no run has that number, evalq refuses the policy before the run.
+    ``at_times`` are the paths that results have with some records only, if no metric shows them.
 
-    Of a long report results.yaml has a part of each list alone, and ``document`` is given no more: ``failed`` says
-    which entries of lists are of something that failed, and stand there first.
+    For a long report, results.yaml has only a part of each list, and ``document`` gets no more. ``failed`` says which
+    entries of lists are about a failure; these come first.
     """
 
     metrics: tuple[Metric, ...] = ()
@@ -379,58 +379,58 @@ class Evaluator(ABC, Generic[P, S]):
 
         evaluator = Lengths()
 
-    A small one has the first eight members. The others are capabilities (`evalq.evalcore.contract.evaluator`).
+    A small one has only the first eight members. The others are capabilities (`evalq.evalcore.contract.evaluator`).
     docs/how-to/add-an-evaluator.md builds one, and `evalq.check_evaluator` holds it to this contract.
     """
 
     name: ClassVar[str]
     """Its command, its key in metrics and gates: lower-case letters, digits and dashes."""
     version: ClassVar[str]
-    """Raised whenever any number of its report can change for the same input."""
+    """Raise it whenever any number of the report can change for the same input."""
     summary: ClassVar[str]
     """One sentence for ``--help``."""
     records: ClassVar[Records] = Records()
-    """How its inputs are cut: by the lines of JSONL, unless it says otherwise."""
+    """How evalq cuts its inputs into records: by the lines of JSONL, unless it says otherwise."""
     Params: type[P]
-    """The class of its parameters: all that its answer depends on besides the records."""
+    """The class of its parameters. Its answer depends only on these and the records."""
     State: type[S]
-    """The class of what a chunk adds up to."""
+    """The class of a chunk's state."""
 
     @abstractmethod
     def evaluate(self, batch: Batch, params: P) -> Outcome[S]:
-        """Evaluate one chunk: pure, and the same for a record whatever chunk it comes in.
+        """Evaluate one chunk: pure, and the same for a record in whatever chunk it comes.
 
-        ``batch`` holds whole records of one input, ``params`` have been validated. Each record is counted once in the
-        outcome's tally: scored, unscored, or an error. Bad records are faults in the tally, by line; an exception is
-        taken for a bug, has the chunk tried again elsewhere, and ends the run where it is raised everywhere.
+        ``batch`` holds whole records of one input; ``params`` are validated. Count each record once in the outcome's
+        tally: scored, unscored, or an error. Report bad records as faults in the tally, by line. evalq takes an
+        exception for a bug and tries the chunk again elsewhere. If it is raised everywhere, the run ends.
         """
 
     @abstractmethod
     def section(self, results: Sequence[InputResult[S]], params: P) -> dict[str, Json]:
-        """``results`` of report.json: unrounded numbers, plain JSON, in the keys that the specification names.
+        """Give ``results`` of report.json: unrounded numbers, plain JSON, in the keys of the specification.
 
-        ``results`` has an entry for each input, in input order. NaN and infinities are no JSON: what cannot be computed
-        is None.
+        ``results`` has an entry for each input, in input order. JSON has no NaN and no infinities: use None for a
+        number that cannot be computed.
         """
 
     command: ClassVar[CommandLine] = CommandLine()
     """Options and commands of its own."""
     views: ClassVar[Views] = Views()
-    """Metrics, panels and texts, where the generic ones won't do."""
+    """Metrics, panels and texts, if the generic ones are not enough."""
     measures: ClassVar[Measures | None] = None
-    """By which of its numbers two runs are compared, and gated."""
+    """The numbers by which two runs are compared and gated."""
     sample: ClassVar[Sample | None] = None
     """Made-up input for it."""
     gathering: ClassVar[Gathering] = Gathering()
-    """How a folder of files that hold one record each becomes one input."""
+    """How a folder of files with one record each becomes one input."""
     calls: ClassVar[Calls | None] = None
     """How a live target is asked."""
     whole: WholeInput[P, S] = WholeInput()
-    """What is known only of a whole input."""
+    """Results that need a whole input."""
 
 
 def dead_outcome(evaluator: Evaluator[P, S], record: Batch, params: P, reason: str) -> Outcome[S]:
-    """What stands for a record that killed its process: no result, and a fault that says why."""
+    """The outcome for a record that killed its process: no result, and a fault that says why."""
     if evaluator.whole.dead is not None:
         return evaluator.whole.dead(record, params, reason)
     return without_result(evaluator.State.zero(), record, reason)
@@ -444,7 +444,7 @@ def without_result(state: S, record: Batch, reason: str) -> Outcome[S]:
 
 
 def asks_recorded(evaluator: Evaluator[Any, Any], request: Request) -> bool:
-    """Whether ``request`` asks targets about recorded outputs: then evaluating these is not enough."""
+    """Whether ``request`` asks targets about recorded outputs; if so, evaluating the outputs is not enough."""
     judge_stage = evaluator.calls.judge_stage if evaluator.calls is not None else None
     return judge_stage is not None and bool(judge_stage.recorded(request))
 

@@ -1,6 +1,6 @@
 """The driver: one process owns a run or a sweep in its ledger, moves it on step by step, and leaves it.
 
-What a run and a sweep differ in is in their `Work`: what a piece is, what becomes of its answer, and when all is done.
+Runs and sweeps differ only in their `Work`. It defines a piece, what happens to its answer, and when all is done.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from evalq.workers.ledger.scripts import Scripts
 S = TypeVar("S")
 
 Acquire = Literal["on", "keep", "anew"]
-"""How work is taken up in its ledger: to go "on", to "keep" the state that it has there, or "anew" where it is done."""
+"""How a driver takes up work in its ledger: go "on", "keep" the ledger's state, or start finished work "anew"."""
 
 
 class Closing(NamedTuple):
-    """The state that work is closed with where an error ends its driving, and why."""
+    """The state that a driver closes work with when an error ends its driving, and the reason."""
 
     state: RunState
     reason: str
 
 
 class Work(Protocol[S]):
-    """A run or a sweep as its driver sees it; ``S`` is what its ledger tells of it.
+    """A run or a sweep as its driver sees it; ``S`` is the status that its ledger reports.
 
-    Methods talk to servers, and may be repeated at any point: each has to be idempotent. Where the ledger takes another
-    process for the driver, or none, they raise AlreadyRunning and change nothing.
+    Methods talk to servers. The driver may repeat them at any point, so each must be idempotent. If the ledger names
+    another driver, or none, they raise AlreadyRunning and change nothing.
     """
 
     idle_seconds: float
     """How long to sleep after a step that found nothing to do."""
     unstopped: str
-    """What goes on where the server could not be told to stop."""
+    """The end of a warning: what may continue if evalq could not tell the server to stop."""
 
     @property
     def run(self) -> str:
@@ -59,63 +59,66 @@ class Work(Protocol[S]):
 
     @property
     def progress(self) -> ShownProgress:
-        """How far it is, for whoever watches."""
+        """Its progress, for display."""
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left but to conclude."""
+        """Whether only `conclude` is left to do."""
 
     @property
     def published(self) -> bool:
-        """Whether the ledger has all that others need to go on without a driver."""
+        """Whether the ledger has everything that others need to continue without a driver."""
 
     def driving(self) -> AbstractContextManager[object]:
-        """The block in which it is driven to its end."""
+        """The block in which the driver drives it to its end."""
 
     # Ownership
     def open(self, how: Acquire) -> Mapping[str, Json]:
-        """Become its driver in the ledger; returns what the folder notes. Raises AlreadyRunning."""
+        """Become its driver in the ledger; return the facts to note in the folder. Raises AlreadyRunning."""
 
     def restore(self) -> None:
         """Tell the ledger all that the folder has."""
 
     def overtaken(self) -> bool:
-        """Whether the ledger knows that a later driver than this one had it."""
+        """Whether the ledger knows a later driver than this one."""
 
     # One step after another
     def step(self) -> bool:
-        """Publish pieces, and take answers in: into the folder first, then they leave the ledger. False for neither."""
+        """Publish pieces and take answers in; return False if there was nothing to do.
+
+        Write each answer into the folder first; only then remove it from the ledger.
+        """
 
     def poll(self) -> S | None:
-        """What the ledger tells of it now; None where it knows nothing."""
+        """Read its status from the ledger; None if the ledger knows nothing of it."""
 
     def lost(self, status: S) -> bool:
-        """Whether the ledger has forgotten what it was told, or came back with an older state."""
+        """Whether the ledger forgot something that the driver told it, or came back with an older state."""
 
     def attend(self, status: S) -> None:
-        """Do what that asks for. Raises what has ended it elsewhere."""
+        """React to ``status``. If something else ended the work, raise the error that says so."""
 
     def conclude(self) -> bool:
-        """Close it in the ledger, once it is finished; False where the ledger has lost it, or some of it."""
+        """Close the finished work in the ledger; False if the ledger has lost it, or some of it."""
 
     # Leaving it
     def publish(self) -> bool:
-        """A step towards `published`; False where the ledger has lost it since it was told the last of it."""
+        """Take a step towards `published`; False if the ledger has lost the work since the driver last told it."""
 
     def detach(self) -> None:
-        """Give the ledger what others need to finish it."""
+        """Give the ledger everything that others need to finish the work."""
 
     def closing(self, error: BaseException) -> Closing | None:
-        """How it is closed where ``error`` ends the driving; None where others may go on with it."""
+        """The state to close the work with when ``error`` ends the driving; None if others may continue it."""
 
     def closed(self, error: BaseException) -> None:
-        """See to what was under way when it was closed for ``error``."""
+        """Handle the pieces that were under way when ``error`` closed the work."""
 
 
 class Driver(Generic[S]):
-    """Drives ``work``, over servers that ``retry`` waits for.
+    """Drives ``work``; ``retry`` waits for its servers.
 
-    ``server`` are the options that name the server to other commands.
+    ``server`` holds the options that name the server to other commands.
     """
 
     def __init__(self, work: Work[S], retry: ServerRetry, server: str = "") -> None:
@@ -124,10 +127,10 @@ class Driver(Generic[S]):
         self._server = server
 
     def drive(self, watch: Watcher) -> None:
-        """Drive until all is finished and concluded. ``watch`` is shown the progress after each poll of the ledger.
+        """Drive until the work is finished and concluded; show ``watch`` the progress after each poll of the ledger.
 
-        Raises AlreadyRunning while another process drives it, BrokerUnreachable when the server stays away for
-        ``patience_seconds``, and what the work's own steps raise.
+        Raises AlreadyRunning while another process drives the work. Raises BrokerUnreachable if the server stays away
+        for ``patience_seconds``. Also raises the errors of the work's own steps.
         """
         work, polled = self.work, 0.0  # so the first poll follows the first step
         with work.driving():
@@ -135,8 +138,7 @@ class Driver(Generic[S]):
             while not work.finished:
                 if not self._as_driver(work.step):
                     time.sleep(work.idle_seconds)
-                # Also while every step finds work: only a poll sees lost messages, and that somebody paused or
-                # cancelled it.
+                # Poll even while every step finds work: only a poll sees lost messages, a pause or a cancellation.
                 if time.monotonic() - polled >= work.ledger.settings.poll_seconds:
                     self._as_driver(self._poll)
                     watch(work.progress)
@@ -151,28 +153,29 @@ class Driver(Generic[S]):
         return True
 
     def launch(self) -> None:
-        """Publish all that others need to go on alone."""
+        """Publish everything that others need to continue without a driver."""
         self._retry(self.acquire)
         while not self.work.published:
             if not self._retry(self.work.publish):
                 self._retry(self.acquire)
 
     def detach(self) -> None:
-        """Leave it to the fleet, with what finishing it needs."""
+        """Leave the work to the fleet, with everything that it needs to finish it."""
         self._retry(self._detach)
 
     def release(self) -> bool:
-        """Let go of it: whoever drives it next need not wait. What another drives by now stays as it is."""
+        """Give the work up, so that the next driver need not wait; change nothing if another process drives it."""
         self.work.ledger.release(self.work.run)
         return True
 
     @contextlib.contextmanager
     def leaving(self, reporter: Reporter) -> Iterator[None]:
-        """A block in which it is driven: where that raises, it is closed if nobody is to go on, and let go."""
+        """A block in which it is driven. An error gives the work up, and closes it first if nobody may continue it."""
         try:
             yield
         except BaseException as error:
-            # Once: where the server is away, the next driver waits until this one has been silent for long enough.
+            # Try once. If the server does not answer, the next driver waits until this one has been silent for long
+            # enough.
             if not self._retry.once(partial(self._let_go, error)) and self.work.closing(error):
                 reporter.warn(f"the server does not answer, so {self.work.unstopped}")
             raise
@@ -181,19 +184,19 @@ class Driver(Generic[S]):
         return self._retry(lambda: self._owned(step))
 
     def _owned(self, step: Callable[[], bool]) -> bool:
-        """Take a step as the driver; a ledger that knows of none, or of an earlier one, is told first who drives."""
+        """Take a step as the driver. If the ledger knows no driver, or an earlier one, register this driver first."""
         try:
             return step()
         except AlreadyRunning:
             if self.work.overtaken():
                 raise
             self.acquire("keep")
-            # Once only: a step that is refused again right after that is refused for somebody else's sake.
+            # Repeat once only: if the ledger refuses the step again, another process is the reason.
             return step()
 
     def _poll(self) -> bool:
         status = self.work.poll()
-        # Before the state is believed: an older server may tell of a pause that is over.
+        # Check for losses before `attend` believes the state: an older server may tell of a pause that is over.
         if status is None or self.work.lost(status):
             return self.acquire("keep")
         self.work.attend(status)
@@ -205,15 +208,15 @@ class Driver(Generic[S]):
         return True
 
     def _detach(self) -> bool:
-        # First what a report needs, then nobody drives: whoever finds it without a driver finds both.
+        # Write what a report needs before the driver leaves: a process that finds no driver then finds the rest, too.
         self.work.detach()
         return self.release()
 
     def _let_go(self, error: BaseException) -> None:
-        with contextlib.suppress(AlreadyRunning):  # what another drives since is left as it is
+        with contextlib.suppress(AlreadyRunning):  # another process may drive it by now: then change nothing
             try:
                 if closing := self.work.closing(error):
-                    # Closed before it is let go: others go on with what is merely without a driver.
+                    # Close it before giving it up: other processes continue work that only lacks a driver.
                     self.work.ledger.close(self.work.run, *closing)
                     self.work.closed(error)
             finally:
@@ -221,7 +224,7 @@ class Driver(Generic[S]):
 
 
 def refuse_halted(run: str, state: str, reason: str) -> None:
-    """Raise Paused or Cancelled where that was done elsewhere."""
+    """Raise Paused or Cancelled if another process paused or cancelled the run."""
     if state == "paused":
         raise Paused(f"run {run} was paused")
     if state == "cancelled":

@@ -1,4 +1,4 @@
-"""A run as its driver's work: a piece is a chunk, and it is finished when every chunk's answer is collected."""
+"""A run as its driver's work. A piece is a chunk; the run is finished when every chunk's answer is collected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from evalq.workers.recovery.reconciler import Reconciler
 from evalq.workers.settings import Settings
 
 STEPS_SHARE = 8
-"""While a run is under way, its window is filled again after as many steps as this part of it has chunks."""
+"""During a run, evalq publishes again once the unpublished steps reach this part (1/8) of the window."""
 FLEET_SECONDS = 5.0
 # A single answer may have many megabytes.
 FETCH_STEP = 8
@@ -69,8 +69,10 @@ class RunWork:
         retry: ServerRetry,
         begun: Planner | None = None,
     ) -> None:
-        """``settings`` are those of ledger (a driver's) and broker; ``retry`` takes the steps. ``begun`` is the planner
-        of a job that was begun in this process."""
+        """Make the work; ``begun`` is the planner, if this process began the job.
+
+        ``ledger`` is a driver's ledger. ``settings`` are those of the ledger and the broker. ``retry`` takes the steps.
+        """
         self._job = job
         self.ledger = ledger
         self._broker = broker
@@ -99,7 +101,7 @@ class RunWork:
 
     @property
     def progress(self) -> ShownProgress:
-        """How far the run is, as the last poll showed it."""
+        """The progress of the run at the last poll."""
         taken = self._intake
         return msgspec.structs.replace(self._status, records=taken.records, done_bytes=taken.done_bytes)
 
@@ -115,7 +117,7 @@ class RunWork:
     # -- ownership --------------------------------------------------------------------------------------
 
     def open(self, how: Acquire) -> Mapping[str, Json]:
-        """Become its driver, in an epoch of its own, whatever state it is in."""
+        """Become its driver in a new epoch, whatever its state."""
         return self.ownership.open()
 
     def restore(self) -> None:
@@ -129,13 +131,13 @@ class RunWork:
     # -- one step after another -------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Some planning, publishing and collecting; False when there was nothing to do."""
-        # Two windows ahead: the next one is planned while this one is computed.
+        """Plan, publish and collect a little; False if there was nothing to do."""
+        # Plan two windows ahead: evalq plans the next window while workers compute this one.
         planned = self._unless_full(partial(self.ownership.plan.extend, ahead=2 * self._settings.window))
         collected = self._intake.take()
         if collected:
-            self._retry.over()  # also where a full server leaves no room for more: this makes some
-        # Only these two make room or work for the window; what else can, the next poll finds.
+            self._retry.over()  # also if a full server has no room: collecting makes room
+        # Only planning and collecting make work or room for the window here. The next poll finds all other changes.
         moved = planned or collected
         self._unpublished += moved
         if self._unpublished and self._publishes(moved):
@@ -144,15 +146,15 @@ class RunWork:
         return moved
 
     def _publishes(self, moved: bool) -> bool:
-        """Whether to publish now: at once where workers may wait for it, else a few steps' chunks together.
+        """Whether to publish now. If workers may be waiting, publish at once; else put a few steps' chunks together.
 
-        A step frees a chunk or a few, and publishing one message costs as much as publishing several.
+        A step frees one chunk or a few. One message costs as much to publish as several.
         """
         started = len(self._job.manifest.chunks) > self._settings.window
         return not moved or not started or self._unpublished * STEPS_SHARE >= self._settings.window
 
     def poll(self) -> RunStatus | None:
-        """What the reconciler sees, and mends."""
+        """Let the reconciler look at the run and repair it; return the status that it saw."""
         self._intake.settle()
         try:
             return self._reconciler.tend(self.ownership.header)
@@ -174,7 +176,7 @@ class RunWork:
     def _show(self, look: RunStatus) -> None:
         if time.monotonic() - self._fleet_at >= FLEET_SECONDS:
             self._fleet_at = time.monotonic()
-            with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # it is only shown
+            with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # this is only for display
                 elsewhere = self._broker.lengths if self._settings.ledger_apart else None
                 fleet = fleet_of(read_snapshot(self.ledger.client, self._settings, elsewhere))
                 self._status = msgspec.structs.replace(self._status, fleet=fleet)
@@ -191,7 +193,7 @@ class RunWork:
 
     def conclude(self) -> bool:
         """Let the last answers leave the ledger, and close the run there."""
-        # Answers that are too few for `take` to sync would stay in the ledger as long as nothing more comes.
+        # `take` syncs only when there are enough answers. Without this step, the last few would stay in the ledger.
         self._intake.settle()
         if self.ledger.close(self.run, "done") != "done":
             return False
@@ -204,16 +206,16 @@ class RunWork:
     # -- leaving it -------------------------------------------------------------------------------------
 
     def publish(self) -> bool:
-        """Plan some more; once all of it is planned, publish the first window, and see that workers can read the input.
+        """Plan more. Once the plan is complete, publish the first window and check that workers can read the input.
 
-        Raises UsageError when they cannot, and it is too much to be left in the ledger.
+        Raises UsageError if they cannot, and the input is too large to leave in the ledger.
         """
         plan = self.ownership.plan
-        # To its end: workers publish what is planned, and plan nothing.
+        # Plan to the end: workers publish planned chunks, but they plan nothing.
         if not plan.sealed:
             return plan.extend(ahead=_ALL)
         try:
-            # Before the input is judged: only a worker that takes a chunk shows whether it can read it.
+            # Publish before judging the input: only a worker that takes a chunk shows whether it can read it.
             self._publisher.publish()
             self._publisher.leave_input()
         except Cancelled:
@@ -224,24 +226,27 @@ class RunWork:
         return True
 
     def detach(self) -> None:
-        """Give the ledger what finalising needs."""
+        """Give the ledger everything that finalising needs."""
         target, tags = target_of(self.folder), tags_of(self.folder)
         facts = Detached(server_seconds(self.ledger.client), target, tags, self.folder.info().name)
         Reports(self.ledger, self.ledger.settings).detach(self.run, facts)
 
     def closing(self, error: BaseException) -> Closing | None:
-        """Faulty input and Ctrl-C end it for all: nobody shall publish or compute on. A resume reopens the run."""
+        """Close the run for faulty input and for Ctrl-C, so that nobody publishes or computes any more.
+
+        A resume reopens the run.
+        """
         if not isinstance(error, InputError | KeyboardInterrupt):
             return None
         return Closing("failed" if isinstance(error, InputError) else "paused", str(error).partition("\n")[0])
 
     def closed(self, error: BaseException) -> None:
-        """Nothing: what workers compute meanwhile stays in the ledger."""
+        """Do nothing: the answers that workers still compute stay in the ledger."""
 
 
 def _refuse_ended(run: str, progress: Progress) -> None:
-    """Raise what ended the run elsewhere than here, where that is so."""
-    # First, whatever the state: that two answers differ is also noted of a run that was over.
+    """If the run was ended outside this process, raise the error that says so."""
+    # Check this in every state: the ledger notes different answers also for a run that was over.
     if progress.divergent:
         raise Divergent(f"run {run} {progress.reason}; both answers are kept in the ledger")
     if progress.state == "failed":
@@ -250,7 +255,10 @@ def _refuse_ended(run: str, progress: Progress) -> None:
 
 
 class Intake:
-    """Gives a job's ``collector`` what is committed in ``ledger``; ``records`` and ``done_bytes`` were taken so far."""
+    """Passes the committed answers in ``ledger`` to the job's ``collector``.
+
+    ``records`` and ``done_bytes`` count what it has passed so far.
+    """
 
     def __init__(self, job: Job, collector: Collector, ledger: RunLedger) -> None:
         self._job = job
@@ -261,19 +269,19 @@ class Intake:
 
     @property
     def complete(self) -> bool:
-        """Whether the plan has its end, and every answer is collected."""
+        """Whether the plan is complete and every answer is collected."""
         seal = self._job.manifest.seal
         return seal is not None and self._collector.next >= seal.chunks
 
     def take(self) -> bool:
-        """Take what is committed next in order; it leaves the ledger once it is safe in the folder.
+        """Take the next committed answers in order. Each leaves the ledger once it is safe in the folder.
 
-        False when there was nothing. Raises Divergent.
+        Returns False if there was none. Raises Divergent.
         """
         first, chunks = self._collector.next, self._job.manifest.chunks
         wanted = range(first, min(first + FETCH_STEP, len(chunks)))
         for seq, fetched in zip(wanted, self._ledger.collect(self._job.run, wanted), strict=True):
-            # A retry keeps answers in the folder that the ledger may not have any more.
+            # After a retry, the folder may have answers that the ledger no longer has.
             answer = self._collector.kept(seq) or fetched
             if answer is None:
                 break
@@ -282,32 +290,32 @@ class Intake:
         return self._collector.next > first
 
     def settle(self, least: int = 1) -> None:
-        """Sync what was collected to disk, and let it leave the ledger: where it is so many answers, ``least``."""
+        """If at least ``least`` answers are collected, sync them to disk and let them leave the ledger."""
         done = range(self._settled, self._collector.next)
         if len(done) >= least:
             self._collector.sync()
-            # Only after the sync: until then a crash of this machine would take the only copy along.
+            # Trim only after the sync: before it, a crash of this machine would destroy the only copy.
             self._ledger.trim(self._job.run, done)
-            # Last: where the server went away, the step is taken again, and trims the same ones.
+            # Set this last: if the server goes away, evalq repeats the step and trims the same answers.
             self._settled = self._collector.next
 
     def _add(self, chunk: Chunk, partial: Partial) -> None:
         try:
             self._collector.add(chunk, partial if partial.data else self._again(chunk, partial.digest))
-        except WireError:  # damaged in the ledger: computed here, it still has to have the digest that was committed
+        except WireError:  # damaged in the ledger: compute it here; it must have the committed digest
             self._collector.add(chunk, self._again(chunk, partial.digest))
         self.records += chunk.records
         self.done_bytes += chunk.end - chunk.start
 
     def _again(self, chunk: Chunk, expected: str) -> Partial:
-        """An answer that another producer of this run has taken out of the ledger, computed here.
+        """Compute an answer here that another producer of this run has taken out of the ledger.
 
-        Raises Divergent, and AlreadyRunning where the ledger's run is another's by now.
+        Raises Divergent. Raises AlreadyRunning if the run in the ledger belongs to another process by now.
         """
         partial = evaluate(self._job, chunk, read(self._job, chunk))
         if partial.digest != expected:
-            # Of a run that another folder has begun anew, in a server that lost this one, all have: then it
-            # is AlreadyRunning.
+            # The server may have lost this run, and another folder may have begun it anew. Then every answer differs,
+            # and `append` raises AlreadyRunning.
             self._ledger.append(self._job.run, (), 0)
             raise Divergent(f"run {self._job.run}: chunk {chunk.seq} has another answer here than in the ledger")
         return partial

@@ -1,4 +1,4 @@
-"""Making the calls of a sweep for a command, and those about its outputs: shown meanwhile, and paused at Ctrl-C."""
+"""Make the calls of a sweep, and the calls about its outputs; show the progress, and pause at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from evalq.workers.servers.connections import connect
 
 
 class Calling:
-    """The calls of ``sweep`` over the servers of ``shared``; ``backend`` is what a user would name to resume them."""
+    """The calls of ``sweep`` over the servers of ``shared``; users name ``backend`` to resume them."""
 
     def __init__(
         self, sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter, interrupts: Interrupts
@@ -51,7 +51,7 @@ class Calling:
         self._state: RunState = "stopped"
 
     def make(self) -> dict[str, Json]:
-        """All calls, as far as the budgets go; returns how they ended. What is recorded is in the folder then."""
+        """Make all calls that the budgets allow; return how they ended. The recorded answers are in the folder then."""
         sweep, backend = self._sweep, self._backend
         try:
             facts = self._drive()
@@ -63,12 +63,12 @@ class Calling:
             sweep.refuse_nothing()
             return facts
         except AlreadyRunning:
-            # Another process drives it: how it stands is that one's to say.
+            # Another process drives the sweep: keep the state that it wrote.
             self._state = sweep.folder.info().state
             raise
         except Cancelled as error:
             self._state = "cancelled"
-            # Failures that were to be tried again, and never will be.
+            # Put back the failures that waited for another try: there will be none.
             sweep.recorded.put_back()
             kept = f"what it recorded is in {sweep.outputs}, and another run takes it over: --reuse {sweep.folder.path}"
             raise Cancelled(f"{error}; {kept}") from None
@@ -77,16 +77,16 @@ class Calling:
         except Incomplete as error:
             raise Incomplete(f"{error}; after fixing it, resume with: {backend.resume(sweep.folder)}") from None
         finally:
-            # However it ends: what was paid for can be looked at, and evaluated by hand.
+            # Write the outputs however it ends: users can look at the paid answers and evaluate them by hand.
             with contextlib.suppress(OSError):
                 if self._state != "called":
                     sweep.write_outputs()
                 note_state(sweep.folder, self._state)
 
     def _drive(self) -> dict[str, Json]:
-        """Drive the sweep until the calls are over; returns how they ended. Raises Interrupted where it was paused."""
+        """Drive the sweep until the calls are over; return how they ended. Raises Interrupted if it was paused."""
         sweep, shared, reporter = self._sweep, self._shared, self._reporter
-        # Not tried again: news can wait, and the loop that asks for them cannot.
+        # Do not retry here: the news can wait, but the loop that asks for them cannot.
         client = connect(shared.settings.ledger_address, shared.settings, again=False)
         health = Health(Heartbeats(client), sweep.header)
         try:
@@ -114,7 +114,7 @@ class Calling:
         sweep = self._sweep
         sweep.spent = True
         spending = sweep.recorded.spending
-        # No larger budget of cost would ever be reached.
+        # If no answer tells its cost, the calls would never reach a larger budget of cost.
         costless = bool(sweep.live.max_cost and spending.untold and not spending.told)
         others = (
             f"begin another run with --max-calls, and --reuse {sweep.folder.named()}"
@@ -131,13 +131,13 @@ class Calling:
 def sweep_driver(
     sweep: Sweep, backend: Backend, reporter: Reporter, interrupts: Interrupts
 ) -> Iterator[tuple[Driver[SweepStatus], SweepWork]]:
-    """A driver over the servers of ``backend``, which lets go of the sweep at its end; and its work.
+    """A driver over the servers of ``backend``, and its work; the driver gives the sweep up at the end.
 
-    At Ctrl-C it pauses the sweep, and waits a moment for calls in flight; at the next one no longer.
+    The first Ctrl-C pauses the sweep and waits a moment for calls in flight. The next Ctrl-C stops the wait.
     """
     settings = backend.settings
     with contextlib.ExitStack() as stack:
-        # By now it is the sweep's, and not to be chosen again.
+        # The sweep already uses this cache, so users cannot choose another one.
         then = f"move it away, and resume with: {backend.resume(sweep.folder)}"
         cache = Cache(sweep.live.cache, then) if sweep.live.cache else None
         if cache is not None:
@@ -165,17 +165,17 @@ def ask_further(
     sweep: Sweep, stage: Stage, backends: tuple[Backend, Backend], reporter: Reporter, interrupts: Interrupts,
     used: tuple[int, float],
 ) -> None:  # fmt: skip
-    """Ask all that is to be asked about the outputs, target by target, within what is left of the budgets.
+    """Ask all questions about the outputs, target by target, within the rest of the budgets.
 
-    ``backends`` are where the calls are made, and what a user would name to resume them; ``used`` are attempts and cost
-    of the calls for the outputs. Raises what making calls raises.
+    The first of ``backends`` makes the calls; users name the second to resume them. ``used`` holds the attempts and the
+    cost of the calls for the outputs. Raises the errors of making calls.
     """
     left = False
     with _halting(sweep, backends[1]):
         settle = partial(settle_targets, sweep, backends, reporter)
         further = JudgeCalls(sweep, stage, sweep.given[0].limit, settle)
         sweeps = further.prepare()
-    # One budget for all targets, and so what all took before any is asked: a resumed run may have stopped at each.
+    # All targets share one budget. So count what each took before asking any: a resumed run may have stopped at each.
     took = [_took(each) for each in sweeps]
     for place, each in enumerate(sweeps):
         of_others = [
@@ -190,7 +190,7 @@ def ask_further(
             open_calls = each.header.total - each.recorded.count
             if open_calls:
                 reporter.say(f"the budget is spent: {each.header.target!r} is not asked {open_calls:,} times")
-            # One that has all its replies lacks nothing, and takes nothing.
+            # A target that has all its replies needs no further calls.
             left = left or bool(open_calls or each.recorded.errors)
             continue
         reporter.say(f"asking {each.header.target!r} about the outputs: {each.header.total:,} calls")
@@ -204,7 +204,7 @@ def ask_further(
 
 @contextlib.contextmanager
 def _halting(sweep: Sweep, backend: Backend) -> Iterator[None]:
-    """Ctrl-C between the calls: what is recorded stays, and the command says how it is resumed."""
+    """Handle Ctrl-C between the calls: keep the recorded answers, and say how to resume."""
     try:
         yield
     except KeyboardInterrupt:
@@ -214,15 +214,15 @@ def _halting(sweep: Sweep, backend: Backend) -> Iterator[None]:
 
 
 def _took(each: JudgeSweep) -> tuple[int, float]:
-    """Attempts that were begun for it so far, as far as is known, and what they cost."""
+    """The attempts begun for it so far, as far as known, and their cost."""
     return max(each.recorded.begun, each.recorded.ended), each.recorded.cost
 
 
 def _allowed(each: JudgeSweep, sweep: Sweep, own: tuple[int, float], calls: int, cost: float) -> bool:
-    """Give it what is left of the budgets beside what others took; False where that is no more than it took itself."""
+    """Give it the budget that the others left; False if it has already used that much itself."""
     whole = sweep.live
     left_calls, left_cost = whole.max_calls - calls, whole.max_cost - cost
-    # A sum of costs differs from what it should be in its last digits: that rest of a budget pays for no call.
+    # A sum of costs is not exact in its last digits: such a rest of a budget pays for no call.
     spent = left_cost - own[1] <= whole.max_cost * 1e-9
     if (whole.max_calls and left_calls <= own[0]) or (whole.max_cost and spent):
         return False

@@ -1,7 +1,8 @@
-"""The ledger: what of each run is planned, in flight and committed. One Lua script a step, so each step is atomic.
+"""The ledger records which chunks of each run are planned, in flight and committed.
 
-The digest stored for a chunk is the authority on its answer. Messages, leases and parts may be lost or doubled
-without changing a report. Every key that holds a run id expires, and every step that moves the run on prolongs it.
+Each step is one Lua script, and so atomic. The stored digest of a chunk decides which answer is right. Messages, leases
+and parts may get lost or doubled; reports stay the same. Every key with a run id expires. Every step that moves a run
+on extends that time.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from evalq.workers.settings import Settings
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The answer to a claim, and what it comes with: ``key`` is that of the run's chunk digests.
+    """The answer to a claim, with the chunk to compute; ``key`` is the key of the run's chunk digests.
 
-    ``attempts`` counts processes that died with the chunk, ``losses`` whole workers; ``waited`` is the seconds since
-    it was first published; ``code`` is the run's code version where that is not the worker's.
+    ``attempts`` counts processes that died with the chunk, ``losses`` counts whole workers. ``waited`` is the number of
+    seconds since it was first published. ``code`` is the run's code version if it differs from the worker's.
     """
 
     status: Claimed
@@ -46,22 +47,22 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class _HeaderCache:
-    """Headers of the runs that were looked at last: one may list thousands of inputs, and never changes."""
+    """Headers of the runs used last. A header may list thousands of inputs, and it never changes."""
 
     def __init__(self, most: int = 64) -> None:
         self._most = most
         self._known: dict[str, tuple[str, Header]] = {}
 
     def id_of(self, run: str) -> str:
-        """The id of the header that is known of ``run``; empty for none."""
+        """The id of the known header of ``run``; empty if none is known."""
         return self._known.get(run, ("", None))[0]
 
     def read(self, run: str, header_id: str, data: bytes) -> Header:
-        """The header in ``data``, or the known one where that is empty. Raises WireError."""
+        """The header in ``data``; the known one if ``data`` is empty. Raises WireError."""
         if not data and header_id and self.id_of(run) == header_id:
             return self._known[run][1]
         header = from_wire(data, Header)
-        # Out and in again, so that the dictionary's first entry is always the one that was read longest ago.
+        # Remove it and add it again, so that the dictionary's first entry is always the one read longest ago.
         self._known.pop(run, None)
         self._known[run] = (header_id, header)
         if len(self._known) > self._most:
@@ -70,19 +71,19 @@ class _HeaderCache:
 
 
 _BACKOFF_MS = 32_000
-"""No chunk waits longer to be published again."""
+"""The longest wait before a chunk is published again."""
 _SWEEP_SECONDS, _SWEPT = 30.0, 1000
-"""How often whoever tends runs looks for those that have expired, and the most of each state that it takes off then."""
+"""How often a process looks for expired runs to remove, and how many of each state it then removes at most."""
 TAKE_LOOKS = 10_000
-"""Chunks that one script looks at for those to publish."""
+"""How many chunks one script looks at to find those to publish."""
 
 
 class RunLedger(DriverSteps):
     """All that evalq keeps of runs in Redis or Valkey, over one client (which returns bytes).
 
-    A run is opened, its chunks are appended, taken (to be published), claimed and committed by workers, collected and
-    trimmed by its driver, and in the end it is closed; each step of these is one atomic script. ``token`` is that of a
-    process which drives runs: see `Driving`. A server that fails raises redis.RedisError.
+    The driver opens a run and appends its chunks. Chunks are taken (to be published). Workers claim and commit them.
+    The driver collects and trims them, and in the end it closes the run. Each step is one atomic script. ``token``
+    belongs to a process that drives runs: see `Driving`. If a server fails, methods raise redis.RedisError.
     """
 
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
@@ -93,9 +94,9 @@ class RunLedger(DriverSteps):
     # -- publishing -------------------------------------------------------------------------------------
 
     def take(self, run: str, most: int = 1 << 30, epoch: int | None = None) -> list[int]:
-        """The next (at ``most`` so many) chunks to publish, marked as in flight; none when the window is full.
+        """The next chunks to publish, at most ``most``, marked as in flight; none if the window is full.
 
-        None either where another ``epoch`` is in force: their messages would be stale.
+        Also none if another ``epoch`` is in force: their messages would be stale.
         """
         taken: list[int] = []
         more = 1
@@ -106,10 +107,10 @@ class RunLedger(DriverSteps):
         return taken
 
     def poll(self, run: str, *, attending: bool = False) -> RunStatus:
-        """Progress, suspects and refusals in one step; its driver looks ``attending``, which keeps the run its own.
+        """Progress, suspects and refusals in one step. The driver sets ``attending``, so that it keeps the run.
 
-        Raises Incomplete when the ledger does not know the run, AlreadyRunning where another process attends it,
-        WireError where what the ledger has of it is damaged.
+        Raises Incomplete if the ledger does not know the run. Raises AlreadyRunning if another process attends it.
+        Raises WireError if the ledger's data of it is damaged.
         """
         grace = int(self.settings.grace_seconds * 1000)
         asked = (run, int(attending), grace, _BACKOFF_MS, *KEPT)
@@ -133,7 +134,7 @@ class RunLedger(DriverSteps):
             )
 
     def mark(self, header: Header, suspects: Mapping[int, str]) -> list[int]:
-        """Note that suspects are published again; returns those still wanted."""
+        """Note that suspects are published again; return those still wanted."""
         flat = [value for item in suspects.items() for value in item]
         return [int(s) for s in self.step("mark", header.run, *flat)]
 
@@ -142,8 +143,9 @@ class RunLedger(DriverSteps):
     def claim(
         self, run: str, seq: int, epoch: int, worker: str, pid: int, dead_pid: int | None = None, code: str = ""
     ) -> Lease:
-        """Ask for a chunk. ``dead_pid``: a process of this worker that held it and is known to be gone; ``code``: the
-        worker's code version, which has to be the run's.
+        """Ask for a chunk; ``code`` is the worker's code version, which must be the run's.
+
+        ``dead_pid`` is a process of this worker that held the chunk and is known to be gone.
         """
         lease_ms = int(self.settings.lease_seconds * 1000)
         known = (code, self._headers.id_of(run))
@@ -181,10 +183,10 @@ class RunLedger(DriverSteps):
         dead: int = 0,
         took: Mapping[str, float] | None = None,
     ) -> Committed:
-        """Store a chunk's answer, once; returns what became of it.
+        """Store a chunk's answer, once; return what became of it.
 
-        ``dead`` records of it have no result; such an answer contradicts no other one. ``took`` are seconds to be
-        counted with it where it is committed, by the name of their histogram.
+        ``dead`` of its records have no result; such an answer contradicts no other one. If the answer is committed, the
+        ledger counts the seconds in ``took``, by the name of their histogram.
         """
         args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, dead, header.code_version)
         answer: Committed = answer_of(
@@ -193,7 +195,7 @@ class RunLedger(DriverSteps):
         return answer
 
     def trying(self, run: str, seq: int, piece: str) -> None:
-        """Note the piece of a chunk that is about to be evaluated by itself, in case it takes this worker down."""
+        """Note the piece of a chunk that this worker evaluates next by itself, in case it kills the worker."""
         self.step("trying", run, seq, piece)
 
     def crashes_by_piece(self, run: str, seq: int) -> dict[str, int]:
@@ -202,17 +204,17 @@ class RunLedger(DriverSteps):
         return {key.removeprefix(start): count for key, count in self.notes(run).items() if key.startswith(start)}
 
     def refuse(self, run: str, seq: int, epoch: int, reason: str, worker: str) -> None:
-        """Say that a chunk's bytes cannot be read here, or are not those planned."""
+        """Say that this worker cannot read a chunk's bytes, or that they are not the planned ones."""
         self.step("refuse", run, seq, epoch, reason, worker)
 
     # -- collecting -------------------------------------------------------------------------------------
 
     def collect(self, run: str, seqs: Sequence[int]) -> list[Partial | None]:
-        """The answers of ``seqs``: None for one that is not committed, without data for one that was trimmed."""
+        """The answers of ``seqs``: None for one that is not committed, one without data if it was trimmed."""
         if not seqs:
             return []
         keys = RunKeys.of(run)
-        # Together: a chunk that is reopened between the two reads would look like one that was trimmed.
+        # Read both at once: a chunk that is reopened between two reads would look like a trimmed one.
         pipe = self.client.pipeline(transaction=True)
         pipe.hmget(keys.digests, [str(seq) for seq in seqs])
         pipe.hmget(keys.parts, [str(seq) for seq in seqs])
@@ -222,7 +224,7 @@ class RunLedger(DriverSteps):
         ]
 
     def delete(self, run: str) -> None:
-        """Remove all that is known of a run."""
+        """Remove everything that the ledger has of a run."""
         self.client.delete(*RunKeys.of(run))
         self.relist(run)
 
@@ -236,8 +238,8 @@ class RunLedger(DriverSteps):
     def _header(self, run: str) -> Header | None:
         meta = RunKeys.of(run).meta
         pipe = self.client.pipeline(transaction=False)
-        # Two short fields tell whether the known header is still the one there: whoever tends runs asks at each look,
-        # and a header may list thousands of inputs.
+        # Two short fields tell whether the known header is still the one there. Processes that tend runs ask at each
+        # look, and a header may list thousands of inputs.
         pipe.hget(meta, "header_id")
         pipe.hstrlen(meta, "header")
         found, length = pipe.execute()
@@ -249,7 +251,7 @@ class RunLedger(DriverSteps):
         return self._headers.read(run, known, data) if isinstance(data, bytes) else None
 
     def created(self, run: str) -> float:
-        """When a run was begun, in seconds by the server's clock; 0 for one that the ledger does not know.
+        """When a run began, in seconds by the server's clock; 0 for a run that the ledger does not know.
 
         Raises WireError.
         """
@@ -266,13 +268,13 @@ class RunLedger(DriverSteps):
             return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
 
     def runs(self) -> dict[str, str]:
-        """{run: queue} of all runs that have not expired. Who may only read can ask."""
+        """{run: queue} of all runs that have not expired. Permission to read is enough."""
         return {run: queue for run, (queue, facts) in self._listed().items() if facts[0] is not None}
 
     def untended(self) -> list[str]:
-        """Runs that may want tending: open ones, and those that were left to the workers and have no report yet.
+        """Runs that may want tending: open ones, and those left to the workers without a report so far.
 
-        Whoever tends runs takes those that have expired off all lists.
+        It also takes expired runs off all lists.
         """
         self._sweep()
         found = []
@@ -284,7 +286,7 @@ class RunLedger(DriverSteps):
         return found
 
     def relist(self, run: str) -> None:
-        """Have the lists of runs say of a run what its own keys say: it is open, or ended, or gone."""
+        """Update the lists from a run's own keys: the run is open, ended or gone."""
         try:
             self.step("list", run)
         except redis.ResponseError as error:
@@ -292,14 +294,14 @@ class RunLedger(DriverSteps):
                 raise
 
     def _sweep(self) -> None:
-        """A run's own keys expire by themselves, its name on lists does not."""
+        """Take expired runs off the lists: a run's own keys expire by themselves, its name on lists does not."""
         if time.monotonic() - self._swept >= _SWEEP_SECONDS:
             self._swept = time.monotonic()
             for run in self._expired():
                 self.relist(run)
 
     def _expired(self) -> list[str]:
-        """Runs that ended and may have expired since, but not all at once."""
+        """Runs that ended and may have expired since; a limited number at a time."""
         now, pipe = server_micros(self.client) // 1000, self.client.pipeline(transaction=False)
         for state in ENDED_STATES:
             pipe.zrangebyscore(SHARED.ended + state, "-inf", now, 0, _SWEPT)
@@ -309,9 +311,9 @@ class RunLedger(DriverSteps):
     def _listed(self, names: str = SHARED.runs) -> dict[str, tuple[str, list[bytes | None]]]:
         """{run: (queue, [its state (None: it expired), whether it was detached, whether it was reported])}.
 
-        Of a run whose facts are something else by now, nobody can tell more than its name: it is as an open one.
+        If something else is stored in place of a run's facts, evalq knows only its name. It then counts as open.
         """
-        # The list belongs to all runs: a name on it that is no text is somebody else's, and hides none of them.
+        # All runs share the list. A name on it that is no text is not evalq's; it must not hide other runs.
         known = {run: queue.decode(errors="replace") for run, queue in named(self.client.hgetall(names))}
         pipe = self.client.pipeline(transaction=False)
         for run in known:
@@ -321,7 +323,7 @@ class RunLedger(DriverSteps):
 
     def give_back(self, worker: str) -> None:
         """Give back all leases of a worker that shuts down."""
-        # No key lists leases by worker (it would cost each claim a write), so every open run is asked, once in a
+        # No key lists leases by worker, since each claim would then cost a write. So ask every open run, once in a
         # worker's life.
         for run in self._listed(SHARED.tended):
             try:

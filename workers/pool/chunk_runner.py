@@ -42,10 +42,10 @@ REST_SECONDS = 2.0
 
 
 class ChunkRunner:
-    """What a pool process computes with: its ledger, its roots, and its name (the worker's, shared by siblings).
+    """A pool process at work: its ledger, its folders and its name (the worker's name, which siblings share).
 
-    ``rest`` is how many seconds it should wait before it takes the next chunk: none, or longer with each failure, so
-    that a host that fails at once does not take every chunk before the others do.
+    The process should wait ``rest`` seconds before it takes the next chunk. It is 0, or longer with each failure.
+    Otherwise a host that fails at once would take every chunk before the others do.
     """
 
     def __init__(self, ledger: RunLedger, settings: Settings, name: str, host: str = "") -> None:
@@ -53,7 +53,7 @@ class ChunkRunner:
         self._name = name
         self._host = host or identity.host()
         self._roots = [Path(root) for root in settings.roots] or [Path.cwd()]
-        # One renewal may be late or lost without the lease's end.
+        # One renewal may be late or lost, and the lease still holds.
         self._pulse = settings.lease_seconds / 3
         self._limits = ChunkLimits.of(settings)
         self._failures = Failures(ledger)
@@ -69,10 +69,10 @@ class ChunkRunner:
         return min(REST_SECONDS, 2.0 ** (self._streak - 3)) if self._streak else 0.0
 
     def evaluate(self, run: str, seq: int, epoch: int) -> str:
-        """Compute one chunk, if it is still wanted; returns what became of it.
+        """Compute one chunk, if it is still wanted; return what became of it.
 
-        Whatever goes wrong is counted in the ledger, and the chunk is offered again. Raises redis.RedisError when the
-        ledger is away: the message is then delivered again, or the chunk published again.
+        The ledger counts every failure, and evalq offers the chunk again. Raises redis.RedisError if the ledger is
+        away. The broker then delivers the message again, or evalq publishes the chunk again.
         """
         with tracing.span("chunk", run, seq=seq, epoch=epoch) as span:
             became = self._counted(run, seq, epoch)
@@ -84,7 +84,7 @@ class ChunkRunner:
             became = self._evaluate(run, seq, epoch)
         except _ChunkFailed as failed:
             return self._fail(run, seq, epoch, failed.kind, failed.reason)
-        except (WireError, UnknownEvaluator) as error:  # what stands in the ledger is not what a producer wrote there
+        except (WireError, UnknownEvaluator) as error:  # the ledger holds data that no producer wrote
             log.warning("chunk %s of run %s: %s", seq, run, error)
             self._ledger.close(run, "failed", str(error)[:REASON_CHARACTERS])
             return "failed"
@@ -93,7 +93,7 @@ class ChunkRunner:
                 raise
             log.exception("chunk %s of run %s failed", seq, run)
             return self._fail(run, seq, epoch, _kind_of(error), f"chunk {seq}: {brief(error)}")
-        # Nothing else proves that this host can compute: "held" or "stale" were answered before it tried.
+        # Only a commit proves that this host can compute: "held" and "stale" are answers before it tried.
         if became == "committed":
             self._streak = 0
         return became
@@ -101,7 +101,8 @@ class ChunkRunner:
     def _fail(self, run: str, seq: int, epoch: int, kind: Kind, reason: str) -> str:
         if self._failures.count(run, seq, epoch, self._name, self._host, kind, reason):
             log.warning("chunk %s of run %s failed here: %s", seq, run, reason)
-            # Only for what counts: bytes that the producer is going to send, say, are no sign against this host.
+            # Count only failures that the ledger counts. If the producer will send the bytes, say, this host is not at
+            # fault.
             self._streak += 1
         return "failed"
 
@@ -128,7 +129,8 @@ class ChunkRunner:
         mine = (run, seq, epoch, self._name, os.getpid())
         lease = self._ledger.claim(*mine, code=code_version())
         if lease.status == "held" and lease.holder == self._name and not _alive(lease.holder_pid):
-            # A sibling died with it, and the main process had the message delivered again: no need to wait.
+            # A sibling died with the chunk, and the main process had the message delivered again: there is no need to
+            # wait.
             lease = self._ledger.claim(*mine, dead_pid=lease.holder_pid, code=code_version())
         return lease
 
@@ -141,7 +143,7 @@ class ChunkRunner:
         else:
             data = reading.read(planned, chunk, self._roots, lease.key)
         if isinstance(data, str):
-            # Refused first: a producer that attends the run sends the bytes, and then nothing has failed.
+            # Refuse first: a producer that attends the run sends the bytes, and then nothing has failed.
             self._ledger.refuse(header.run, chunk.seq, epoch, data, self._name)
             self._fail(header.run, chunk.seq, epoch, "input", self._unread(planned.given, data))
             return data
@@ -149,7 +151,7 @@ class ChunkRunner:
         answer, dead = self._answer(evaluator, lease, header, chunk, batch)
         done = time.monotonic()
         took = {"queue_wait": lease.waited, "chunk_duration": done - began}
-        if self._committed_in is not None:  # a commit can only tell how long the one before it took
+        if self._committed_in is not None:  # a commit can report only the duration of the one before it
             took["commit_duration"] = self._committed_in
         with tracing.span("commit", header.run, seq=chunk.seq):
             became = self._ledger.commit(header, chunk, epoch, answer, dead, took)
@@ -159,7 +161,7 @@ class ChunkRunner:
     def _answer(
         self, evaluator: Evaluator[Any, Any], lease: Lease, header: Header, chunk: Chunk, batch: Batch
     ) -> tuple[Partial, int]:
-        """The chunk's answer, and how many of its records are dead. Raises _ChunkFailed where the evaluator raises."""
+        """The chunk's answer, and the number of its dead records. Raises _ChunkFailed if the evaluator raises."""
         try:
             params = self._params_of(header)
             with tracing.span("evaluate", header.run, seq=chunk.seq, evaluator=header.evaluator, records=chunk.records):
@@ -168,7 +170,7 @@ class ChunkRunner:
                     outcome = self._by_pieces(evaluator, params, batch, header.run, chunk.seq)
                 self._of_one_code(header.evaluator, elsewhere=apart)
                 return encode(outcome, chunk), outcome.tally.dead
-        # The ledger's trouble, where pieces are noted, or this host's, and none of the evaluator's.
+        # The ledger failed while noting pieces, or this host failed. The evaluator did not.
         except (redis.RedisError, _ChunkFailed):
             raise
         # An evaluator that calls sys.exit() fails its chunk; it does not end the process of the pool.
@@ -179,45 +181,46 @@ class ChunkRunner:
             raise _ChunkFailed(_kind_of(error), f"{batch.where(chunk.first_line)}: {brief(error)}") from error
 
     def _params_of(self, header: Header) -> Params:
-        # The same object for all chunks of a run: to find them by their bytes is to write 24 MB of 100,000 cases anew.
+        # Keep one object for all chunks of a run: to find it by its bytes, evalq would write 24 MB anew for 100,000
+        # cases.
         if self._params is None or self._params[0] is not header:
             self._params = header, _params(header.evaluator, msgspec.json.encode(header.params))
         return self._params[1]
 
     def _evaluator(self, lease: Lease, name: str) -> Evaluator[Any, Any]:
-        """The evaluator of that name. Where it cannot be loaded here, says so in this worker's heartbeat.
+        """The evaluator of that name. If it cannot be loaded here, this worker's heartbeat says so.
 
-        Raises _ChunkFailed, and UnknownEvaluator for a name that a producer of this code version cannot have written.
+        Raises _ChunkFailed. Raises UnknownEvaluator for a name that no producer of this code version can have written.
         """
         if name in self._loaded and not _suspicious(lease):
             self._of_one_code(name)
             return plugins.get(name)
         unhealthy = self._heartbeats.is_unhealthy(self._name, name)
         try:
-            # An import may kill its process, too: after such deaths it is tried in another one first.
+            # An import may also kill its process. After such deaths, try it in another process first.
             if (unhealthy or _suspicious(lease)) and (died := self._limits.dies_of(partial(plugins.get, name))):
                 raise ImportError(died)
             evaluator = plugins.get(name)
-        except UnknownEvaluator:  # not this host's trouble: its code version says which evaluators are registered
+        except UnknownEvaluator:  # not this host's fault: its code version says which evaluators are registered
             raise
-        except (Exception, SystemExit) as error:  # whatever a plug-in's import raises
+        except (Exception, SystemExit) as error:  # a plug-in's import may raise anything
             _raise_if_stopping(error)
-            self._of_one_code(name, elsewhere=True)  # modules of two codes seldom fit together
+            self._of_one_code(name, elsewhere=True)  # modules of two code versions seldom fit together
             raise self._unable(name, brief(error)) from error
         self._of_one_code(name)
-        # Only where it said so before: most workers never load an evaluator in vain, and say nothing.
+        # Say so only if the heartbeat said otherwise before: most workers load every evaluator and need no message.
         if unhealthy:
             self._heartbeats.mark_healthy(self._name, name)
         self._loaded.add(name)
         return evaluator
 
     def _of_one_code(self, name: str, *, elsewhere: bool = False) -> None:
-        """That nothing that evaluator ``name`` computes with is of other code than this worker's; else _ChunkFailed."""
+        """Raise _ChunkFailed if evaluator ``name`` computes with other code than this worker's."""
         if changed := self._code.changed(elsewhere=elsewhere):
             raise self._unable(name, changed)
 
     def _unable(self, name: str, why: str) -> _ChunkFailed:
-        """The failure to have an evaluator here, after this worker's heartbeat says so."""
+        """Say in this worker's heartbeat that it cannot load the evaluator; return the failure."""
         self._heartbeats.mark_unhealthy(self._name, name, why)
         return _ChunkFailed("load", f"cannot load {name}: {why}")
 
@@ -227,18 +230,18 @@ class ChunkRunner:
         return f"{given} has other bytes there than were planned, or may not be read"
 
     def _whole(self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch) -> Outcome[Any] | None:
-        """The chunk's outcome; None where it needs more memory than it may have."""
+        """The chunk's outcome; None if it needs more memory than allowed."""
         try:
             with self._limits.bounding_time(), uncollected():
                 return evaluator.evaluate(batch, params)
-        # It may be a single record that does not fit: taken apart, the others still get their results.
+        # Perhaps a single record does not fit. Taken apart, the other records still get their results.
         except MemoryError:
             return None
 
     def _by_pieces(
         self, evaluator: Evaluator[Any, Any], params: Params, batch: Batch, run: str, seq: int
     ) -> Outcome[Any]:
-        """The chunk's outcome without the records that kill."""
+        """The chunk's outcome without the records that kill their process."""
         log.warning("chunk %s of run %s is taken apart: it killed the processes it was evaluated in", seq, run)
         crashes, trying = self._ledger.crashes_by_piece(run, seq), partial(self._ledger.trying, run, seq)
         return Isolation(evaluator, params, batch, self._limits, crashes, trying).outcome()
@@ -251,7 +254,7 @@ class ChunkRunner:
         def beat() -> None:
             while not done.wait(self._pulse):
                 try:
-                    with system.fork_lock():  # a chunk that is taken apart forks
+                    with system.fork_lock():  # taking a chunk apart forks
                         if not self._ledger.renew(run, seq, self._name, os.getpid()):
                             return
                 except Exception as error:  # a lease only saves work; the commit decides
@@ -270,7 +273,8 @@ def _suspicious(lease: Lease) -> bool:
     return lease.attempts >= DEATHS or lease.losses >= LOSSES
 
 
-# Validated once a run, not once a chunk; by their bytes, since runs of one evaluator differ in them.
+# Validate the params once for each run, not for each chunk. The key is their bytes: runs of one evaluator differ in
+# them.
 @lru_cache(maxsize=64)
 def _params(evaluator: str, data: bytes) -> Params:
     params: Params = validate(plugins.get(evaluator).Params, msgspec.json.decode(data), "manifest")
@@ -278,7 +282,7 @@ def _params(evaluator: str, data: bytes) -> Params:
 
 
 def _check(lease: Lease, run: str, seq: int) -> None:
-    """That a lease is of the chunk asked for. Raises WireError."""
+    """Check that a lease is for the chunk asked for. Raises WireError."""
     if lease.chunk is None or lease.header is None:
         return
     if (lease.header.run, lease.chunk.seq) != (run, seq) or lease.chunk.input >= len(lease.header.inputs):
@@ -288,7 +292,7 @@ def _check(lease: Lease, run: str, seq: int) -> None:
 
 
 def _alive(pid: int) -> bool:
-    """Whether another process of that number runs; this one asking about itself has given its chunk up."""
+    """Whether another process with this number runs. If it is this process itself, it has given its chunk up."""
     return pid != os.getpid() and identity.is_running(pid)
 
 
@@ -305,7 +309,7 @@ class _ChunkFailed(Exception):
 
 
 def _raise_if_stopping(error: BaseException) -> None:
-    """Raise a SystemExit that this process's handler of signals raised: nothing failed, the worker is drained."""
+    """Raise a SystemExit again if this process's signal handler raised it: nothing failed, the worker is draining."""
     if isinstance(error, SystemExit) and terminate_handler_fired():
         raise error
 

@@ -1,4 +1,4 @@
-"""Calling a target: one call within its time, its contract, and without a secret; and paced, tried again by policy."""
+"""Call a target within its time, check its contract, cut secrets out; and pace and retry calls by its policy."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ R = TypeVar("R", Answer, Failure)
 _unpaired = re.compile("[\ud800-\udfff]")
 _percent = re.compile("%[0-9A-F]{2}")
 _SECRET_AT_LEAST = 6
-"""A shorter value is not looked for in texts: it would be found everywhere."""
+"""evalq does not look for a shorter value in texts: it would find it everywhere."""
 
 
 class Caller:
-    """One target, ready to be called; many calls at once inside one ``async with``.
+    """One target, ready for calls; many calls may run at once inside one ``async with``.
 
-    Raises ConfigError when the environment lacks the key, or what the target names cannot be read; entering it, when a
-    function cannot be imported.
+    Raises ConfigError if the environment lacks the key, or if something that the target names cannot be read. Entering
+    it raises ConfigError if a function cannot be imported.
     """
 
     def __init__(self, named: NamedTarget, environment: Mapping[str, str] | None = None) -> None:
@@ -63,33 +63,33 @@ class Caller:
         await self._client.close()
 
     async def call(self, call: Call) -> Answer | Failure:
-        """One call, once: an answer that keeps the target's contract, or why there is none. Never raises for a call."""
+        """Make one call, once; return an answer that keeps the contract, or a failure. Never raises for a call."""
         target, began = self.named.target, time.monotonic()
         try:
             async with asyncio.timeout(self._seconds):
                 result = await self._client.call(call)
-        # Before OSError, of which it is one.
+        # Catch this before OSError, its base class.
         except TimeoutError:
             reason = f"no answer within {target.timeout_seconds:g} s (timeout_seconds)"
-            # A call that waited before it began, for a thread say, took no longer than it may.
+            # A call may have waited before it began, for a thread say. Count no more time than it may take.
             took = min(time.monotonic() - began, target.timeout_seconds)
             result = Failure(kind="timeout", reason=reason, down=True, latency_seconds=took)
         except OSError as error:
             result = Failure(kind="server", reason=f"cannot be started: {error.strerror or error}", down=True)
-        except Exception as error:  # one call's trouble is not to end the process that makes all of them
+        except Exception as error:  # one failed call must not end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
         return await off_loop(len(result.text), self._checked, result)
 
     def _checked(self, result: Answer | Failure) -> Answer | Failure:
-        """Writable, by its contract, and without a secret."""
+        """The result, made writable, held to its contract, and without secrets."""
         result = _writable(result)
         if isinstance(result, Answer) and self.named.target.output == "json":
             result = _contracted(result)
         return self._scrubbed(result)
 
     def _scrubbed(self, result: Answer | Failure) -> Answer | Failure:
-        """Without the target's secrets, which a server may send back; what is cut out is counted, and said."""
+        """The result without the target's secrets, which a server may send back; cuts are counted and noted."""
         text, cut = self._scrub(result.text)
         if isinstance(result, Failure):
             reason, more = self._scrub(result.reason)
@@ -97,7 +97,7 @@ class Caller:
             return msgspec.structs.replace(_cut(result, cut + more), text=text, reason=reason)
         if not cut:
             return result
-        # Decoded again from the scrubbed text: the output that was decoded before still holds the secret.
+        # Decode again from the scrubbed text: the earlier output still holds the secret.
         scrubbed = msgspec.structs.replace(_cut(result, cut), text=text)
         return _contracted(scrubbed) if result.output is not None else scrubbed
 
@@ -110,7 +110,7 @@ class Caller:
         return text, count
 
     def _scrub_end(self, text: str) -> str:
-        """What was cut off may end in the first part of a secret."""
+        """Replace the first part of a secret at the end of ``text``, which may be cut off there."""
         for secret in self._secrets:
             for length in range(len(secret) - 1, _SECRET_AT_LEAST - 1, -1):
                 if text.endswith(secret[:length]):
@@ -119,7 +119,7 @@ class Caller:
 
 
 def _cut(result: R, count: int) -> R:
-    """``result`` with a note of what is cut out of it."""
+    """``result`` with a note of how many secrets are cut out of it."""
     if not count:
         return result
     told = f"{count} secret(s) of this machine cut out of the reply (***)"
@@ -127,7 +127,7 @@ def _cut(result: R, count: int) -> R:
 
 
 def limits_of(named: NamedTarget) -> PoolLimits:
-    """What the fleet's pool for the target is bounded by."""
+    """The limits of the fleet's pool for the target."""
     target = named.target
     return PoolLimits(
         target.requests_per_minute, target.tokens_per_minute, target.max_concurrency, target.tokens_per_call
@@ -141,19 +141,19 @@ async def attempt(
     wanted: Callable[[], Awaitable[bool]] | None = None,
     slots: asyncio.Semaphore | None = None,
 ) -> Answer | Failure | None:
-    """One call when the fleet's pace allows it, in one of the ``slots``; None, and no call, where it is not ``wanted``
-    any more by then, which is asked last.
+    """Wait until the fleet's pace allows a call, and for one of the ``slots``; then make one call.
 
-    Raises BrokerUnreachable when the server that paces is lost.
+    Ask ``wanted`` last. If the call is not wanted any more, make none and return None. Raises BrokerUnreachable if the
+    server that paces is lost.
     """
     grant = await pacer.acquire()
     result: Answer | Failure | None = None
     try:
-        # After the pace: a slot that waits for a slow target's turn would be one less for all other targets.
+        # Take a slot after the pace: a slot that waits for a slow target would be lost to all other targets.
         async with slots or contextlib.nullcontext():
             if wanted is None or await wanted():
                 result = await caller.call(call)
-    # However it ends, cancelled too: a grant that is not settled would count as in flight from then on.
+    # Settle however it ends, also if cancelled: otherwise the grant would count as in flight from then on.
     finally:
         failure = result if isinstance(result, Failure) else None
         pacer.settle(
@@ -169,14 +169,14 @@ async def attempt(
 
 
 class Tries:
-    """How often one call was tried, and whether its target's policy has it tried again."""
+    """Counts the tries of one call; decides by its target's policy whether to try again."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._before: dict[str, int] = {}
 
     def wait(self, result: Answer | Failure) -> float | None:
-        """Seconds until the next try; None when ``result`` stands."""
+        """Seconds until the next try; None if ``result`` is final."""
         if not isinstance(result, Failure):
             return None
         rule, before = self._target.rule(result.kind), self._before.get(result.kind, 0)
@@ -188,9 +188,9 @@ class Tries:
 
 
 async def call_paced(caller: Caller, pacer: RateLimiter, call: Call) -> list[Answer | Failure]:
-    """A call through the fleet's pacing, tried again as the target's policy says; every attempt, the last one counts.
+    """Make a call at the fleet's pace, and retry it by the target's policy. Return every attempt; the last one counts.
 
-    Raises BrokerUnreachable when the server that paces is lost.
+    Raises BrokerUnreachable if the server that paces is lost.
     """
     attempts: list[Answer | Failure] = []
     tries = Tries(caller.named.target)
@@ -205,13 +205,13 @@ async def call_paced(caller: Caller, pacer: RateLimiter, call: Call) -> list[Ans
 
 
 def _wait(rule: RetryRule, before: int, told: float | None) -> float:
-    """Seconds: as the server said, else as the policy says, and up to a tenth more so that not all come at once."""
+    """Seconds to wait, as the server or else the policy says; up to a tenth more, so that not all come at once."""
     wait = rule.wait_seconds * rule.factor**before if told is None else told
     return wait * (1 + random.random() / 10)  # noqa: S311 - no secret
 
 
 def _writable(result: Answer | Failure) -> Answer | Failure:
-    """Without lone surrogates, which no UTF-8 text has: what is recorded could not be written."""
+    """Replace lone surrogates: UTF-8 has none, so evalq could not write the record."""
     text = _unpaired.sub("\ufffd", result.text)
     if isinstance(result, Failure):
         return msgspec.structs.replace(result, text=text, reason=_unpaired.sub("\ufffd", result.reason))
@@ -231,21 +231,25 @@ _SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "fin
 
 
 def _secrets(named: NamedTarget, key: str | None, environment: Mapping[str, str]) -> list[str]:
-    """Texts that must not come back, the longest first: the keys of its file and what its program is granted that may
-    be secret, headers that are named so, the URL's password and keys.
+    """Texts that must not come back, the longest first.
+
+    They are the keys of all targets in the file, granted variables that may be secret, headers with secret names, and
+    the URL's password and keys.
     """
     granted = filter(is_secret, named.target.granted())
-    # Of all targets of the file: an agent may have been given, or have found, another one's.
+    # Take those of all targets in the file: an agent may have got, or found, another target's key.
     others = (environment.get(name, "").strip() for name in (*named.keys, *granted))
-    # The longest first: one that contains a shorter one would otherwise be replaced in part only.
+    # Replace the longest first: otherwise a secret that contains a shorter one is replaced only in part.
     found = [key or "", *others, *named.target.secrets()]
     told = {form for text in found if len(text) >= _SECRET_AT_LEAST for form in _written(text)}
     return sorted(told, key=len, reverse=True)
 
 
 def _written(text: str) -> Iterator[str]:
-    """``text`` itself, and as servers write it in JSON (some escape each solidus, or what HTML gives a meaning) and in
-    URLs, in letters of either case.
+    """``text`` in all forms that servers write: as it is, in JSON, and in URLs.
+
+    Some servers escape each solidus in JSON, or the characters that have a meaning in HTML. Escapes in URLs may have
+    upper-case or lower-case letters.
     """
     inner = msgspec.json.encode(text).decode()[1:-1]
     yield from (text, inner, inner.replace("/", "\\/"))

@@ -106,7 +106,7 @@ class Scorer:
         self._alike: dict[tuple[frozenset[int], float, bool], VerificationScore] = {}
 
     def score(self, text: str, threshold: float, *, strict: bool = False) -> VerificationScore:
-        """The score of ``text``; strict, any unsubstantiated claim makes it 0."""
+        """The score of ``text``; with ``strict``, any unsubstantiated claim makes it 0."""
         scan = self._scanner.scan(text)
         # If nothing is counted or quoted, the score depends only on which patterns occur, and can be reused.
         if scan.seen is None or self._odd_keywords or not scan.seen & self._asked <= self._only_found:
@@ -213,14 +213,15 @@ def scorer(patterns: Patterns, scoring: Scoring) -> Scorer:
 def score_verification(
     text: str, *, strict: bool = False, patterns: str | Patterns = "default", threshold: float = 0.9
 ) -> VerificationScore:
-    """The score of an agent's output (seed 004): by one of the named pattern sets, or one of one's own.
+    """The score of an agent's output (seed 004): by a named pattern set or one of your own.
 
         result = score_verification("Edit limits.py, then Read it: line 88 is right. `pytest`: 12 passed.")
         result.score, result.success, result.reason
 
     ``score``, from 0 to 1, is 0.4 tool verification + 0.3 assertion evidence + 0.2 test execution + 0.1 quality gates;
-    ``success`` is a score of ``threshold`` or more. Strict, the threshold is 1 and any unsubstantiated claim scores 0.
-    ``patterns``: "default" (the specification's), "hardened" (whole words, none that are negated), or a `Patterns`.
+    ``success`` is a score of ``threshold`` or more. If ``strict``, the threshold is 1, and any unsubstantiated claim
+    scores 0.
+    ``patterns``: "default" (the specification's), "hardened" (only whole words that are not negated), or a `Patterns`.
     Raises ValueError for an unknown pattern set.
     """
     params = VerificationParams.model_validate({"patterns": patterns, "strict": strict, "threshold": threshold})
