@@ -388,7 +388,7 @@ def _smallest(
 
 
 def _spent(checks: Sequence[Check], errors: Errors) -> Iterator[str]:
-    """Explain falls that only a single comparison would show: their interval excludes 0, but this is not enough."""
+    """Explain falls that only a single comparison would show: they exclude 0, but do not count here."""
     for check in checks:
         p = check.p_worse
         critical = check.tier == "critical" and not check.veto

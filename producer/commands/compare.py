@@ -1,4 +1,4 @@
-"""Compare two runs, case by case: what changed, how sure that is, and which cases did it."""
+"""Compare two runs, case by case: what changed, how sure the change is, and which cases caused it."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ COMMAND = command(
     as_json(),
     *server_options(),
     text=(
-        "Compare two runs, case by case: what changed, how sure that is, and which cases did it.\n\n"
+        "Compare two runs, case by case: what changed, how sure the change is, and which cases caused it.\n\n"
         "BASE and CAND are run folders, ids of runs here or in the ledger, files (report.json, cases.json), or names "
-        "of baselines. The exit code is 0 whatever the verdict, even if JUnit XML lists what got worse as a failure; "
-        "evalq gate decides by a policy."
+        "of baselines. The exit code is 0 for every verdict, even if JUnit XML lists a worse case as a failure. To "
+        "decide by a policy, use evalq gate."
     ),
     kind=DecidingCommand,
 )

@@ -122,10 +122,10 @@ COMMAND = command(
     *calling_options()[:2],
     text=(
         "Decide by a policy whether a run may pass: GO (exit 0), NO-GO (1), SUSPECT or INCONCLUSIVE (4).\n\n"
-        "CAND are run folders, ids or files, one of each evaluator that the policy is about. Each demand is decided by "
-        "an interval: GO if it excludes a violation, NO-GO if it shows one, SUSPECT if the run, or a case of it, got "
-        "worse beyond chance and a violation is neither shown nor excluded, INCONCLUSIVE if the answers cannot tell. "
-        "Errors are not scores: missing answers count against the candidate before it can get GO."
+        "CAND are run folders, ids or files, one of each evaluator in the policy. An interval decides each demand. GO: "
+        "it excludes a violation. NO-GO: it shows a violation. SUSPECT: it does neither, but the run, or one of its "
+        "cases, got worse beyond chance. INCONCLUSIVE: the answers cannot tell. Errors are not scores: missing answers "
+        "count against the candidate before it can get GO."
     ),
     kind=DecidingCommand,
 )  # fmt: skip

@@ -57,16 +57,20 @@ COMMAND = command(
     option(
         "--concurrency",
         type=click.IntRange(0, 1024),
-        help="Worker processes [one per usable CPU]; 0: only make calls.",
+        help="Worker processes [one per usable CPU]; with 0, only make calls.",
     ),
-    option("--calls", type=click.IntRange(0, 10_000), help="Most live calls in flight [none: only compute]."),
+    option(
+        "--calls",
+        type=click.IntRange(0, 10_000),
+        help="Make at most this many live calls at once [none: only compute].",
+    ),
     option("--targets", type=click.Path(dir_okay=False), metavar="FILE", help="The agents to call."),
     option(
         "--root",
         "roots",
         multiple=True,
         type=click.Path(exists=True, file_okay=False),
-        help="A folder that inputs may be read from [the current one]. Repeatable.",
+        help="Read inputs from this folder [the current one]. Repeatable.",
     ),
     click.Option(["--preload"], multiple=True, metavar="NAME", help="Load this evaluator before forking. Repeatable."),
     option("--settings", type=click.Path(dir_okay=False), metavar="FILE", help="A YAML file of settings."),

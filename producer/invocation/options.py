@@ -65,12 +65,13 @@ def calling_options() -> list[click.Option]:
     """Making live calls from here, and how many."""
     return [
         option("--targets", type=click.Path(dir_okay=False), metavar="FILE",
-                help="Make the calls from here, with the targets in FILE (with --broker, only together with --calls); "
-                     "without it the fleet's --calls workers make them."),
-        option("--calls", type=click.IntRange(1, 10_000), help="Most live calls in flight from here [50]."),
+                help="Make the calls from here, with the targets in FILE (with --broker, give --calls, too). "
+                     "Without it, the fleet's --calls workers make them."),
+        option("--calls", type=click.IntRange(1, 10_000),
+                help="Make at most this many live calls at once from here [50]."),
         option("--max-calls", type=click.IntRange(1), metavar="N", help="Stop after N calls, retries included."),
         option("--max-cost", type=Finite(0, min_open=True), metavar="COST",
-                help="Stop when the tokens of all calls have cost COST, by the target's price."),
+                help="Stop when all calls together have cost COST, by their tokens and the target's price."),
     ]  # fmt: skip
 
 
@@ -100,13 +101,13 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
         "--cache",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Take answers to the same prompts under the same settings from FILE, and add new ones to it.",
+        help="Reuse answers in FILE to the same prompts under the same settings, and add new answers to FILE.",
     )
     reuse = click.Option(
         ["--reuse"],
         multiple=True,
         metavar="RUN",
-        help="Take over RUN's outputs of the same cases, prompts, repeats and settings; a gate does not count them as "
+        help="Take over RUN's outputs of the same cases, prompts, repeats and settings. A gate does not count them as "
         "new evidence. Repeatable.",
     )
     return [*options, cache, reuse, *calling_options()]
@@ -207,7 +208,7 @@ def run_options() -> list[click.Option]:
                 help="Run folder [evalq-runs/<run id>]."),
         option("--chunk-size", type=click.IntRange(1), metavar="N", help="Records in a chunk [about 4 MiB of them]."),
         option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N records."),
-        option("--suite", default="default", show_default=True, help="Its suite; the runs of a suite share a history."),
+        option("--suite", default="default", show_default=True, help="The run's suite. Its runs share a history."),
         option("--tag", "tags", multiple=True, metavar="K=V", help="A note kept with the run. Repeatable."),
         option("--priority", type=click.Choice(["interactive", "bulk"]), default="bulk", show_default=True,
                 help="Queue class: interactive runs are served first."),
@@ -216,7 +217,8 @@ def run_options() -> list[click.Option]:
             metavar="KEY",
             help="Run once per KEY: the same command with the same KEY joins that run, or shows its report.",
         ),
-        option("--detach", is_flag=True, help="Publish it, print its id, and leave it to the fleet (needs --broker)."),
+        option("--detach", is_flag=True,
+            help="Publish the run, print its id, and leave it to the fleet (needs --broker)."),
         option("--dry-run", is_flag=True, help="Only read and plan: print what would be evaluated or called."),
     ]  # fmt: skip
 

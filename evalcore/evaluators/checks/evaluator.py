@@ -243,9 +243,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
 
     name = "checks"
     version = "2"
-    summary = (
-        "Check any agent's outputs, case by case: by text, JSON, numbers, tool calls, cost; repeated as often as asked."
-    )
+    summary = "Check any agent's outputs, case by case: by text, JSON, numbers, tool calls or cost, with many repeats."
     records = Records(unit="outputs")
     Params = ChecksParams
     State = ChecksState
@@ -262,31 +260,31 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
             ),
             Option(
                 ("--judge",),
-                "The judge of checks that name none: a target of the targets file; with --outputs, about these.",
+                "The judge, a target of the targets file, for checks that name none. With --outputs, it judges these.",
             ),
             Option(
                 ("--against",),
-                "Outputs of another run (outputs.jsonl): its answers to the same repeats, for checks prefer: true.",
+                "Outputs of another run (outputs.jsonl). Checks prefer: true compare its answers of the same repeats.",
                 "path",
             ),
-            Option(("--case-tag",), "Only the cases with this tag.", param="tag"),
+            Option(("--case-tag",), "Evaluate only the cases with this tag.", param="tag"),
             Option(
                 ("--pass-rate",),
-                "The pass rate, from 0 to 1, that a case without thresholds of its own has to reach.",
+                "The pass rate, from 0 to 1, that cases without their own thresholds must reach.",
                 "float",
                 "pass_rate",
             ),
             Option(
                 ("--diversity",),
-                "Count answers by kind, and detect collapse to one kind, in cases without a setting of their own.",
+                "Count answers by kind, and detect collapse to one kind, in cases without their own setting.",
                 "str",
                 "diversity.by",
                 choices=("text", "near", "embedding", "none"),
             ),
             Option(
                 ("--embedder",),
-                "The target of kind embeddings that gives vectors of answers, in cases that name none; with --outputs, "
-                "of these.",
+                "The target of kind embeddings that gives vectors of answers, for cases that name none. With "
+                "--outputs, it gives vectors of these outputs.",
             ),
             Option(
                 ("--labels",),
@@ -295,7 +293,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
             ),
             Option(
                 ("--judges-decide",),
-                "Count thresholds that rest on judges with too few labels.",
+                "Let thresholds count even if their judges have too few labels.",
                 "bool",
                 "judges_decide",
             ),
