@@ -18,8 +18,8 @@ __version__ = version("evalq")
 COMPUTING = ("google-re2", "jsonschema", "msgspec", "numpy", "rapidfuzz", "referencing", "sacrebleu")
 """The packages whose own version an answer can depend on: matching, reading and writing numbers, distances.
 
-The others that evalcore imports only check what a producer was given (pydantic and its core, pyyaml) or give back bytes
-that are compared by digest (zstandard).
+The others that evalcore imports only check what a producer was given (pydantic and its core, pyyaml), give back bytes
+that are compared by digest (zstandard), or give digests that are the same in all versions (blake3).
 """
 _PACKAGES = ("evalcore", "workers")
 # Texts and tables, too: an answer depends on the prompts of judges and on word lists as much as on code.

@@ -420,7 +420,7 @@ def _garbage(subject: Subject, example: SampleInput, rng: Random, rounds: int) -
             yield f"{located(error)} from {_culprit(subject, broken)!r}"
             continue
         for held in (_lines, _measures, _page, _results, _markdown, _chunking):
-            yield from (f"{held.__name__}: {detail}" for detail in held(subject, broken, rng, 1))
+            yield from (f"{_name(held)}: {detail}" for detail in held(subject, broken, rng, 1))
 
 
 def _raised(run: Callable[..., object], *given: object) -> Exception | None:
@@ -448,8 +448,13 @@ def _shown(numbers: list[int]) -> str:
     return f"[{head}{', ...' if len(numbers) > 12 else ''}]"
 
 
+def _name(held: Property) -> str:
+    """A property is called as its function is, without the underscore."""
+    return held.__name__.removeprefix("_")
+
+
 PROPERTIES: dict[str, Property] = {
-    held.__name__: held
+    _name(held): held
     for held in (
         _chunking,
         _empty,
