@@ -138,7 +138,7 @@ class _FileLooks:
             raise StorageError(f"{path} is damaged ({error}): remove it, and looks are counted anew") from error
 
 
-# The docket of a candidate at a baseline: its looks, its confirmations, and whether it was stopped before.
+# The record of a candidate at a baseline: its looks, its confirmations, and whether it was stopped before.
 
 _STOPPED: dict[Decided, str] = {"NO-GO": "it was stopped", "SUSPECT": "it was suspect"}
 

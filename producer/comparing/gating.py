@@ -168,9 +168,9 @@ def gate_runs(
     # Looks are counted by what was approved: without that there is nothing to count them by.
     if not found.partners or not found.approved:
         return _uncounted(found)
-    docket = GateRecord(policy, candidates, found.partners, servers, candidate)
-    decision, look = docket.decided(lambda look: found.decide(look.errors))
-    return docket.settled(with_look(decision, look), found.baseline)
+    record = GateRecord(policy, candidates, found.partners, servers, candidate)
+    decision, look = record.decided(lambda look: found.decide(look.errors))
+    return record.settled(with_look(decision, look), found.baseline)
 
 
 def _recorded(found: MatchedRuns, mode: Mode) -> list[str]:

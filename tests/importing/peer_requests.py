@@ -58,7 +58,7 @@ def recorder() -> Iterator[tuple[str, list[Request]]]:
     """Where the server listens, and what it was sent: method, path, headers, body."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Recorder)
     kept: list[Request] = []
-    server.kept = kept  # type: ignore[attr-defined]
+    server.kept = kept  # type: ignore[attr-defined]  # read by its handler
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", kept

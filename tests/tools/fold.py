@@ -683,7 +683,7 @@ def main() -> None:
     )
     subprocess.run([*ruff, "format", "-q", *python], cwd=TOP, check=False)
     subprocess.run(["git", "add", "-A", *[str(path) for path in touched if path.exists()]], cwd=TOP, check=False)
-    print(f"{len(touched)} files were rewritten")  # noqa: T201
+    print(f"{len(touched)} files were rewritten")  # noqa: T201 - a command says what it did
     new = [group for group in house.circles(house.modules(counted=False)) if group not in before]
     if new:
         sys.exit("new circles of imports:\n" + "\n".join("  " + ", ".join(group) for group in new))

@@ -41,7 +41,7 @@ def _defined(cls: str, old: str, new: str) -> None:
                         lambda match: (match[1] or "") + new, body[0], flags=re.MULTILINE)  # fmt: skip
         if inside != body[0]:
             path.write_text(text.replace(body[0], inside), encoding="utf-8")
-            print(f"{name}: {cls}.{old}")  # noqa: T201
+            print(f"{name}: {cls}.{old}")  # noqa: T201 - a command says what it did
 
 
 def _rewritten(renames: dict[tuple[str, str], str], output: str) -> int:
@@ -85,7 +85,7 @@ def main() -> None:
             cwd=TOP, check=False, capture_output=True, text=True,
         )  # fmt: skip
         count = _rewritten(renames, checked.stdout)
-        print(f"{count} uses")  # noqa: T201
+        print(f"{count} uses")  # noqa: T201 - a command says what it did
         if not count:
             sys.exit(checked.stdout)
 
