@@ -170,6 +170,11 @@ FORMS: tuple[tuple[Kind, str], ...] = (
 """(kind, pattern) of every way in which a condition is written, in the order in which they are tried."""
 
 
+def key_pattern(kind: Kind) -> str:
+    """What every form of `FORMS` for ``kind`` has to match somewhere."""
+    return "(?&message)" if kind == "message" else _key(kind)
+
+
 def _joined(pattern: str, parts: Mapping[str, str]) -> str:
     """``pattern`` with its parts written out. Raises ValueError for one that is not there, or that holds itself."""
     for _ in range(len(parts) + 1):

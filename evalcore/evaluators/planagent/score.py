@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.evaluators.planagent.params import KEY, Kind, Mask, PlanParams, RatioBand, SpeedBand
+from evalq.evalcore.evaluators.planagent.params import (
+    FORMS,
+    KEY,
+    Kind,
+    Mask,
+    PlanParams,
+    RatioBand,
+    SpeedBand,
+    key_pattern,
+)
 from evalq.evalcore.evaluators.planagent.record import PlanAnswer, plain_text, shortened
 from evalq.evalcore.statistics.exact import is_below
 from evalq.evalcore.words import compiled
@@ -124,13 +133,39 @@ def points_by_passes(count: int, bands: Sequence[RatioBand], any_pass: int) -> t
     return tuple(points(passed) for passed in range(count + 1))
 
 
+class _LazyForm:
+    """The pattern of a form, compiled when a line mentions its key: to compile all takes a sixth of a small run."""
+
+    __slots__ = ("_compiled", "_key", "_pattern")
+
+    def __init__(self, pattern: str, key: re.Pattern[str] | None) -> None:
+        """Without a ``key``, which the user's own forms need not have, every line is tried."""
+        self._pattern = pattern
+        self._key = key
+        self._compiled: re.Pattern[str] | None = None
+
+    def match(self, line: str, at: int) -> re.Match[str] | None:
+        if self._key is not None and not self._key.search(line, at):
+            return None
+        if self._compiled is None:
+            self._compiled = compiled(self._pattern)
+        return self._compiled.match(line, at)
+
+
 class ConditionReader:
     """Reads the conditions of expected results, by the patterns of ``params``."""
 
     def __init__(self, params: PlanParams) -> None:
         self._number = compiled(params.joined(params.numbering))
         self._connector = compiled(params.joined(params.connector))
-        self._forms = [(form.kind, compiled(params.joined(form.pattern))) for form in params.forms]
+        keys: dict[str, re.Pattern[str]] = {}
+        self._forms = []
+        for form in params.forms:
+            key = None
+            if (form.kind, form.pattern) in FORMS:
+                key = keys.get(form.kind) or compiled(params.joined(key_pattern(form.kind)))
+                keys[form.kind] = key
+            self._forms.append((form.kind, _LazyForm(params.joined(form.pattern), key)))
         quote = next((part.pattern for part in params.parts if part.name == "q"), '"')
         # 'A" and "B' between two quotes is no keyword, but two: which of them are asked for nobody can say.
         self._several = compiled(params.joined(rf"{quote}\s*+(?:,|·|/|와|과|및|또는|이나|나|or\b|and\b)\s*+{quote}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,20 @@ from evalq.evalcore.contract.partial import encode
 from evalq.evalcore.evaluators.planagent import PlanCheck, PlanParams, evaluator
 from evalq.evalcore.evaluators.planagent.chunk import score_rows
 from evalq.evalcore.evaluators.planagent.compiled import evaluate_batch
-from evalq.evalcore.evaluators.planagent.params import Kind
+from evalq.evalcore.evaluators.planagent.params import FORMS, Kind, key_pattern
 from evalq.evalcore.evaluators.planagent.score import checklist_reader
 from evalq.producer.outputs.junit import run_suite
 from evalq.producer.page.build import TableSection, build_page
 from tests.unit.planagent.helpers import COLUMNS, SELECT_CHECK, Row, answer, evaluation, row, to_csv
 
 READ = checklist_reader(PlanParams())
+
+
+@pytest.mark.parametrize(("kind", "pattern"), FORMS)
+def test_every_form_needs_the_key_that_it_is_compiled_for(kind: Kind, pattern: str) -> None:
+    assert pattern.count(key_pattern(kind)) == 1
+    assert not re.search(r"\)[?*]", pattern.split(key_pattern(kind))[1][:2])
+
 
 QUOTES = ('""', "“”", "‘’", "''", "「」", "『』", "«»", "``", "„“", "＂＂", "《》")
 NUMBERS = [
