@@ -1,1 +1,1 @@
-"""The command line: what is asked, run folders, driving runs and sweeps, and what is shown of them."""
+"""The command line: options, run folders, drivers of runs and sweeps, outputs, comparisons and pages."""

@@ -26,29 +26,29 @@ from evalq.workers.names import PREFIX
 from evalq.workers.processes.environment import receive_secrets, set_aside_celery
 
 
-class _Unread(Exception):
-    """Whoever read standard output has enough."""
+class _OutputClosed(Exception):
+    """The reader of standard output has closed it."""
 
 
 @contextlib.contextmanager
-def _telling_unread() -> Iterator[None]:
-    """Raise _Unread before click sees the closed pipe: it would end with 1, a policy's answer."""
+def _detect_closed_output() -> Iterator[None]:
+    """Raise _OutputClosed before click sees the closed pipe: it would end with 1, a policy's answer."""
     try:
         yield
     except BrokenPipeError as error:
-        raise _Unread from error
+        raise _OutputClosed from error
 
 
 class _Lazy(click.Group):
     """Commands by name only; those of evaluators come from the registry."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """As click does; what it writes meanwhile is help, or the version."""
-        with _telling_unread():
+        """As click does, which may print help or the version."""
+        with _detect_closed_output():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _telling_unread():
+        with _detect_closed_output():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -71,11 +71,11 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; the error for an unknown command names those that are spelt like it."""
+        """As click does; the error for an unknown command suggests commands with similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            # click does so for options, and not for commands.
+            # click suggests options, but not commands.
             if near := get_close_matches(args[0], self.list_commands(ctx)):
                 error.message = f"{error.message.rstrip('.')}; is it {' or '.join(near)}?"
             raise
@@ -108,8 +108,8 @@ def _first_line(module: str) -> str:
         if spec is None or spec.origin is None:
             return "(cannot be imported)"
         source = getattr(spec.loader, "get_source", lambda _: None)(module)
-        tree = ast.parse(source or "")  # there is none of what is compiled
-    # What find_spec imports on its way, the packages above the module, may raise anything.
+        tree = ast.parse(source or "")  # a compiled module has no source
+    # find_spec imports the packages above the module, which may raise anything.
     except Exception:
         return "(cannot be imported)"
     return (ast.get_docstring(tree) or "").partition("\n")[0]
@@ -151,7 +151,7 @@ def _run(argv: list[str] | None) -> int:
             # In standalone mode click would end with 1 at Ctrl-C, which is a policy's answer.
             result = cli.main(args=argv, prog_name="evalq", standalone_mode=False)
     except EvalqError as error:
-        _tell(str(error))
+        _print_error(str(error))
         return error.exit_code
     except click.ClickException as error:
         _name_variable(error)
@@ -159,25 +159,25 @@ def _run(argv: list[str] | None) -> int:
             error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        # What shells tell of a program that Ctrl-C ended.
+        # The exit code in shells of a program that Ctrl-C ended.
         return 130
-    except _Unread:
-        # The interpreter shall not try to write the rest at its end.
+    except _OutputClosed:
+        # Otherwise the interpreter tries to write the rest when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return StorageError.exit_code
-    except BaseException as error:  # a plug-in's sys.exit() too: its 0 or 1 would be taken for an answer of evalq's
+    except BaseException as error:  # a plug-in's sys.exit(), too: its 0 or 1 would pass for a gate's decision
         return _failed(error)
     return result if isinstance(result, int) else 0
 
 
-def _tell(error: str) -> None:
-    """On standard error, if anybody reads that: else the exit code tells alone, where Python's own 1 would be NO-GO."""
+def _print_error(error: str) -> None:
+    """Print on standard error. If that is closed, keep evalq's exit code: Python's would be 1, which means NO-GO."""
     with contextlib.suppress(OSError):
         click.echo(f"evalq: {visible(error)}", err=True)
 
 
 def _flush_errors() -> None:
-    """The interpreter ends with 120 where something is left for standard error that cannot be written."""
+    """Flush standard error, or drop the rest: the interpreter would exit with 120 if it cannot write it."""
     try:
         sys.stderr.flush()
     except OSError:
@@ -185,17 +185,17 @@ def _flush_errors() -> None:
 
 
 def _name_variable(error: click.ClickException) -> None:
-    """A value that nobody gave on the command line is told with the variable that it comes from."""
+    """Name the environment variable that a wrong value comes from."""
     if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
         return
-    # Else its user looks for an option that is nowhere in the job's commands.
+    # Otherwise users look for an option that is not on their command line.
     source = error.ctx.get_parameter_source(error.param.name or "")
     if source is click.core.ParameterSource.ENVIRONMENT:
         error.param_hint = f"{error.param.opts[0]}, by the variable {error.param.envvar}"
 
 
 def _have_streams() -> None:
-    """Open those standard streams that were closed: a file would get the number of one, and what is written to it."""
+    """Open standard streams that are closed: a file could get the number of one, and its output."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
@@ -205,9 +205,9 @@ def _have_streams() -> None:
 
 
 def _refuse_misspelt(arguments: Sequence[str]) -> None:
-    """Raise ConfigError for an EVALQ_* variable that is nearly one of evalq's; it would be ignored.
+    """Raise ConfigError for a misspelt EVALQ_* variable, which would be ignored.
 
-    Commands that decide find it with their settings, as `_refuse_bytes` says.
+    Commands that decide check this with their settings, as `_refuse_bytes` says.
     """
     if any(name.upper().startswith(PREFIX) for name in os.environ):
         from evalq.producer.invocation.invocation import DECIDING
@@ -219,9 +219,9 @@ def _refuse_misspelt(arguments: Sequence[str]) -> None:
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:
-    """Raise UsageError for one that is no text in UTF-8: neither JSON nor a terminal could say it again.
+    """Raise UsageError for an argument that is not UTF-8: neither JSON nor a terminal could show it.
 
-    Commands that decide find it by themselves: a file of an earlier decision gets the error in its place.
+    Commands that decide check this themselves, to write the error into the files of an earlier decision.
     """
     odd = next((argument for argument in arguments if not is_text(argument)), None)
     if odd is not None:
@@ -232,29 +232,29 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """Say what no command has put into words; 3, since 1 is a policy's answer."""
+    """Print an error that no command has caught; returns 3, since 1 means NO-GO."""
     from evalq.workers.servers.errors import SERVER_ERRORS, explained
 
-    # ConnectionError and TimeoutError are errors of files, too: these name one, and a socket's do not.
+    # Files raise ConnectionError and TimeoutError, too, with a filename; sockets have none.
     server = isinstance(error, SERVER_ERRORS) and getattr(error, "filename", None) is None
     if server:
-        told = explained(error, "a server that this command needs")
-        _tell(str(told))
+        text = explained(error, "a server that this command needs")
+        _print_error(str(text))
     elif isinstance(error, OSError):
-        _tell(f"{error.filename or 'a file, or standard output'}: {error.strerror or error}")
-    elif lack := resource_shortage(error):
-        _tell(lack)
+        _print_error(f"{error.filename or 'a file, or standard output'}: {error.strerror or error}")
+    elif shortage := resource_shortage(error):
+        _print_error(shortage)
     else:
         traceback.print_exception(error)
         if isinstance(error, SystemExit):
-            _tell(f"a plug-in (above) ended the command by sys.exit({error.code!r}); nothing was finished")
+            _print_error(f"a plug-in (above) ended the command by sys.exit({error.code!r}); nothing was finished")
         else:
-            _tell("an error of evalq itself, or of a plug-in (above); please report it")
+            _print_error("an error in evalq or in a plug-in (above); please report it")
     return InfrastructureError.exit_code
 
 
 def _interrupt(signum: int, frame: Any) -> None:
-    """SIGTERM (a cancelled CI job) is answered like Ctrl-C: what is computed is kept, and can be resumed."""
+    """Treat SIGTERM (a cancelled CI job) like Ctrl-C: the run keeps its results, and can be resumed."""
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""Where the program `evalq` begins: ready for Ctrl-C before it imports what it is made of."""
+"""The entry point of `evalq`: it handles Ctrl-C before it imports the rest."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 
 def main() -> int:
     """Run the command of this process's arguments; returns its exit code."""
-    # Importing takes a tenth of a second and more. Nothing is begun by then that would have to end in order, and
-    # Python's own answer would be a traceback of whatever import was under way.
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored, as under nohup
+    # Imports take a tenth of a second or more. Until they are done Ctrl-C may kill the process, since there is nothing
+    # to clean up, and Python would print a traceback of some import.
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # otherwise SIGINT is ignored, as under nohup
     if ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -19,7 +19,7 @@ def main() -> int:
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return run()
-    except ImportError as error:  # commands answer for their own; this is of what telling any error takes
-        told = f"evalq: the installation is not whole ({error}): install evalq anew, with what it needs"
-        sys.stderr.write(f"{told}\n")
-        return 3  # Python's own 1 would be a policy's answer
+    except ImportError as error:  # commands handle their own; this one is in what every error message needs
+        text = f"evalq: the installation is incomplete ({error}): install evalq again, with its dependencies"
+        sys.stderr.write(f"{text}\n")
+        return 3  # Python's own 1 would mean NO-GO

@@ -1,4 +1,4 @@
-"""The servers that a command was told to use, reached over one connection."""
+"""The servers that a command names, over one connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def named_servers(settings: Settings) -> str:
-    """``--broker`` (and ``--ledger``) for a command that a person is to run, URL in place of one with a password.
+    """``--broker`` (and ``--ledger``) for a command line in a message, with URL in place of an address with a password.
 
     Empty where no server is named.
     """
@@ -31,16 +31,16 @@ def named_servers(settings: Settings) -> str:
 
 
 class Servers:
-    """The ledger's server and what is in it: connected to when something of it is first asked for, once for all.
+    """The ledger's server. It connects once, when something of it is first needed.
 
-    A context manager that lets go of it at the end. ``named`` says whether there is one at all: without, everything
-    but `settings` raises ConfigError.
+    A context manager that closes the connection at the end. If no server is ``named``, everything but `settings` raises
+    ConfigError.
 
         with invocation.servers() as servers:
             print(servers.runs.poll(run).progress)
 
-    Connecting raises BrokerUnreachable, ServerRefused or ConfigError. When the server fails later on, the errors are
-    those of its client library; what leaves the context is BrokerUnreachable or ServerRefused, and names the server.
+    Connecting raises BrokerUnreachable, ServerRefused or ConfigError. If the server fails later, its client
+    library raises inside the context; the context raises BrokerUnreachable or ServerRefused instead, with the address.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -75,14 +75,14 @@ class Servers:
 
     @cached_property
     def heartbeats(self) -> Heartbeats:
-        """Who works and calls."""
+        """The heartbeats of workers and callers."""
         from evalq.workers.ledger.heartbeats import Heartbeats
 
         return Heartbeats(self.client)
 
     @cached_property
     def history(self) -> History:
-        """What finished runs of each suite found."""
+        """The finished runs of each suite."""
         from evalq.workers.ledger.history import History
 
         return History(self.client, self.settings)
@@ -96,7 +96,7 @@ class Servers:
 
     @cached_property
     def looks(self) -> LookStore:
-        """Looks at approved runs."""
+        """The gate's looks at approved runs."""
         from evalq.workers.ledger.history import LookStore
 
         return LookStore(self.client)
@@ -120,8 +120,8 @@ class Servers:
         return self.runs.header(run) is not None or self.sweeps.poll(run) is not None
 
     def close(self) -> None:
-        """Let go of what was opened."""
-        # By what was made: asking for the property would connect in order to close.
+        """Close the connections."""
+        # Reading the property would connect in order to close.
         if "watch" in self.__dict__:
             self.watch.close()
         if "client" in self.__dict__:
@@ -140,7 +140,7 @@ class Servers:
 
     def _explain(self, error: BaseException | None) -> None:
         if "client" not in self.__dict__:
-            return  # of another server, or of none
+            return  # the error is not of this server
         import redis
 
         if isinstance(error, redis.RedisError):

@@ -1,4 +1,4 @@
-"""`evalq <evaluator>`: start a run and, unless detached, see it through."""
+"""`evalq <evaluator>`: start a run and, unless it is detached, wait for its report."""
 
 from __future__ import annotations
 
@@ -73,20 +73,20 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
             return
         _refuse_following(invocation)
         backend = invocation.backend()
-        asked = invocation.start.options(backend.settings.unpack_bytes)
-        _evaluate(evaluator, request, asked, backend, reporter, invocation)
+        run_options = invocation.start.options(backend.settings.unpack_bytes)
+        _evaluate(evaluator, request, run_options, backend, reporter, invocation)
 
 
 def _evaluate(
     evaluator: Evaluator[Any, Any],
     request: Request,
-    asked: RunOptions,
+    run_options: RunOptions,
     backend: Backend,
     reporter: Reporter,
     invocation: Invocation,
 ) -> None:
     live = invocation.live.target or asks_recorded(evaluator, request)
-    begin = _sweep(evaluator, request, asked, invocation) if live else _job(evaluator, request, asked)
+    begin = _sweep(evaluator, request, run_options, invocation) if live else _job(evaluator, request, run_options)
     if invocation.start.dry_run and live:
         from evalq.producer.sweep.estimate import estimate
 
@@ -110,14 +110,14 @@ def _refuse_following(invocation: Invocation) -> None:
             raise UsageError(f"--{name} goes with --follow")
 
 
-def _job(evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Callable[[], Job | Sweep]:
+def _job(evaluator: Evaluator[Any, Any], request: Request, run_options: RunOptions) -> Callable[[], Job | Sweep]:
     from evalq.producer.folder.job import Job
 
-    return lambda: Job.start(evaluator, request, asked)
+    return lambda: Job.start(evaluator, request, run_options)
 
 
 def _sweep(
-    evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions, invocation: Invocation
+    evaluator: Evaluator[Any, Any], request: Request, run_options: RunOptions, invocation: Invocation
 ) -> Callable[[], Job | Sweep]:
     from evalq.producer.sweep.execute import refuse_detached
     from evalq.producer.sweep.reuse import Cache
@@ -129,14 +129,14 @@ def _sweep(
         if invocation.start.detach:
             refuse_detached(live, evaluator, request)
         if live.cache:
-            Cache(live.cache).close()  # one that cannot be used is told before anything starts
-        return Sweep.start(evaluator, request, live, asked)
+            Cache(live.cache).close()  # fail before anything starts if it cannot be used
+        return Sweep.start(evaluator, request, live, run_options)
 
     return begin
 
 
 def _plan_only(begin: Callable[[], Any], reporter: Reporter) -> None:
-    """What a run would be: how many records, in how many chunks."""
+    """Print how many records and chunks the run would have."""
     from evalq.producer.folder.job import RunExistsError
     from evalq.producer.folder.run_folder import RunFolder
     from evalq.producer.run.chunks import Planner

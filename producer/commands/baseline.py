@@ -30,7 +30,7 @@ def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
 
 
 def _list(invocation: Invocation, as_json: bool) -> None:
-    """List all baselines, and the runs that each holds."""
+    """List all baselines and their runs."""
     with invocation.servers() as servers:
         known, faults = Baselines(servers).every()
     if as_json:

@@ -54,26 +54,26 @@ def _check_regressions(
 
 
 def _policy(runs: list[RunCases], margin: float) -> Policy:
-    """No drop of a run's first measure by ``margin`` of its scale or more; its others are shown.
+    """Forbid a drop of a run's first measure by ``margin`` of its scale or more, and show its other measures.
 
-    Where judges decide, the first may be advisory: what rests on none of them decides, too. No case may newly collapse,
-    where answers are told apart.
+    If judges decide, the first measure may be advisory, so measures that rest on no judge decide, too. If answers have
+    labels, no case may newly collapse.
     """
     gates = [
         Gate(
             metric=f"{run.called}.{measure.name}",
             max_drop=margin * measure.width,
-            tier="critical" if not number or _unjudged(run, measure.name) else "supporting",
+            tier="critical" if not number or _rests_on_no_judge(run, measure.name) else "supporting",
         )
         for run in runs
         for number, measure in enumerate(run.cases.measures)
     ]
-    apart = any(run.cases.labels or run.cases.collapse_p is not None for run in runs)
-    return Policy(gates=tuple(gates), collapse="none-new" if apart else "allowed")
+    labelled = any(run.cases.labels or run.cases.collapse_p is not None for run in runs)
+    return Policy(gates=tuple(gates), collapse="none-new" if labelled else "allowed")
 
 
-def _unjudged(run: RunCases, path: str) -> bool:
-    """Whether a number of a run that judges decide rests on none of them."""
+def _rests_on_no_judge(run: RunCases, path: str) -> bool:
+    """Whether judges decide in this run, but not on this number."""
     judged = run.cases.judged
     return judged is not None and not judged.rests(path)
 

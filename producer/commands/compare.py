@@ -31,11 +31,11 @@ def _compare(
     with errors_written("compare", outputs, (base, cand)), invocation.servers() as servers:
         candidates, bases = operand(cand, servers), base_of(base, servers)
         if is_approved(base, servers) and Path(base).exists():
-            warn(f"{base} is taken for the baseline of that name; for what lies here, say ./{base}")
+            warn(f"{base} is also a baseline, and evalq uses that; for the file or folder, write ./{base}")
         for run in candidates:
             before = bases[0] if len(bases) == 1 else partner(run, bases, base)
-            found = compare_runs(before, run, margin, measure, by_cases=by_cases)
-            compared.append(ComparedRuns(before, run, found))
+            comparisons = compare_runs(before, run, margin, measure, by_cases=by_cases)
+            compared.append(ComparedRuns(before, run, comparisons))
     try:
         write_comparison(outputs, compared)
     finally:

@@ -69,7 +69,7 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
 
 
 def _refuse_others(folder: Path) -> None:
-    """Raise UsageError for a run that no demo made: it may have been paid for."""
+    """Raise UsageError for a run that no demo made: its calls may have cost money."""
     if (folder / "run.json").is_file() and RunFolder(folder).info().suite != _SUITE:
         raise UsageError(f"{folder}: not a run of the demo, which would replace it; name another folder with --out")
 

@@ -22,10 +22,10 @@ from evalq.producer.servers import Servers, named_servers
 from evalq.workers.processes.identity import host as here
 
 _TRIPS, _TRIPS_A_CHUNK = 7, 7
-"""Round trips that are measured, and those that a chunk takes (docs/how-to/deploy.md)."""
+"""Round trips to measure, and round trips that a chunk takes (docs/how-to/deploy.md)."""
 _FAR_MS = 5.0
-_SILENT = 1
-"""The exit code of a check that reached the ledger and found no heartbeat; 3 is a ledger that cannot be asked."""
+_NO_HEARTBEAT = 1
+"""The exit code if the ledger has no heartbeat of this host; 3 means that the ledger did not answer."""
 
 
 def _here() -> Iterator[Finding]:
@@ -36,7 +36,7 @@ def _here() -> Iterator[Finding]:
         try:
             evaluator = plugins.get(name)
             yield "ok", f"evaluator {name} {evaluator.version}"
-        except (Exception, SystemExit) as error:  # whatever a plug-in's import raises is what the user has to see
+        except (Exception, SystemExit) as error:  # a plug-in may raise anything when it is imported
             yield "wrong", f"evaluator {name} cannot be loaded: {brief(error)}"
 
 
@@ -58,14 +58,14 @@ def _deployment(servers: Servers) -> Iterator[Finding]:
         yield "wrong", str(error)
     else:
         if missing := servers.watch.missing():
-            how = "take what renames or disables them out of its configuration, or use another server"
+            how = "stop renaming or disabling them in its configuration, or use another server"
             yield "wrong", f"the server does not know {', '.join(missing).upper()}, which runs need: {how}"
         yield _distance(servers)
         yield from diagnose(snapshot, code_version(), time.time(), servers.watch.codes(snapshot))
 
 
 def _distance(servers: Servers) -> Finding:
-    """How far away the ledger is, by the middle of so many round trips."""
+    """How far away the ledger is: the median of several round trips."""
     trips = []
     for _ in range(_TRIPS):
         began = time.perf_counter()
@@ -81,10 +81,10 @@ def _distance(servers: Servers) -> Finding:
     )
 
 
-def _worker_heard(servers: Servers) -> int:
-    """Say whether the ledger has a fresh heartbeat of a worker or caller of this host and code; 0 or `_SILENT`.
+def _check_worker(servers: Servers) -> int:
+    """Print whether the ledger has a fresh heartbeat of a worker or caller of this host and code; the exit code.
 
-    A container is a host of its own, so there it is the one worker's. Raises BrokerUnreachable, ConfigError.
+    Each container is a host. Raises BrokerUnreachable, ConfigError.
     """
     if not servers.named:
         raise ConfigError("a worker's heartbeat is in its ledger: --broker URL, EVALQ_BROKER, or --settings FILE")
@@ -95,7 +95,7 @@ def _worker_heard(servers: Servers) -> int:
     mine = sorted(str(pid) for where, version, pid in living if (where, version) == (host, code))
     if not mine:
         click.echo(f"wrong  the ledger hears no worker of code {code} on {host}; it hears {len(living)} others")
-        return _SILENT
+        return _NO_HEARTBEAT
     click.echo(f"ok     heard from {host}: process {', '.join(mine)}")
     return 0
 
@@ -103,7 +103,7 @@ def _worker_heard(servers: Servers) -> int:
 def _doctor(invocation: Invocation, worker: bool) -> int:
     with invocation.servers() as servers:
         if worker:
-            return _worker_heard(servers)
+            return _check_worker(servers)
         findings = list(_here())
         findings += _deployment(servers) if servers.named else _embedded()
     named = named_servers(servers.settings)

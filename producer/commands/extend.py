@@ -31,7 +31,7 @@ def _extend(invocation: Invocation, run: str, more: int | None, other: str, case
     backend = with_targets(invocation.backend(), folder)
     wanted = Extension(more, other, cases, *invocation.live.budgets, invocation.live.cache or "")
     reporter = invocation.output.reporter(plugins.get(folder.info().evaluator).records.unit)
-    asked = invocation.start.options(backend.settings.unpack_bytes)
+    options = invocation.start.options(backend.settings.unpack_bytes)
     with report_errors(reporter):
         if invocation.start.dry_run:
             sweep, live = extension_of(folder, wanted)
@@ -40,12 +40,12 @@ def _extend(invocation: Invocation, run: str, more: int | None, other: str, case
                 click.echo(line)
             return
         with name_server(backend):
-            begun = begin_or_join(lambda: wanted.begin(folder, asked), backend, reporter, detach=False)
-        assert begun is not None, "nothing is left to the fleet"
+            begun = begin_or_join(lambda: wanted.begin(folder, options), backend, reporter, detach=False)
+        assert begun is not None, "extend never detaches"
         conclude(begun, invocation, reporter)
 
 
-_ASKED = {"out", "tags", "once", "dry_run"}
+_RUN_OPTIONS = {"out", "tags", "once", "dry_run"}
 
 COMMAND = command(
     _extend,
@@ -53,12 +53,12 @@ COMMAND = command(
     # Not from EVALQ_REPEAT and EVALQ_TARGET: they are meant for sweeps that begin anew.
     click.Option(["--repeat", "more"], type=click.IntRange(1, 1_000_000), metavar="N",
                  help="How often each case is called in all [as often as in RUN]."),
-    click.Option(["--target", "other"], default="", metavar="NAME", help="Ask this target instead of RUN's."),
+    click.Option(["--target", "other"], default="", metavar="NAME", help="Call this target instead of RUN's."),
     click.Option(["--cases", "cases"], multiple=True, type=click.Path(exists=True), metavar="FILE",
                  help="Use these cases instead of RUN's, such as its file with more of them. Repeatable."),
     click.Option(["--cache"], type=click.Path(dir_okay=False), metavar="FILE",
                  help="Take further answers, and judges' answers, from FILE, and add new ones to it."),
-    *[option for option in run_options() if option.name in _ASKED],
+    *[option for option in run_options() if option.name in _RUN_OPTIONS],
     *place_options(),
     *calling_options(),
     *output_options(),

@@ -35,10 +35,10 @@ from evalq.producer.invocation.options import allow_inconclusive as may_be_incon
 from evalq.producer.lifecycle.gate import ConfirmOptions, confirm_runs
 
 _OPTIONS_OF = {
-    "confirm": (("targets", "calls", "base_target"), "asks again; without it a gate calls nobody"),
-    "dry_run": (("repeat", "cases", "rate"), "plans; without it a gate decides on the answers that there are"),
+    "confirm": (("targets", "calls", "base_target"), "calls the targets again; without it a gate makes no calls"),
+    "dry_run": (("repeat", "cases", "rate"), "plans a run; without it a gate decides on a finished run"),
 }
-"""{option: others that mean nothing without it, and what is to be said of that}."""
+"""{option: the options that need it, and why}."""
 
 
 def _gate(
@@ -60,25 +60,25 @@ def _gate(
     if invocation.start.dry_run:
         check_decision_outputs(outputs, reads)
         _refuse_idle(confirm=confirm, dry_run=True)
-        asked = RunPlan(invocation.live.repeat, cases, rate)
-        return _plan(invocation, load_policy(policy), candidates, baseline, asked, as_json)
+        plan = RunPlan(invocation.live.repeat, cases, rate)
+        return _plan(invocation, load_policy(policy), candidates, baseline, plan, as_json)
     with errors_written("gate", outputs, reads), invocation.servers() as servers:
         _refuse_idle(confirm=confirm, dry_run=False)
         if not candidates:
             raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
-        wanted, runs = load_policy(policy), candidates_of(candidates, servers)
+        rules, runs = load_policy(policy), candidates_of(candidates, servers)
         if confirm:
-            asking = ConfirmOptions(
+            options = ConfirmOptions(
                 folders_of(candidates), invocation.backend(), invocation.output.reporter("calls"), base_target
             )
-            decision = confirm_runs(wanted, runs, baseline, servers, asking, candidate)
+            decision = confirm_runs(rules, runs, baseline, servers, options, candidate)
         else:
-            decision = gate_runs(wanted, runs, baseline, servers, candidate=candidate, mode=mode or "policy")
+            decision = gate_runs(rules, runs, baseline, servers, candidate=candidate, mode=mode or "policy")
     return finish_decision(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 
 def _refuse_idle(**given: bool) -> None:
-    """Raise UsageError for options of what is not ``given``; their variables may be there for other commands."""
+    """Raise UsageError for an option that needs another one; its environment variable may be for other commands."""
     for name, (options, why) in _OPTIONS_OF.items():
         idle = next((each for each in options if not given[name] and on_command_line(each)), None)
         if idle is not None:
@@ -87,10 +87,10 @@ def _refuse_idle(**given: bool) -> None:
 
 
 def _plan(
-    invocation: Invocation, policy: Policy, candidates: tuple[str, ...], baseline: str, asked: RunPlan, as_json: bool
+    invocation: Invocation, policy: Policy, candidates: tuple[str, ...], baseline: str, plan: RunPlan, as_json: bool
 ) -> int:
     with invocation.servers() as servers:
-        found = outlook(policy, candidates_of(candidates, servers), baseline, asked, servers)
+        found = outlook(policy, candidates_of(candidates, servers), baseline, plan, servers)
     if as_json:
         click.echo(msgspec.json.encode(found))
     else:

@@ -16,12 +16,12 @@ from evalq.producer.invocation.options import as_json, server_options
 
 def _history(invocation: Invocation, suites: tuple[str, ...], runs: int, as_json: bool) -> None:
     with invocation.servers() as servers:
-        told, named = histories(servers, runs), servers.named
-    known = sorted({each.suite for each in told})
+        every, named = histories(servers, runs), servers.named
+    known = sorted({each.suite for each in every})
     for suite in suites:
         if suite not in known:
             raise UsageError(f"suite {suite!r} has no history (known suites: {', '.join(known) or 'none'})")
-    shown = [each for each in told if not suites or each.suite in suites]
+    shown = [each for each in every if not suites or each.suite in suites]
     if as_json:
         click.echo(msgspec.json.encode(shown))
         return
@@ -33,32 +33,32 @@ def _history(invocation: Invocation, suites: tuple[str, ...], runs: int, as_json
         click.echo(f"no run has finished yet in {where}", err=True)
 
 
-_UNWATCHED = (
+_WHY_NOT_WATCHED = (
     "drift is not watched: its runs declare no measures, or have no answers, too many records, or cases that --stop "
     "ended early"
 )
 
 
-_UNCOUNTED = (
+_WHY_NOT_COUNTED = (
     "nothing in it was answered, its answers were counted before, it follows a log, has too many records, or cases "
     "that --stop ended early"
 )
 
 
-def _lines(told: SuiteHistory) -> Iterator[str]:
-    yield " · ".join(filter(None, told.place))
-    drift = list(drift_lines(told.drift))
-    for line in drift or [_UNWATCHED]:
+def _lines(history: SuiteHistory) -> Iterator[str]:
+    yield " · ".join(filter(None, history.place))
+    drift = list(drift_lines(history.drift))
+    for line in drift or [_WHY_NOT_WATCHED]:
         yield f"  {line}"
-    # Else "No drift" would seem to be about what nobody looked at.
-    if drift and told.runs and told.runs[0].run not in {chain.run for chain in told.drift}:
-        yield f"  Run {told.runs[0].run} is newer than what drift counts: {_UNCOUNTED}."
-    for ended in told.runs:
-        faulty = ended.records.get("errors", 0) + ended.records.get("dead", 0)
-        yield f"  {ended.run:<28} {ended.when:<26} {ended.records.get('total', 0):>9,} records" + (
+    # Otherwise "No drift" would seem to include this run.
+    if drift and history.runs and history.runs[0].run not in {chain.run for chain in history.drift}:
+        yield f"  Run {history.runs[0].run} is newer than what drift counts: {_WHY_NOT_COUNTED}."
+    for finished in history.runs:
+        faulty = finished.records.get("errors", 0) + finished.records.get("dead", 0)
+        yield f"  {finished.run:<28} {finished.when:<26} {finished.records.get('total', 0):>9,} records" + (
             f", {faulty:,} faulty" if faulty else ""
         )
-        values = ", ".join(f"{name.removeprefix('evalq_')} {value:.4g}" for name, value in ended.metrics.items())
+        values = ", ".join(f"{name.removeprefix('evalq_')} {value:.4g}" for name, value in finished.metrics.items())
         if values:
             yield f"    {values}"
     yield ""

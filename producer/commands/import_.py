@@ -42,10 +42,10 @@ def _import(
             raise UsageError(f"--check {check}: {error}") from None
     imported = sources.read(source, file, ImportRequest(checks, anywhere, unchecked))
     if not imported.cases and not imported.targets:
-        _tell(imported, "")  # nothing is written, where the others could be read
+        _print_notes(imported, "")  # no file is written that could list the other notes
         raise ConfigError(f"{file}: nothing in it has a counterpart in evalq")
     written = write(imported, folder, force=force)
-    _tell(imported)
+    _print_notes(imported)
     outputs = sum(map(len, imported.outputs.values()))
     click.echo(f"{len(imported.cases)} cases, {len(imported.targets)} targets, {outputs} recorded outputs")
     for path in written.files:
@@ -53,14 +53,14 @@ def _import(
     for path in written.removed:
         click.echo(f"removed {path}: it came from the earlier import")
     for path in written.left:
-        click.echo(f"left {path}: it came from the earlier import and was changed since; it is not about these cases")
-    _compare(imported, written.files)
-    _next(imported, written.files)
+        click.echo(f"left {path}: it came from the earlier import and has changed since; it is not for these cases")
+    _print_agreement(imported, written.files)
+    _print_next_steps(imported, written.files)
     return 0
 
 
-def _compare(imported: Imported, written: list[Path]) -> None:
-    """One line on how far the checks agree with what the source itself says of the recorded outputs."""
+def _print_agreement(imported: Imported, written: list[Path]) -> None:
+    """One line on how far the checks agree with the source's own verdicts on the recorded outputs."""
     from evalq.evalcore.views.markdown import visible
     from evalq.producer.importing.imported import agreement
 
@@ -69,8 +69,8 @@ def _compare(imported: Imported, written: list[Path]) -> None:
         click.echo(visible(" ".join(agreement(imported, cases).sentence().splitlines())))
 
 
-def _tell(imported: Imported, others: str = ", all of them in not-imported.jsonl") -> None:
-    """The notes, those of one kind as one line with its first places, and where the ``others`` are."""
+def _print_notes(imported: Imported, others: str = ", all of them in not-imported.jsonl") -> None:
+    """Print a line for each kind of note, with its first locations; ``others`` says where the rest are."""
     from evalq.evalcore.views.markdown import visible
 
     lines = imported.summary()
@@ -86,8 +86,7 @@ def _tell(imported: Imported, others: str = ", all of them in not-imported.jsonl
         click.echo(f"and {more} more{others}")
 
 
-def _next(imported: Imported, written: list[Path]) -> None:
-    """What to do with it now."""
+def _print_next_steps(imported: Imported, written: list[Path]) -> None:
     from evalq.producer.importing.patterns import asks_judge
 
     cases = next((path for path in written if path.stem == "cases"), None)

@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 def _list(invocation: Invocation, as_json: bool) -> None:
     rows = folders()
-    if not as_json:  # before a server is asked, which may be slow
+    if not as_json:  # before the ledger answers, which may be slow
         for folder, info in rows:
             click.echo(_line(_row(folder, info)))
     with invocation.servers() as servers:
-        away = list(_away({info.run for _, info in rows}, servers))
+        away = list(_ledger_only({info.run for _, info in rows}, servers))
         named = servers.named
     if as_json:
         click.echo(canonical_json([*(folder.facts() for folder, _ in rows), *(facts for _, facts in away)]))
         return
-    for told, facts in away:
-        click.echo(_line(f"{facts['run']:<28} {told}"))
+    for text, facts in away:
+        click.echo(_line(f"{facts['run']:<28} {text}"))
     if not rows and not away:
         click.echo(f"there is no run in ./{RUNS}" + (", and none in the ledger" if named else ""), err=True)
 
 
-def _away(known: Collection[str], servers: Servers) -> Iterator[tuple[str, dict[str, Json]]]:
-    """How each run stands that only the ledger knows: in words, and as data."""
+def _ledger_only(known: Collection[str], servers: Servers) -> Iterator[tuple[str, dict[str, Json]]]:
+    """The runs that have no folder here, only an entry in the ledger: each as a line and as data."""
     if not servers.named:
         return
     from evalq.workers.ledger.calls import subject
@@ -51,11 +51,11 @@ def _away(known: Collection[str], servers: Servers) -> Iterator[tuple[str, dict[
     for run in sorted({*servers.runs.runs(), *map(subject, servers.sweeps.runs())} - set(known)):
         try:
             found = _in_ledger(run, servers)
-        except WireError as error:  # of one run: the others are listed all the same
+        except WireError as error:  # list the other runs all the same
             found = f"{'damaged':<12} {error}", "damaged", {"reason": str(error)}
         if found is not None:
-            told, state, facts = found
-            yield told, {"run": run, "state": state, **facts}
+            text, state, facts = found
+            yield text, {"run": run, "state": state, **facts}
 
 
 def _line(text: str) -> str:
@@ -65,7 +65,7 @@ def _line(text: str) -> str:
 
 def _row(folder: RunFolder, info: RunInfo) -> str:
     records = info.progress.get("records", "") if info.records is None else info.records
-    if records == "" and info.state == "done":  # by an evalq that noted no count where no ledger had one
+    if records == "" and info.state == "done":  # without a count in run.json
         with contextlib.suppress(EvalqError, OSError):
             records = folder.report()["records"]["total"]
     row = f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
@@ -73,32 +73,34 @@ def _row(folder: RunFolder, info: RunInfo) -> str:
 
 
 def _in_ledger(run: str, servers: Servers) -> tuple[str, str, dict[str, Json]] | None:
-    """How a run stands whose folder is elsewhere, in words and as data; None for one that expired meanwhile."""
+    """A run's line, state and facts in the ledger; None if it has expired meanwhile."""
     import msgspec
 
     with contextlib.suppress(Incomplete):
-        look = servers.runs.poll(run)
-        progress = look.progress
-        told = f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
-        told += _silence(progress.state, look, servers)
-        return told, progress.state, {"progress": msgspec.to_builtins(progress)}
-    # Outputs are asked about when the calls for them are over: what goes is the last one that there is.
+        status = servers.runs.poll(run)
+        progress = status.progress
+        text = f"{progress.state:<12} in the ledger only, {progress.committed}/{progress.chunks} chunks"
+        text += _silence(progress.state, status, servers)
+        return text, progress.state, {"progress": msgspec.to_builtins(progress)}
+    # Judges are called after the target: the last sweep is the one under way.
     for name in reversed([run, *servers.sweeps.further(run)]):
         calls, header = servers.sweeps.poll(name), servers.sweeps.header(name)
         if calls is not None and header is not None:
             break
     else:
         return None
-    told = f"{calls.state:<12} in the ledger only, {calls.recorded}/{header.total} calls of {header.target}"
-    told += _silence(calls.state, calls, servers)
-    return told, calls.state, {"calls": msgspec.to_builtins(calls), "target": header.target}
+    text = f"{calls.state:<12} in the ledger only, {calls.recorded}/{header.total} calls of {header.target}"
+    text += _silence(calls.state, calls, servers)
+    return text, calls.state, {"calls": msgspec.to_builtins(calls), "target": header.target}
 
 
-def _silence(state: str, look: RunStatus | SweepStatus, servers: Servers) -> str:
-    """For how long an open run's driver has not been heard of, where that is long enough for another to take over."""
-    if state != "open" or not look.driver or look.driver_silent < servers.settings.driver_seconds:
+def _silence(state: str, status: RunStatus | SweepStatus, servers: Servers) -> str:
+    """How long an open run's driver has been silent; empty before another driver may take over."""
+    if state != "open" or not status.driver or status.driver_silent < servers.settings.driver_seconds:
         return ""
-    return f"; its driver ({look.driver.rpartition(' ')[0]}) has been silent for {format_duration(look.driver_silent)}"
+    return (
+        f"; its driver ({status.driver.rpartition(' ')[0]}) has been silent for {format_duration(status.driver_silent)}"
+    )
 
 
 COMMAND = command(_list, as_json(), *server_options())

@@ -24,18 +24,18 @@ def _prune(
 ) -> None:
     with invocation.servers() as servers:
         if suites:
-            lines = _forgotten(servers, suites, dry_run=dry_run)
+            lines = _forget(servers, suites, dry_run=dry_run)
         elif everyone and (not servers.named or older_than):
             raise UsageError(
                 "--all is about a ledger, which does not know when runs ended: give --all --older-than 0 --broker URL"
             )
         else:
-            lines = _removed(servers, names, older_than, everyone=everyone, dry_run=dry_run)
+            lines = _remove(servers, names, older_than, everyone=everyone, dry_run=dry_run)
         for line in lines:
             click.echo(line)
 
 
-def _forgotten(servers: Servers, suites: tuple[str, ...], *, dry_run: bool) -> Iterator[str]:
+def _forget(servers: Servers, suites: tuple[str, ...], *, dry_run: bool) -> Iterator[str]:
     from evalq.producer.lifecycle.prune import forget_suites
 
     if not servers.named:
@@ -43,7 +43,7 @@ def _forgotten(servers: Servers, suites: tuple[str, ...], *, dry_run: bool) -> I
     return forget_suites(servers.history, suites, dry_run=dry_run)
 
 
-def _removed(
+def _remove(
     servers: Servers, names: tuple[str, ...], older_than: float, *, everyone: bool, dry_run: bool
 ) -> Iterator[str]:
     from evalq.producer.lifecycle.prune import prune, prune_named

@@ -17,7 +17,7 @@ def _retry(invocation: Invocation, run: str | None, errors: bool) -> None:
     from evalq.producer.outputs import check_outputs
     from evalq.producer.run.backend import hold_folder
 
-    del errors  # what is tried again without it, too
+    del errors  # the default, with or without the option
     folder, backend = find(run), invocation.backend()
     check_outputs(invocation.output.outputs, folder)
     reporter = invocation.output.reporter(plugins.get(folder.info().evaluator).records.unit)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 _SEVERITY = (0, 5, 130, 2, 3)
-"""Exit codes, the worst last: a suite ends with the worst of its runs'. 130 is a run that was paused from elsewhere."""
+"""Exit codes, the worst last: a suite ends with the worst of its runs'. With 130 another process paused the run."""
 
 
 def _run(
@@ -63,24 +63,24 @@ def _run(
     allow_inconclusive: bool,
 ) -> int:
     with errors_in_earlier_files("gate", () if invocation.start.dry_run else outputs):
-        suite = _asked(config, outputs, invocation.where.load().roots, no_gate=no_gate)
+        suite = _load(config, outputs, invocation.where.load().roots, no_gate=no_gate)
     if invocation.start.dry_run:
-        return _listed(suite, invocation.output.fmt)
+        return _print_calls(suite, invocation.output.fmt)
     if suite.policy is None and from_environment("baseline"):
         baseline = ""  # set for the suites that have a policy
-    against = GateOptions(baseline, candidate or invocation.start.once or "", confirm, base_target)
+    gate = GateOptions(baseline, candidate or invocation.start.once or "", confirm, base_target)
     with errors_in_earlier_files("gate", suite.outputs):
-        check_gate(suite, against, detach=invocation.start.detach)
+        check_gate(suite, gate, detach=invocation.start.detach)
     reporter = invocation.output.reporter("records")
-    # Until its own files say what the gate decided, those of an earlier attempt would stand as this one's.
+    # If this attempt fails, the files of an earlier one must not pass for its decision.
     with errors_written("gate", suite.outputs):
-        ended, rows = _all_ended(suite, config, against, invocation, reporter)
+        ended, rows = _run_all(suite, config, gate, invocation, reporter)
     worst = max((each.code for each in ended), key=_SEVERITY.index, default=0)
     done = [each.folder for each in ended if each.folder is not None]
     decision, output = None, invocation.output
     if suite.policy and not worst and done:
         decision = gate_suite(
-            suite, done, against, invocation, reporter, allow_inconclusive=allow_inconclusive, matrices=rows
+            suite, done, gate, invocation, reporter, allow_inconclusive=allow_inconclusive, matrices=rows
         )
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
         more = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
@@ -91,20 +91,20 @@ def _run(
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
 
 
-def _all_ended(
-    suite: SuitePlan, config: str, against: GateOptions, invocation: Invocation, reporter: Reporter
-) -> tuple[list[_Ended], Matrices]:
-    """Each run of the suite, seen through and shown, and what its matrices came to."""
+def _run_all(
+    suite: SuitePlan, config: str, gate: GateOptions, invocation: Invocation, reporter: Reporter
+) -> tuple[list[_SuiteRun], Matrices]:
+    """Run and show each run of the suite; returns how they ended, and the rows of its matrices."""
     from evalq.producer.run.backend import shared_backend
 
-    if against.confirm:
+    if gate.confirm:
         with invocation.servers() as servers:
-            check_confirm(suite, against, servers)
+            check_confirm(suite, gate, servers)
     backend, output = invocation.backend(), invocation.output
     _refuse_uncallable(suite, backend)
     roots = [Path.cwd(), Path(config).resolve().parent]
     with shared_backend(backend, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
-        ended = [_ended(run, suite, common, reporter, invocation) for run in suite.runs]
+        ended = [_run_one(run, suite, common, reporter, invocation) for run in suite.runs]
     rows = matrix_rows((run, each.folder, each.error) for run, each in zip(suite.runs, ended, strict=True))
     if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
         echo_markdown(matrix_text(rows))
@@ -120,8 +120,8 @@ def _refuse_uncallable(suite: SuitePlan, backend: Backend) -> None:
     refuse_uncallable(suite, Callers(backend, backend))
 
 
-def _listed(suite: SuitePlan, fmt: str) -> int:
-    """Say what would be run, and call nobody."""
+def _print_calls(suite: SuitePlan, fmt: str) -> int:
+    """Print the calls that the suite would make."""
     planned = planned_calls(suite)
     if fmt == "json":
         click.echo(canonical_json({"suite": suite.name, "runs": msgspec.to_builtins(planned)}))
@@ -130,8 +130,8 @@ def _listed(suite: SuitePlan, fmt: str) -> int:
     return 0
 
 
-def _asked(config: str, outputs: tuple[Path, ...], roots: tuple[Path, ...], *, no_gate: bool) -> SuitePlan:
-    """The suite file, with what the command line adds to it and takes away; what cannot be written is refused now."""
+def _load(config: str, outputs: tuple[Path, ...], roots: tuple[Path, ...], *, no_gate: bool) -> SuitePlan:
+    """The suite of the file and the command line. Raises UsageError now for an output that cannot be written."""
     suite = load_suite(config, roots)
     if no_gate:
         suite.policy, suite.outputs = None, []
@@ -139,13 +139,13 @@ def _asked(config: str, outputs: tuple[Path, ...], roots: tuple[Path, ...], *, n
     for run in suite.runs:
         reads = read_files(run.evaluator, run.request, config)
         for path in run.outputs:
-            check_output(path)  # over what it reads the suite itself is refused
+            check_output(path)  # load_suite refuses an output that the suite reads
         for path in outputs:
             refuse_read(path, reads)
     return suite
 
 
-class _Ended(NamedTuple):
+class _SuiteRun(NamedTuple):
     """How a run of the suite ended: its part of the JSON, its folder where it has a report here, its exit code."""
 
     report: Json
@@ -154,17 +154,19 @@ class _Ended(NamedTuple):
     error: str = ""
 
 
-def _ended(run: PlannedRun, suite: SuitePlan, backend: Backend, reporter: Reporter, invocation: Invocation) -> _Ended:
-    """Start one run and see it through; one that fails leaves the others alone.
+def _run_one(
+    run: PlannedRun, suite: SuitePlan, backend: Backend, reporter: Reporter, invocation: Invocation
+) -> _SuiteRun:
+    """Start one run and wait for its report; if it fails, the others go on.
 
-    Raises Interrupted and Unwatched: who ends the command means all of them.
+    Raises Interrupted and Unwatched, which end all runs.
     """
     from evalq.producer.lifecycle.watch import Unwatched
 
     folder = None
     try:
-        folder = _one(run, suite.name, backend, reporter, invocation)
-        return _Ended(_named(run, None if folder is None else _shown(run, folder, reporter, invocation)), folder)
+        folder = _start(run, suite.name, backend, reporter, invocation)
+        return _SuiteRun(_with_name(run, None if folder is None else _show(run, folder, reporter, invocation)), folder)
     except (Interrupted, Unwatched):
         raise
     except EvalqError as error:
@@ -172,25 +174,27 @@ def _ended(run: PlannedRun, suite: SuitePlan, backend: Backend, reporter: Report
         click.echo(visible(f"evalq: {run.evaluator.name}: {error}"), err=True)
         failed: dict[str, Json] = {"evaluator": run.evaluator.name, "error": str(error)}
         write_undecided(suite, error)
-        return _Ended(_named(run, failed | {"exit_code": error.exit_code}), folder, error.exit_code, str(error))
+        return _SuiteRun(_with_name(run, failed | {"exit_code": error.exit_code}), folder, error.exit_code, str(error))
 
 
-def _named(run: PlannedRun, report: Json) -> Json:
-    """A run's part of the JSON, under its name where it has one; of one that failed, what went wrong."""
+def _with_name(run: PlannedRun, report: Json) -> Json:
+    """A run's part of the JSON, with its name in the suite."""
     return {**report, "name": run.name} if run.name and isinstance(report, dict) else report
 
 
-def _one(run: PlannedRun, suite: str, backend: Backend, reporter: Reporter, invocation: Invocation) -> RunFolder | None:
-    """Start one run and see it through; its folder, or None where it is left to the fleet."""
-    begin = _begin(run, suite, invocation, backend.settings.unpack_bytes)
+def _start(
+    run: PlannedRun, suite: str, backend: Backend, reporter: Reporter, invocation: Invocation
+) -> RunFolder | None:
+    """Start one run and wait for its report; its folder, or None if it is detached."""
+    begin = _starter(run, suite, invocation, backend.settings.unpack_bytes)
     return begin_or_join(begin, backend, reporter, detach=invocation.start.detach)
 
 
-def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: int) -> Callable[[], Job | Sweep]:
+def _starter(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: int) -> Callable[[], Job | Sweep]:
     from evalq.producer.folder.job import Job
     from evalq.producer.sweep.sweep import Sweep
 
-    asked = msgspec.structs.replace(
+    options = msgspec.structs.replace(
         invocation.start.options(unpack_bytes),
         out=None,
         under=invocation.start.out,
@@ -201,16 +205,16 @@ def _begin(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: in
     )
     live = run.live
     if live is None:
-        return lambda: Job.start(run.evaluator, run.request, asked)
+        return lambda: Job.start(run.evaluator, run.request, options)
     if invocation.start.detach:
         from evalq.producer.sweep.execute import refuse_detached
 
         refuse_detached(live, run.evaluator, run.request)
-    return lambda: Sweep.start(run.evaluator, run.request, live, asked)
+    return lambda: Sweep.start(run.evaluator, run.request, live, options)
 
 
-def _shown(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: Invocation) -> dict[str, Json]:
-    """A finished run of the suite: its files, its report, its end; returns the report."""
+def _show(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: Invocation) -> dict[str, Json]:
+    """Write the files of a finished run, show its report and conclude it; returns the report."""
     report, output = folder.report(), invocation.output
     for path in run.outputs:
         write_output(path, folder, run.evaluator, run.request.options)
@@ -222,15 +226,15 @@ def _shown(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: I
     return report
 
 
-_NOT_HERE = {"params", "chunk_size", "limit", "suite", "outputs"}
-"""What the suite file says."""
+_FROM_SUITE_FILE = {"params", "chunk_size", "limit", "suite", "outputs"}
+"""Options that the suite file sets."""
 _options = [*run_options(), *place_options(), *calling_options()[:2], *output_options()]
 next(each for each in _options if each.name == "out").help = "Folder for the run folders [evalq-runs]."
 
 COMMAND = command(
     _run,
     click.Argument(["config"], type=click.Path(exists=True, dir_okay=False)),
-    *[option for option in _options if option.name not in _NOT_HERE],
+    *[option for option in _options if option.name not in _FROM_SUITE_FILE],
     option("--baseline", default="", metavar="BASE", help="Measure drops against this: a baseline's name, or a run."),
     judged(),
     *confirming_options(),

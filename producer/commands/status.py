@@ -1,4 +1,4 @@
-"""Show how a run (the latest, if none is named) stands."""
+"""Show the state and the progress of a run (the latest, if none is named)."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ if TYPE_CHECKING:
 _WORDS = {
     "state": "ledger",
     "epoch": "resumed",
-    "sealed": "all cut",
+    "sealed": "planned",
     "stale": "outdated",
-    "skipped": "not due",
-    "reconciled": "again",
-    "divergent": "differing",
+    "reconciled": "republished",
+    "finals": "report attempts",
     "suspect": "overdue",
     "leases": "in work",
 }
-"""What people are told where the ledger has a word of its own; JSON keeps the ledger's."""
+"""Words for people in place of the ledger's; JSON keeps the ledger's."""
 _BY_PROCESS = ("generation", "tallies", "under_way", "living")
-"""What processes and their server tell each other of a sweep's calls: in JSON only."""
+"""Bookkeeping between processes and the ledger of a sweep: in JSON only."""
 _PLAIN = {True: "yes", False: "no"}
 
 
@@ -49,16 +48,16 @@ def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
         if rows and run is None and not folders():
             if as_json:
                 click.echo(canonical_json({"fleet": rows}))
-            for word, told in [] if as_json else rows:
-                click.echo(visible(f"{word:<9} {told}"))
+            for word, text in [] if as_json else rows:
+                click.echo(visible(f"{word:<9} {text}"))
             return
         away = elsewhere(run, servers)
         folder = None if away else find(run)
         if folder is not None:
-            folder.info()  # tells of a damaged one
+            folder.info()  # raises if it is damaged
         facts = _facts(folder.facts() if folder else {"run": run}, servers, away=away)
         if folder is not None:
-            facts |= _found(folder, facts)
+            facts |= _results(folder, facts)
     if as_json:
         click.echo(canonical_json(facts | ({"fleet": rows} if rows else {})))
         return
@@ -69,7 +68,7 @@ def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
 
 
 def _fleet(servers: Servers) -> list[tuple[str, str]]:
-    """What the fleet is at; nothing where no server is named."""
+    """The fleet's state; empty if no server is named."""
     if not servers.named:
         return []
     snapshot = servers.watch.snapshot()
@@ -77,34 +76,34 @@ def _fleet(servers: Servers) -> list[tuple[str, str]]:
 
 
 def _facts(info: dict[str, Json], servers: Servers, *, away: bool) -> dict[str, Json]:
-    """What run.json says, with what the ledger that is named knows of the run; of one ``away`` that is all there is."""
+    """The facts of run.json and of the ledger; ``away``: the run has no folder here, so only the ledger has facts."""
     if not servers.named:
         return info
-    sweep, header = _sweep(servers, info["run"]), servers.runs.header(info["run"])
+    sweep, header = _calls(servers, info["run"]), servers.runs.header(info["run"])
     if sweep is not None:
         info |= {"calls": sweep, "state": info.get("state", sweep["state"])}
     if header is not None:
-        look = servers.runs.poll(info["run"])
-        info |= _run(servers, header, look)
+        status = servers.runs.poll(info["run"])
+        info |= _run(servers, header, status)
         if away:
-            info |= {"evaluator": header.evaluator, "suite": header.suite, "state": look.progress.state}
+            info |= {"evaluator": header.evaluator, "suite": header.suite, "state": status.progress.state}
     return info
 
 
-def _found(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
+def _results(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
     """The ``result`` of a run that has a report, and under ``further`` the calls of its judges so far."""
     from evalq.producer.page import summary_of
     from evalq.producer.sweep.judge_stage import judge_sweeps
 
     found: dict[str, Json] = {}
-    if folder.reported and "result" not in facts:  # what it came to is noted, by evalq of today
+    if folder.reported and "result" not in facts:  # else run.json has the headline
         with contextlib.suppress(EvalqError):  # its evaluator is not installed here, or the report is damaged
             report = folder.report()
             found["result"] = summary_of(plugins.get(report["evaluator"]), report).headline
-    asked: dict[str, Json] = dict(facts.get("further") or {})
+    judge_calls: dict[str, Json] = dict(facts.get("further") or {})
     with contextlib.suppress(EvalqError, OSError):
         for each in judge_sweeps(folder):
-            asked.setdefault(
+            judge_calls.setdefault(
                 each.files.name,
                 {
                     "target": each.header.target,
@@ -113,67 +112,69 @@ def _found(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
                     "errors": each.recorded.errors,
                 },
             )
-    return found | ({"further": asked} if asked else {})
+    return found | ({"further": judge_calls} if judge_calls else {})
 
 
-def _sweep(servers: Servers, run: str) -> dict[str, Json] | None:
-    """How a run's live calls stand; None where the ledger knows of none."""
+def _calls(servers: Servers, run: str) -> dict[str, Json] | None:
+    """The state of a run's live calls in the ledger; None if it has none."""
     import msgspec
 
-    # Of several the one that goes: outputs are asked about when the calls for them are over.
-    looks = [look for name in (run, *servers.sweeps.further(run)) if (look := servers.sweeps.poll(name)) is not None]
-    look = next((each for each in looks if each.state not in CALLS_OVER), looks[-1] if looks else None)
-    facts: dict[str, Json] | None = None if look is None else msgspec.to_builtins(look)
+    # A run may have several sweeps, since judges are called after the target: show the one under way.
+    every = [
+        status for name in (run, *servers.sweeps.further(run)) if (status := servers.sweeps.poll(name)) is not None
+    ]
+    status = next((each for each in every if each.state not in CALLS_OVER), every[-1] if every else None)
+    facts: dict[str, Json] | None = None if status is None else msgspec.to_builtins(status)
     return facts
 
 
-def _run(servers: Servers, header: Header, look: RunStatus) -> dict[str, Json]:
-    """How a run's evaluation stands: its counters, its workers, and what it waits for."""
+def _run(servers: Servers, header: Header, status: RunStatus) -> dict[str, Json]:
+    """A run's counters, its workers, and the reason why it waits."""
     import msgspec
 
     facts: dict[str, Json] = {
-        "progress": msgspec.to_builtins(look.progress),
-        "suspect": len(look.suspect),
-        "leases": look.leases,
+        "progress": msgspec.to_builtins(status.progress),
+        "suspect": len(status.suspect),
+        "leases": status.leases,
     }
     facts["workers"], others, lacking = servers.heartbeats.serving(header.code_version, header.evaluator)
-    if look.progress.state == "open" and not look.progress.complete and not facts["workers"]:
+    if status.progress.state == "open" and not status.progress.complete and not facts["workers"]:
         lacks = header.evaluator if lacking else ""
         facts["waiting"] = another_version(header.code_version, others, lacks) if others else "no worker is running"
-    return facts | {"notes": servers.runs.notes(header.run)} | _troubles(servers, header, look)
+    return facts | {"notes": servers.runs.notes(header.run)} | _troubles(servers, header, status)
 
 
-def _troubles(servers: Servers, header: Header, look: RunStatus) -> dict[str, Json]:
-    """Which hosts failed at an open run, and why, and what to do where it waits for somebody."""
+def _troubles(servers: Servers, header: Header, status: RunStatus) -> dict[str, Json]:
+    """Which hosts failed at an open run and why, and what to do if it waits."""
     from evalq.workers.ledger.failures import Failures
     from evalq.workers.ledger.heartbeats import unhealthy_of
     from evalq.workers.ledger.progress import REPORT_TRIES
     from evalq.workers.recovery.judge import judge
 
-    if look.progress.state != "open":
+    if status.progress.state != "open":
         return {}
     living = servers.heartbeats.living(header.code_version)
-    found = judge(header.evaluator, Failures(servers.runs).counts(header.run), look, living)
+    found = judge(header.evaluator, Failures(servers.runs).counts(header.run), status, living)
     facts: dict[str, Json] = {"trouble": list(found.trouble)} if found.trouble else {}
-    if look.unserved:
-        sick = all(header.evaluator in unhealthy_of(told) for told in living.values())
+    if status.unserved:
+        sick = all(header.evaluator in unhealthy_of(facts) for facts in living.values())
         what = f"load its evaluator {header.evaluator}" if sick else "compute it"
         facts["waiting"] = f"no living worker can {what}: start one that can, or it fails by unserved_seconds"
-    if look.progress.complete and look.progress.finals >= REPORT_TRIES:
+    if status.progress.complete and status.progress.finals >= REPORT_TRIES:
         facts["waiting"] = "no worker could make its report: make it with evalq resume, where its folder is"
     return facts
 
 
 def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]:
-    """The same for people."""
+    """The facts as lines for people."""
     yield f"run       {facts['run']}"
     yield f"state     {facts['state']}"
-    yield f"folder    {folder.path if folder else 'elsewhere; this is what the ledger knows'}"
+    yield f"folder    {folder.path if folder else 'elsewhere; these facts are from the ledger'}"
     if "result" in facts:
         yield f"result    {facts['result']}"
-    for asked in (facts.get("further") or {}).values():
-        yield f"judge     {asked['target']}: {asked['recorded']:,} of {asked['planned']:,} calls" + (
-            f", {asked['errors']:,} failed" if asked.get("errors") else ""
+    for judge_calls in (facts.get("further") or {}).values():
+        yield f"judge     {judge_calls['target']}: {judge_calls['recorded']:,} of {judge_calls['planned']:,} calls" + (
+            f", {judge_calls['errors']:,} failed" if judge_calls.get("errors") else ""
         )
     if folder is not None and (left := left_behind(folder, folder.info())):
         yield f"driver    {left}"
@@ -192,7 +193,7 @@ def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]
 
 def _plain(key: str, value: Json) -> Json:
     if key == "epoch":
-        return max(0, value - 1)  # each driver has one of its own, and the first has resumed nothing
+        return max(0, value - 1)  # the first driver has epoch 1, and has resumed nothing
     return _PLAIN[value] if isinstance(value, bool) else value
 
 

@@ -1,4 +1,4 @@
-"""List the agents that live calls may go to, as the targets file names them.
+"""List the targets that live calls may go to, as the targets file names them.
 
 With --try, call one of them.
 """
@@ -53,14 +53,14 @@ def _targets(
     (target,) = chosen.values()
     with _server(settings) as url:
         results = run_interruptible(_try(target, settings, url, _Trial(prompt, agent, repeat, concurrency)))
-    kept = _kept(target, results)
-    if kept:
-        click.echo(f"kept for --dry-run: {kept}", err=True)
+    path = _keep_trial(target, results)
+    if path:
+        click.echo(f"kept for --dry-run: {path}", err=True)
     return _summary(target, results)
 
 
-def _kept(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
-    """Keep what the calls took; returns where, "" where they told no tokens or nothing can be written here."""
+def _keep_trial(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
+    """Keep the calls' tokens; returns the path, or "" if the calls report no tokens or the file cannot be written."""
     from evalq.evalcore.model.calls import Attempt
     from evalq.producer.sweep.estimate import keep_trial
     from evalq.workers.targets.target import config_digest
@@ -84,7 +84,7 @@ class _Trial:
 
 @contextlib.contextmanager
 def _server(settings: Settings) -> Iterator[Address]:
-    """The server that paces: the fleet's, or one for this command alone."""
+    """The server of the rate limits: the fleet's, or an embedded one."""
     if settings.broker or settings.ledger:
         yield settings.ledger_address
         return
@@ -108,7 +108,7 @@ async def _try(target: NamedTarget, settings: Settings, server: Address, trial: 
         for repeat in repeats:
             attempts = await call_paced(caller, pacer, Call(trial.prompt, trial.agent, "", repeat))
             results.append(attempts)
-            click.echo(_told(repeat, attempts))
+            click.echo(_call_line(repeat, attempts))
 
     with contextlib.closing(connect(server, settings)) as client:
         async with Caller(target) as caller, RateLimiter(client, target.pool, limits_of(target)) as pacer:
@@ -137,7 +137,7 @@ def _line(named: NamedTarget) -> str:
     return f"{named.name:<20} {target.kind:<8} {', '.join(facts)}"  # type: ignore[attr-defined]  # every kind has one
 
 
-def _told(repeat: int, attempts: list[Answer | Failure]) -> str:
+def _call_line(repeat: int, attempts: list[Answer | Failure]) -> str:
     """One call's line: its number, status, latency, tokens, retries, and how its answer begins."""
     from evalq.workers.targets import Failure
 
@@ -145,10 +145,10 @@ def _told(repeat: int, attempts: list[Answer | Failure]) -> str:
     status = last.kind if isinstance(last, Failure) else "ok"
     tokens = "-" if last.tokens is None else f"{last.tokens}"
     again = f"  after {len(attempts) - 1} more attempts" if len(attempts) > 1 else ""
-    said = _short(last.reason) if isinstance(last, Failure) else _short(last.text)
+    text = _short(last.reason) if isinstance(last, Failure) else _short(last.text)
     if isinstance(last, Failure) and last.kind == "bad_output" and last.text:
-        said += f"; it said: {_short(last.text)}"
-    return f"{repeat:>5}  {status:<10}  {last.latency_seconds:7.3f} s  {tokens:>6} tokens{again}  {said}"
+        text += f"; its output: {_short(last.text)}"
+    return f"{repeat:>5}  {status:<10}  {last.latency_seconds:7.3f} s  {tokens:>6} tokens{again}  {text}"
 
 
 def _short(text: str) -> str:

@@ -17,7 +17,7 @@ from evalq.producer.servers import Servers
 
 
 def _watch(invocation: Invocation, run: str | None) -> None:
-    """Look on until a run has its report; nothing is computed, and nothing of it changed, for anybody else."""
+    """Wait until a run has its report. Watching computes and changes nothing."""
     from evalq.producer.lifecycle.watch import attend_fleet
     from evalq.producer.outputs import check_outputs
 
@@ -29,12 +29,12 @@ def _watch(invocation: Invocation, run: str | None) -> None:
         else:
             folder = find(run)
             check_outputs(invocation.output.outputs, folder)
-            _see(folder, servers, reporter)
+            _wait(folder, servers, reporter)
         conclude(folder, invocation, reporter)
 
 
-def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
-    """Until the run in ``folder`` has its report."""
+def _wait(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
+    """Wait until the run in ``folder`` has its report."""
     from evalq.producer.lifecycle.join import ended_error, resume_any, see_elsewhere
     from evalq.producer.lifecycle.watch import attend_fleet, watch_driver
     from evalq.producer.run.backend import Backend
@@ -44,14 +44,14 @@ def _see(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
     info = folder.info()
     if info.state == "detached":
         attend_fleet(info.run, servers, reporter, folder)
-        # Nothing is left to do for the fleet: its answers come into the folder.
+        # The fleet has finished: bring its answers into the folder.
         resume_any(folder, Backend(servers.settings), reporter)
     elif info.state != "done":
         raise ended_error(folder, info.state)
 
 
 def _fleet(servers: Servers) -> str:
-    """What the fleet is at; nothing where no server is named, or it does not answer."""
+    """The fleet's state; empty if no server is named, or it does not answer."""
     with contextlib.suppress(EvalqError):
         return str(fleet.fleet_of(servers.watch.snapshot())) if servers.named else ""
     return ""

@@ -1,1 +1,1 @@
-"""What a command line says: its options, and the same as typed values; the run that it names."""
+"""A command line: its options, the same as typed values, and the run that it names."""

@@ -16,23 +16,23 @@ from evalq.producer.servers import Servers
 
 
 def folders() -> list[tuple[RunFolder, RunInfo]]:
-    """Runs under ./evalq-runs, the latest begun last; one that cannot be read is told on standard error."""
+    """Runs under ./evalq-runs, the latest begun last; warns of one that cannot be read."""
     return run_folders(RUNS, warn)
 
 
 def warn(text: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     click.echo(text, err=True)
 
 
 def find(run: str | None) -> RunFolder:
-    """The folder of RUN: a path, an id, or without either the latest. Raises UsageError."""
+    """The folder of RUN, a path or an id; the latest run without either. Raises UsageError."""
     if run is None:
         latest = folders()
         if not latest:
             raise UsageError(f"no run in {RUNS}: name a run folder")
         return latest[-1][0]
-    # A folder first: what is a path from here is meant as one, even where a run's id is the same word.
+    # A path comes first, even if a run's id is the same word.
     path = next((path for path in (Path(run), RUNS / run) if path.is_dir()), None)
     if path is None:  # the folder of a run that follows a log is named after the log
         path = next((folder.path for folder, info in folders() if info.run == run), None)
@@ -42,10 +42,7 @@ def find(run: str | None) -> RunFolder:
 
 
 def left_behind(folder: RunFolder, info: RunInfo) -> str:
-    """What to say of a run that goes by its own account, and that no process drives here (any more): empty for others.
-
-    One that was killed could not say how it ended.
-    """
+    """A hint for a run that run.json calls running, though no process here drives it (it was killed); else empty."""
     if info.state not in DRIVEN or folder.driver():
         return ""
     if waiter := folder.waiter():
@@ -54,7 +51,7 @@ def left_behind(folder: RunFolder, info: RunInfo) -> str:
 
 
 def elsewhere(run: str | None, servers: Servers) -> bool:
-    """Whether the ledger that is named knows RUN and none of the folders here is its own."""
+    """Whether the ledger knows RUN, and no folder here is its own."""
     if run is None or not servers.named or Path(run).is_dir() or (RUNS / run).is_dir():
         return False
     if any(info.run == run for _, info in folders()):

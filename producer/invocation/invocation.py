@@ -1,4 +1,4 @@
-"""What a command was asked for, typed: how a command is declared, and the command line as run.json keeps it."""
+"""A command line as typed values, how a command is declared, and the command line as run.json keeps it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from evalq.workers.settings import Settings
 
 
-# The command line that began a run, as run.json keeps it: without passwords, and without the environment.
+# The command line in run.json: without passwords, and without the environment.
 
-# Up to the last @, since a password may hold one.
+# Up to the last @, since a password may contain one.
 _USER = re.compile(r"(://[^:/@\s]*:)\S*@")
-# A name alone may be one: redis://secret@host.
+# A user name alone may be a password: redis://secret@host.
 _USER_ALONE = re.compile(r"(://)[^:/@\s]+@")
 _QUERY = re.compile(r"([?&]\w*(?:password|token|secret|key)=)[^&#\s]*", re.IGNORECASE)
 
@@ -47,11 +47,11 @@ def _hidden(word: str) -> str:
 _INNER_UNDERSCORE = re.compile(r"(?<=\w)\\_(?=\w)")
 """An escape that Markdown does not need: within a word an underscore emphasises nothing."""
 _OWN = "own_"
-"""Before the names of an evaluator's own options, which may be called like shared ones."""
+"""Prefix of an evaluator's own options, since shared options may have the same names."""
 
 
 class PlaceArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to compute and to call, as `place_options` and `calling_options` say it."""
+    """Where to compute and to call: `place_options` and `calling_options`."""
 
     broker: str | None = None
     ledger: str | None = None
@@ -70,12 +70,12 @@ class PlaceArguments(msgspec.Struct, frozen=True, kw_only=True):
         named = {"broker": self.broker, "ledger": self.ledger, "targets": self.targets, "calls": self.calls}
         settings = load_settings(self.settings, **named)
         if settings.ledger and not settings.broker:
-            raise ConfigError("a ledger is named, and no broker to go with it: --broker URL or EVALQ_BROKER")
+            raise ConfigError("a ledger needs a broker: give --broker URL, or set EVALQ_BROKER")
         return settings
 
 
 class OutputArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """What to tell and what to write, as `output_options` say it."""
+    """What to print and to write: `output_options`."""
 
     fmt: str = "markdown"
     outputs: tuple[Path, ...] = ()
@@ -86,7 +86,7 @@ class OutputArguments(msgspec.Struct, frozen=True, kw_only=True):
     verbose: bool = False
 
     def reporter(self, unit: str) -> Reporter:
-        """What shows how a run goes, counted in ``unit`` (say "rows")."""
+        """The reporter of a run's progress, counted in ``unit`` (such as "rows")."""
         from evalq.producer.monitor.progress import Reporter
 
         return Reporter(
@@ -95,7 +95,7 @@ class OutputArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run, as `run_options` say it."""
+    """What to run: `run_options`."""
 
     params: str | None = None
     out: Path | None = None
@@ -109,7 +109,7 @@ class StartArguments(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
     def options(self, unpack_bytes: int) -> RunOptions:
-        """The same for a job. Raises UsageError for a tag that is none."""
+        """The options of a job. Raises UsageError for a tag that is not key=value."""
         from evalq.producer.folder.job import RunOptions
 
         return RunOptions(
@@ -125,7 +125,7 @@ class StartArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Which live calls to make, as `live_options` and `calling_options` say it."""
+    """Which live calls to make: `live_options` and `calling_options`."""
 
     target: str | None = None
     repeat: int = 1
@@ -141,7 +141,7 @@ class LiveArguments(msgspec.Struct, frozen=True, kw_only=True):
         return self.max_calls, self.max_cost
 
     def options(self) -> SweepOptions:
-        """The same for a sweep. Raises UsageError for a run that is not here."""
+        """The options of a sweep. Raises UsageError for a run that is not here."""
         from evalq.producer.invocation.finding import find
         from evalq.producer.sweep.options import SweepOptions
 
@@ -157,7 +157,7 @@ class LiveArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FollowArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """How to follow a log, as `follow_options` say it."""
+    """How to follow a log: `follow_options`."""
 
     follow: bool = False
     every: float | None = None
@@ -169,7 +169,7 @@ _Group = TypeVar("_Group", bound=msgspec.Struct)
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a command line can ask of any command; what a command has no options for is as without them.
+    """The values of all options of all commands; options that a command does not have keep their defaults.
 
     ``own`` holds the values of an evaluator's own options, by their names.
     """
@@ -183,7 +183,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Invocation:
-        """Of what click has read, by the names of its parameters; others than those of `names` are passed over."""
+        """Group the values that click has read, by the names of its parameters."""
 
         def group(kind: type[_Group]) -> _Group:
             return kind(**{name: given[name] for name in kind.__struct_fields__ if name in given})
@@ -199,12 +199,12 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def holds(name: str) -> bool:
-        """Whether a parameter of this name has a place here."""
+        """Whether this class takes a parameter of this name."""
         groups = (PlaceArguments, OutputArguments, StartArguments, LiveArguments, FollowArguments)
         return name.startswith(_OWN) or any(name in group.__struct_fields__ for group in groups)
 
     def backend(self) -> Backend:
-        """Where runs are computed. Raises ConfigError, and UsageError for a run that could be left to nobody."""
+        """Where runs are computed. Raises ConfigError, and UsageError for --detach without a broker."""
         from evalq.producer.run.backend import Backend
 
         settings = self.where.load()
@@ -213,7 +213,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
         return Backend(settings, inline=self.where.inline, workers=self.where.workers)
 
     def servers(self) -> Servers:
-        """The servers that are named, to be closed. Raises ConfigError."""
+        """The named servers; the caller closes them. Raises ConfigError."""
         from evalq.producer.servers import Servers
 
         return Servers(self.where.load())
@@ -236,7 +236,7 @@ def _tags_from(tags: Iterable[str]) -> dict[str, str]:
 # The one way in which a command is declared.
 
 DECIDING = ("check-regressions", "gate", "run")
-"""They find what is no text by themselves: a file of an earlier decision gets the error in its place."""
+"""Commands that check their arguments themselves: they write an error into the files of an earlier decision."""
 
 
 def command(
@@ -246,10 +246,10 @@ def command(
     text: str = "",
     kind: type[click.Command] = click.Command,
 ) -> click.Command:
-    """A command that calls ``call`` with the `Invocation` and, by their names, with the parameters it names itself.
+    """A command that calls ``call`` with the `Invocation`, and with the parameters that it names itself.
 
-    What it returns is the exit code (None: 0). The command is called like its module (or ``name``), and the module's
-    docstring is its help (or ``text``); the first line of that stands in ``evalq --help``. ``kind`` is its class.
+    It returns the exit code (None: 0). The command has the name of its module (or ``name``), and the module's docstring
+    as help (or ``text``); `evalq --help` shows the first line. ``kind`` is the command's class.
     """
     module = sys.modules[call.__module__]
     mine = inspect.signature(call).parameters.keys() - {"invocation"}
@@ -272,9 +272,9 @@ def command(
 
 
 def _refuse_bytes(ctx: click.Context) -> None:
-    """Raise UsageError for an option's variable that is no text in UTF-8; the command line is refused before."""
+    """Raise UsageError for an environment variable that is not UTF-8; `cli` checks the command line itself."""
     for param in ctx.command.params if ctx.command.name not in DECIDING else ():
         source = ctx.get_parameter_source(param.name or "")
-        told = os.environ.get(str(param.envvar), "") if source is click.core.ParameterSource.ENVIRONMENT else ""
-        if not is_text(told):
-            raise UsageError(f"{param.envvar}: {told!a} is not text in UTF-8")
+        value = os.environ.get(str(param.envvar), "") if source is click.core.ParameterSource.ENVIRONMENT else ""
+        if not is_text(value):
+            raise UsageError(f"{param.envvar}: {value!a} is not text in UTF-8")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Finite(click.FloatRange):
-    """A range of numbers, without "nan", which every bound lets pass, and "inf", which is none."""
+    """A range of finite numbers: every bound would let "nan" pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number. Raises BadParameter."""
@@ -32,17 +32,17 @@ def option(*flags: str, **attrs: Any) -> click.Option:
 
 
 def from_environment(name: str) -> bool:
-    """Whether the option ``name`` of the command that runs was given by its variable, and not by whoever called it."""
+    """Whether the current command has the option ``name`` from its environment variable."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.ENVIRONMENT
 
 
 def on_command_line(name: str) -> bool:
-    """Whether whoever called the command that runs gave it the option ``name`` itself."""
+    """Whether the current command has the option ``name`` from its command line."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def server_options() -> list[click.Option]:
-    """Which fleet a command asks about; nothing is computed there."""
+    """The fleet that a command reads from, without computing there."""
     broker, *others = [each for each in place_options() if each.name in ("broker", "ledger", "settings")]
     broker.help = "The fleet's server: Redis, Valkey or RabbitMQ."
     return [broker, *others]
@@ -62,7 +62,7 @@ def place_options() -> list[click.Option]:
 
 
 def calling_options() -> list[click.Option]:
-    """Making live calls from here, and how many."""
+    """Live calls from this process, and how many."""
     return [
         option("--targets", type=click.Path(dir_okay=False), metavar="FILE",
                 help="Make the calls from here, with the targets in FILE (with --broker, give --calls, too). "
@@ -76,7 +76,7 @@ def calling_options() -> list[click.Option]:
 
 
 def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
-    """What a live sweep of ``evaluator`` is; none for one that asks nobody."""
+    """The options of a live sweep; none for an evaluator that makes no calls."""
     from evalq.evalcore.model.calls import WHEN_DECIDED
 
     calls = evaluator.calls
@@ -114,12 +114,12 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
 
 
 def as_json() -> click.Option:
-    """Data in place of lines for people."""
+    """JSON instead of text."""
     return click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of text.")
 
 
 def allow_inconclusive() -> click.Option:
-    """How a command that gates ends where the answers cannot tell."""
+    """Exit with 0 if the decision is INCONCLUSIVE."""
     return option(
         "--allow-inconclusive",
         is_flag=True,
@@ -128,7 +128,7 @@ def allow_inconclusive() -> click.Option:
 
 
 def recorded_options() -> list[click.Option]:
-    """Whether a gate goes by the recorded answers of each case, or by statistics."""
+    """Decide by recorded answers or by statistics."""
     return [
         click.Option(
             ["--as-recorded", "mode"],
@@ -145,7 +145,7 @@ def recorded_options() -> list[click.Option]:
 
 
 def judged() -> click.Option:
-    """Who is judged, for commands that gate."""
+    """The name of the candidate that a gate decides on."""
     return option(
         "--candidate",
         default="",
@@ -156,17 +156,17 @@ def judged() -> click.Option:
 
 
 def confirming_options() -> list[click.Option]:
-    """Asking live targets again before a gate stops anything."""
+    """Call live targets again before a gate stops a candidate."""
     return [
         option("--confirm", is_flag=True,
-                help="Before NO-GO, ask baseline and candidate again, twice the repeats each (live targets only)."),
+                help="Before NO-GO, call both targets again, with twice the repeats (live targets only)."),
         option("--base-target", default="", metavar="NAME",
                 help="With --confirm: the target that still answers as the baseline did [the baseline's]."),
     ]  # fmt: skip
 
 
 def decision_outputs() -> click.Option:
-    """Files of a decision or a comparison, each in the form that its name asks for."""
+    """Files of a decision or a comparison; the name selects the format."""
     return click.Option(
         ["-o", "--output", "outputs"],
         multiple=True,
@@ -183,7 +183,7 @@ def run_argument() -> click.Argument:
 
 
 def output_options() -> list[click.Option]:
-    """What to tell and what to write."""
+    """What to print and to write."""
     return [
         option("--format", "fmt", type=click.Choice(["markdown", "json", "yaml", "none"]), default="markdown",
                 show_default=True, help="What standard output shows."),
@@ -195,7 +195,7 @@ def output_options() -> list[click.Option]:
         option("--allow-dead", type=click.IntRange(0), default=0, metavar="N",
                 help="Exit with 0 if at most N records have no result (killed their process, or got no answer)."),
         option("-q", "--quiet", is_flag=True, help="Print only faults and delays."),
-        option("-v", "--verbose", is_flag=True, help="Say more of what happens."),
+        option("-v", "--verbose", is_flag=True, help="Print more details."),
     ]  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def follow_options() -> list[click.Option]:
 
 
 def without(options: Iterable[click.Option], taken: Iterable[Option]) -> list[click.Option]:
-    """``options`` without the flags an evaluator uses itself; one that has no flag left is not there."""
+    """``options`` without the flags that an evaluator uses itself, and without options that have no flag left."""
     flags = {flag for each in taken for flag in each.flags}
     kept = []
     for each in options:
@@ -258,7 +258,7 @@ def own_option(own: Option) -> click.Option:
 
 
 def params_from(file: str | None, options: tuple[Option, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """Parameters from a file with the options that name one laid over it. Raises ConfigError."""
+    """Parameters from a file; options override them. Raises ConfigError."""
     from evalq.evalcore.contract.params import load_mapping, option_params
 
     return option_params(options, given, load_mapping(file) if file else {})

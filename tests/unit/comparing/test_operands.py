@@ -171,7 +171,7 @@ def test_a_path_that_is_called_as_the_baseline_stands_in_for_nothing(
         (here / "main").mkdir()
     done = command("compare", "main", "cand", "--json")
     assert (done.code, done.stdout) == (0, before.stdout)
-    assert "main is taken for the baseline of that name; for what lies here, say ./main" in done.stderr
+    assert "main is also a baseline, and evalq uses that; for the file or folder, write ./main" in done.stderr
     assert "taken for" not in before.stderr
     assert command(*plan).stdout == planned.stdout
     assert evalq.compare("main", "cand")["pass_rate"].verdict == json.loads(before.stdout)["measures"][0]["verdict"]

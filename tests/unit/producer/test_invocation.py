@@ -119,7 +119,7 @@ def test_it_is_made_once_and_stays() -> None:
     ("invocation", "error", "said"),
     [
         (Invocation(where=PlaceArguments(inline=True, broker="redis://h")), ConfigError, "--inline uses no broker"),
-        (Invocation(where=PlaceArguments(ledger="redis://h")), ConfigError, "no broker to go with it"),
+        (Invocation(where=PlaceArguments(ledger="redis://h")), ConfigError, "a ledger needs a broker"),
         (Invocation(start=StartArguments(detach=True)), UsageError, "--detach needs --broker"),
     ],
 )

@@ -173,6 +173,6 @@ def test_a_package_that_is_missing_is_no_answer_of_a_policy(tmp_path: Path, lack
         [sys.executable, "-c", given, *asked], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 3, ended.stderr
-    assert ended.stderr.startswith("evalq: the installation is not whole (")
+    assert ended.stderr.startswith("evalq: the installation is incomplete (")
     assert lacking in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
