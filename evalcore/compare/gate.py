@@ -18,10 +18,8 @@ from evalq.evalcore.compare.comparison import (
 )
 from evalq.evalcore.compare.decision import (
     LEAST,
-    SINGLE,
     Check,
     Decided,
-    Errors,
     FailingCase,
     GateDecision,
     Quarantined,
@@ -57,6 +55,7 @@ from evalq.evalcore.compare.quarantine import (
     regression_check,
 )
 from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, incomplete, missing_checks, rows_of
+from evalq.evalcore.compare.spending import SINGLE, Errors
 from evalq.evalcore.compare.summary import RunCases, asked_alike, with_unrecorded
 from evalq.evalcore.contract.measures import Measure, pass_measure, size
 from evalq.evalcore.errors import UsageError

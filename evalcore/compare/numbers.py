@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.compare.counting import USAGE_NUMBERS, told_in
-from evalq.evalcore.compare.decision import Check, Decided, Errors, undecided
+from evalq.evalcore.compare.decision import Check, Decided, undecided
 from evalq.evalcore.compare.intervals import (
     ALPHA,
     MeanChange,
@@ -21,6 +21,7 @@ from evalq.evalcore.compare.intervals import (
     quantile_level,
 )
 from evalq.evalcore.compare.policy import CHANGES, Gate
+from evalq.evalcore.compare.spending import Errors
 from evalq.evalcore.compare.summary import RunCases, Took, with_unrecorded
 from evalq.evalcore.contract.measures import Direction, Number, number_at
 from evalq.evalcore.errors import UsageError

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from evalq.evalcore.compare.comparison import Measured, change_in, p_values
-from evalq.evalcore.compare.decision import SINGLE, Check, Decided, Errors
+from evalq.evalcore.compare.decision import Check, Decided
 from evalq.evalcore.compare.eligibility import CorrectedChange
 from evalq.evalcore.compare.intervals import MeanLevel, level_of
 from evalq.evalcore.compare.numbers import agreed, same, why_no_change, written
 from evalq.evalcore.compare.pairs import Pairs, Side, pairs_of
 from evalq.evalcore.compare.policy import CHANGES, CaseDemand, Gate, Tier
 from evalq.evalcore.compare.repeats import CasePasses, by_case
+from evalq.evalcore.compare.spending import SINGLE, Errors
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure, changed, signed
 from evalq.evalcore.contract.measures import level as shown

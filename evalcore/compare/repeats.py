@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.decision import SINGLE, Check, Decided, Errors, hold_back
+from evalq.evalcore.compare.decision import Check, Decided, hold_back
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import Side, permutation_p
 from evalq.evalcore.compare.policy import CaseDemand, Gate, Policy
+from evalq.evalcore.compare.spending import SINGLE, Errors
 from evalq.evalcore.compare.summary import CaseSummary, RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError, WireError

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import msgspec
 
-from evalq.evalcore.compare.decision import (
-    Check,
-    Decided,
-    GateDecision,
+from evalq.evalcore.compare.decision import Check, Decided, GateDecision, surprising
+from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.spending import (
     GateLook,
     answers_digest,
     baseline_digest,
     candidate_digest,
-    looks_at,
+    look_count,
     spent_digest,
-    surprising,
 )
-from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.files import open_appending, read_plain, write_atomic
@@ -165,7 +162,7 @@ class GateRecord:
         self._answers = answers_digest(candidates)
         self._candidate = _candidate_name(candidate) if candidate else candidate_digest(candidates)
         # Further answers of an extended run are paid for as looks, though nobody may have gated the first ones.
-        self._least = looks_at(candidates)
+        self._least = look_count(candidates)
 
     def look(self, kind: str = "") -> GateLook:
         """The look by these answers, among those of a ``kind`` of their own; raises what counting raises."""
@@ -184,7 +181,7 @@ class GateRecord:
     def _look(self, of: Callable[[str, str, str], GateLook], kind: str) -> GateLook:
         own = of(self._place + kind, self._candidate, self._answers)
         # Looking again at a candidate that was stopped decides nothing, and spends nothing.
-        spend = self._looks.peek if own.stands else of
+        spend = self._looks.peek if own.stop_reason else of
         number = spend(self._spent + kind, f"{self._place} {self._candidate}", self._answers).number
         return msgspec.structs.replace(own, number=number).at_least(self._least)
 
@@ -224,7 +221,7 @@ class GateRecord:
 
 def with_look(decision: GateDecision, look: GateLook) -> GateDecision:
     """The decision, with the look that it was."""
-    return msgspec.structs.replace(decision, look=look, notes=(look.told(), *decision.notes))
+    return msgspec.structs.replace(decision, look=look, notes=(look.sentence(), *decision.notes))
 
 
 def _candidate_name(candidate: str) -> str:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.decision import SINGLE, Errors, GateDecision, growing, looks_at
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.eligibility import as_recorded, recorded_once, same_run
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.quarantine import CaseHistory, past_of
+from evalq.evalcore.compare.spending import SINGLE, Errors, growing_run_errors, look_count
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.contract.params import load_mapping, validate
@@ -163,7 +164,7 @@ def gate_runs(
     refuse_itself(found, recorded)
     if recorded:
         # Nothing here is a matter of chance, so that no look is counted; the statistics beside it decide nothing.
-        statistical = found.decide(growing(looks_at(candidates)))
+        statistical = found.decide(growing_run_errors(look_count(candidates)))
         return as_recorded(policy, candidates, found.partners, statistical, recorded, written=written)
     # Looks are counted by what was approved: without that there is nothing to count them by.
     if not found.partners or not found.approved:
@@ -195,11 +196,11 @@ def _recorded(found: MatchedRuns, mode: Mode) -> list[str]:
 
 def _uncounted(found: MatchedRuns) -> GateDecision:
     """The decision where no looks are counted: those at a run that was extended count by what it says of itself."""
-    looks = looks_at(found.candidates)
-    decision = found.decide(growing(looks))
+    looks = look_count(found.candidates)
+    decision = found.decide(growing_run_errors(looks))
     if looks == 1:
         return decision
-    told = f"look {looks} at a run that was extended: GO and NO-GO at {growing(looks).go:.3g}"
+    told = f"look {looks} at a run that was extended: GO and NO-GO at {growing_run_errors(looks).go:.3g}"
     return msgspec.structs.replace(decision, notes=(told, *decision.notes))
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalq.evalcore.compare.decision import DUE, SINGLE, GateLook, spent_digest
 from evalq.evalcore.compare.eligibility import why_advisory
 from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.outlook import DECISIONS, Plan, Power, off_scale, powers
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.compare.repeats import enough_for
+from evalq.evalcore.compare.spending import DUE, SINGLE, GateLook, spent_digest
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure
@@ -228,6 +228,6 @@ def _about(repeats: int) -> str:
 
 def _of_looks(found: Outlook) -> Iterator[str]:
     if found.look:
-        yield GateLook(found.look).told()
+        yield GateLook(found.look).sentence()
         if found.look < DUE:
             yield f"Each comparison sees less than the one before. A new baseline is due at number {DUE}."

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.decision import SCREEN, Check, Decided, Errors, GateDecision, confirming, surprising
+from evalq.evalcore.compare.decision import Check, Decided, GateDecision, surprising
 from evalq.evalcore.compare.gate import collapses, run_meant
 from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.spending import SCREEN, Errors, confirmation_errors
 from evalq.evalcore.compare.summary import RunCases, pooled
 from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
 from evalq.evalcore.trust import Thing, Writer, allows
@@ -93,7 +94,7 @@ def confirm_runs(
     elif suspects:
         number = record.look(" confirm").number
         fresh = _asked_afresh(found, suspects, sides, asking, record.key)
-        screened = _confirmed(screened, fresh, confirming(number)._replace(go=look.errors.go), number)
+        screened = _confirmed(screened, fresh, confirmation_errors(number)._replace(go=look.errors.go), number)
     note = f"screened at {SCREEN:g}, GO at {look.errors.go:.3g}"
     decision = msgspec.structs.replace(screened, look=look, notes=(note, *screened.notes))
     return record.settled(decision, baseline, collapses(decision))

@@ -24,11 +24,12 @@ from typing import NamedTuple
 import numpy as np
 
 from evalq.evalcore.compare.comparison import change_in, falls, p_values
-from evalq.evalcore.compare.decision import SINGLE, Check, Errors, overall
+from evalq.evalcore.compare.decision import Check, overall
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.outlook import dropped, held
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.policy import Gate
+from evalq.evalcore.compare.spending import SINGLE, Errors
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary
 from evalq.evalcore.contract.measures import Measure
 

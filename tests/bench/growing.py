@@ -15,8 +15,8 @@ from itertools import product
 import numpy as np
 
 from evalq.evalcore.compare.comparison import estimate
-from evalq.evalcore.compare.decision import SINGLE, Errors, growing
 from evalq.evalcore.compare.pairs import pairs_of
+from evalq.evalcore.compare.spending import SINGLE, Errors, growing_run_errors
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary
 from evalq.evalcore.contract.measures import Measure
 
@@ -54,7 +54,7 @@ def _history(rng: np.random.Generator, cases: int, step: int, rate: float, fall:
     passed, decided = np.zeros(cases, dtype=int), set[str]()
     for look in range(1, LOOKS + 1):
         passed += rng.binomial(step, rates - fall)
-        errors = growing(look) if counted else SINGLE
+        errors = growing_run_errors(look) if counted else SINGLE
         if not decided & {"GO", "NO-GO"}:  # all answers are drawn, so that both rules see the same
             decided.add(_held(_summary(base, 4 * step * LOOKS), _summary(passed, step * look), errors))
     return decided

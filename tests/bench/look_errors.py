@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evalq.evalcore.compare.decision import SCREEN, Decided, Errors, GateLook, confirming, overall
+from evalq.evalcore.compare.decision import Decided, overall
 from evalq.evalcore.compare.pairs import Pairs, Side
+from evalq.evalcore.compare.spending import SCREEN, Errors, GateLook, confirmation_errors
 from tests.bench.gate_errors import MARGIN, checks_of, fallen
 
 COMMITS, RUNS = 100, 11
@@ -89,7 +90,7 @@ class _Gate:
         if decided in STOPPED and self._cell.rule == "confirmed":
             self._asked += 1
             base, cand = (_drawn(self._rng, each, 2 * self._cell.repeats) for each in (self._rates, rates))
-            return _held(base, cand, confirming(self._asked)._replace(go=errors.go))
+            return _held(base, cand, confirmation_errors(self._asked)._replace(go=errors.go))
         return decided
 
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 import redis
 
-from evalq.evalcore.compare.decision import GateLook
 from evalq.evalcore.compare.drift import RECORD_SCHEMA, DriftRecord, DriftState, approved, counted, key_of, state_of
+from evalq.evalcore.compare.spending import GateLook
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import InfrastructureError, WireError

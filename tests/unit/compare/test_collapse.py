@@ -12,9 +12,10 @@ import pytest
 
 from evalq.evalcore.compare.comparison import _bound, newly_collapsed
 from evalq.evalcore.compare.counting import fault_of
-from evalq.evalcore.compare.decision import SINGLE, Check, Errors, GateLook, overall, surprising
+from evalq.evalcore.compare.decision import Check, overall, surprising
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.spending import SINGLE, Errors, GateLook
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.model.calls import Lineage
 from evalq.evalcore.statistics.mode_share import CaseDiversity, collapse_nowhere, collapsed_somewhere

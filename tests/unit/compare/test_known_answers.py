@@ -7,11 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from evalq.evalcore.compare.comparison import Verdict, change_in, compare
-from evalq.evalcore.compare.decision import SCREEN, Decided, Errors, GateDecision, GateLook
+from evalq.evalcore.compare.decision import Decided, GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.spending import SCREEN, Errors, GateLook
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.statistics.mode_share import stopping_rule
 from tests.unit.compare.made import PASS, passes, run_of, scores

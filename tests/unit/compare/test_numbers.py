@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from evalq.evalcore.compare.counting import USAGE_NUMBERS, fault_of, read_usage
-from evalq.evalcore.compare.decision import SINGLE, Check, Errors, GateLook
+from evalq.evalcore.compare.decision import Check
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.intervals import design_effect
 from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.spending import SINGLE, Errors, GateLook
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure, number_at

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from evalq.evalcore.compare.comparison import measured
-from evalq.evalcore.compare.decision import DUE, Decided, GateLook
+from evalq.evalcore.compare.decision import Decided
 from evalq.evalcore.compare.outlook import Plan, Power, compared, dropped, powers
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.policy import Gate, PerCase
+from evalq.evalcore.compare.spending import DUE, GateLook
 from evalq.evalcore.contract.measures import Measure
 from tests.portions import some
 from tests.unit.compare.made import PASS

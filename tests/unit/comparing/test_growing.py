@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalq.evalcore.compare.decision import GateLook, candidate_digest, growing, looks_at
 from evalq.evalcore.compare.drift import counted
 from evalq.evalcore.compare.eligibility import shared, shares
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.spending import GateLook, candidate_digest, growing_run_errors, look_count
 from evalq.evalcore.compare.summary import RunCases, RunUsage
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Lineage
@@ -68,15 +68,15 @@ def test_an_extended_run_is_its_first_one_for_a_gate() -> None:
     first, more, most = _run("a"), _run("b", "a", first="report of a"), _run("c", "b", number=2, first="report of a")
     assert candidate_digest([first]) == candidate_digest([more]) == candidate_digest([most])
     assert candidate_digest([first]) != candidate_digest([_run("d")])
-    assert [looks_at([run]) for run in (first, more, most)] == [1, 2, 3]
+    assert [look_count([run]) for run in (first, more, most)] == [1, 2, 3]
     assert GateLook(1, 1).at_least(3) == GateLook(3, 3)
     assert GateLook(7, 2, "why").at_least(3) == GateLook(7, 3, "why")
 
 
 def test_all_looks_at_a_growing_run_spend_one_error() -> None:
     """However often it is extended: half as much again as the first."""
-    assert growing(1) == (0.025, 0.025, None)
-    assert sum(growing(looks).go for looks in range(1, 20_000)) == pytest.approx(0.0375, abs=1e-5)
+    assert growing_run_errors(1) == (0.025, 0.025, None)
+    assert sum(growing_run_errors(looks).go for looks in range(1, 20_000)) == pytest.approx(0.0375, abs=1e-5)
 
 
 def test_drift_does_not_count_answers_twice() -> None:

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 import evalq
-from evalq.evalcore.compare.decision import Errors, GateDecision, GateLook, baseline_digest
+from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.policy import Policy
+from evalq.evalcore.compare.spending import Errors, GateLook, baseline_digest
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.gate_record import GateRecord, Looks, looks_of
@@ -199,5 +200,5 @@ def test_a_reason_that_is_no_utf_8_stops_a_candidate_all_the_same(looks: Looks) 
     """As a name of a file may be, which a reason quotes."""
     said = looks.settle("confirmed", "odd", "run x\udcff: worse")
     assert said.startswith("run x")
-    assert looks.take("confirmed", "odd", "answers").stands == said
+    assert looks.take("confirmed", "odd", "answers").stop_reason == said
     assert looks.settle("confirmed", "odd", "another reason") == said
