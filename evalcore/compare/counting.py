@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evalq.evalcore.compare.pairs import ROUNDED
-from evalq.evalcore.compare.repeats import Causes, unusable_of
+from evalq.evalcore.compare.single_cases import Causes, unusable_of
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, RunUsage, Summing, Taking, Took
 from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Measures, Params, Tally, Views
 from evalq.evalcore.contract.measures import Measure, Number, Observation

@@ -15,7 +15,7 @@ from evalq.evalcore.compare.comparison import Estimate, Measured
 from evalq.evalcore.compare.decision import Check, Decided, FailingCase, GateDecision, PairedCases, named_cases
 from evalq.evalcore.compare.intervals import ALPHA, t_tail
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.repeats import rows_of
+from evalq.evalcore.compare.single_cases import rows_of
 from evalq.evalcore.compare.summary import Bag, RunCases, of_cases
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.statistics.agreement import JudgedCase, share, trust_of
@@ -32,26 +32,6 @@ def same_run(run: RunCases, other: RunCases) -> bool:
     """Whether they are one run, of which there may be several copies: nothing tells a run from itself."""
     # What wrote nothing is called by its report, as any other run that found the same is.
     return run.run == other.run and run.run != f"{run.evaluator}-{run.report[:_OF_REPORT]}"
-
-
-def shares(run: RunCases, other: RunCases) -> bool:
-    """Whether they are one run, or have answers in common: by their lineage, and by a sample of what a cache gave."""
-    return run.run == other.run or bool(shared(run, other))
-
-
-def shared(run: RunCases, other: RunCases) -> str:
-    """What two runs have in common, in words; empty for nothing that is known, and for a run and itself."""
-    if run.run == other.run:
-        return ""
-    if common := sorted(_line(run) & _line(other)):
-        return f"{run.run} and {other.run} have answers of {', '.join(common[:3])} in common"
-    ours, theirs = (set(each.usage.sample) if each.usage is not None else set() for each in (run, other))
-    return f"{run.run} and {other.run} have answers in common, from a cache" if ours & theirs else ""
-
-
-def _line(run: RunCases) -> set[str]:
-    # Itself, too: a run that others took answers from has them in common with these, and names none of them.
-    return {run.run, *(run.lineage.akin if run.lineage is not None else ())}
 
 
 def same_answers(run: RunCases, other: RunCases) -> str:

@@ -38,7 +38,6 @@ from evalq.evalcore.compare.eligibility import (
     on_trust,
     paired_all,
     same_answers,
-    shared,
     specification_checks,
 )
 from evalq.evalcore.compare.intervals import ALPHA
@@ -46,17 +45,21 @@ from evalq.evalcore.compare.numbers import number_checks, reported
 from evalq.evalcore.compare.outlook import compared, held, level_in, margin_of, off_scale
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
-from evalq.evalcore.compare.quarantine import (
+from evalq.evalcore.compare.single_cases import (
     CaseHistory,
+    enough_repeats,
     flaky_cases,
+    held_by_cases,
+    incomplete,
+    missing_checks,
     past_of,
     quarantine_entries,
     quarantined_in,
     regression_check,
+    rows_of,
 )
-from evalq.evalcore.compare.repeats import enough_repeats, held_by_cases, incomplete, missing_checks, rows_of
 from evalq.evalcore.compare.spending import SINGLE, Errors
-from evalq.evalcore.compare.summary import RunCases, asked_alike, with_unrecorded
+from evalq.evalcore.compare.summary import RunCases, asked_alike, common_answers, with_unrecorded
 from evalq.evalcore.contract.measures import Measure, pass_measure, size
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.statistics.mode_share import collapsed_somewhere
@@ -238,7 +241,7 @@ def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
 def _of_run(policy: Policy, run: RunCases, pair: Paired, errors: Errors) -> Iterator[Check]:
     """Check that two runs are comparable: fresh answers, specifications that agree, few missing answers."""
     # GATE 8: cached or reused answers are not fresh evidence, neither for a change nor against one.
-    if common := shared(run, pair.partner):
+    if common := common_answers(run, pair.partner):
         reason = f"{common}: they are no evidence of a change, nor of none; gate a run of its own answers"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
     elif not policy.deterministic and _is_compared(policy, run) and (copied := same_answers(run, pair.partner)):

@@ -17,7 +17,7 @@ from evalq.evalcore.compare.intervals import MeanLevel, level_of
 from evalq.evalcore.compare.numbers import agreed, same, why_no_change, written
 from evalq.evalcore.compare.pairs import Pairs, Side, pairs_of
 from evalq.evalcore.compare.policy import CHANGES, CaseDemand, Gate, Tier
-from evalq.evalcore.compare.repeats import CasePasses, by_case
+from evalq.evalcore.compare.single_cases import CasePasses, by_case
 from evalq.evalcore.compare.spending import SINGLE, Errors
 from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract.measures import Measure, changed, signed

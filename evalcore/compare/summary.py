@@ -518,3 +518,23 @@ class RunCases(msgspec.Struct, kw_only=True):
     def called(self) -> str:
         """What a policy calls it: its name in the suite, or its evaluator's."""
         return self.name or self.evaluator
+
+
+def has_common_answers(run: RunCases, other: RunCases) -> bool:
+    """Whether they are one run, or have answers in common: by their lineage, or by samples of answers from a cache."""
+    return run.run == other.run or bool(common_answers(run, other))
+
+
+def common_answers(run: RunCases, other: RunCases) -> str:
+    """Which answers two runs have in common, in words; empty if evalq knows of none, and for a run and itself."""
+    if run.run == other.run:
+        return ""
+    if common := sorted(_lineage(run) & _lineage(other)):
+        return f"{run.run} and {other.run} have answers of {', '.join(common[:3])} in common"
+    ours, theirs = (set(each.usage.sample) if each.usage is not None else set() for each in (run, other))
+    return f"{run.run} and {other.run} have answers in common, from a cache" if ours & theirs else ""
+
+
+def _lineage(run: RunCases) -> set[str]:
+    # Itself, too: a run from which others took answers has these in common with them, and names none of them.
+    return {run.run, *(run.lineage.akin if run.lineage is not None else ())}

@@ -13,7 +13,7 @@ import pytest
 from evalq._pytest.runs import NotMade, SuiteRuns
 from evalq.evalcore.compare.decision import Decided, GateDecision
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.repeats import by_case, rows_of
+from evalq.evalcore.compare.single_cases import by_case, rows_of
 from evalq.evalcore.compare.summary import CaseSummary, RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import pass_measure

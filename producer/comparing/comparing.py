@@ -8,8 +8,8 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, MeasureComparison, compare
 from evalq.evalcore.compare.decision import Check, GateDecision, PairedCases, Quarantined
-from evalq.evalcore.compare.eligibility import doubled, paired, same_answers, shared
-from evalq.evalcore.compare.summary import RunCases, RunUsage
+from evalq.evalcore.compare.eligibility import doubled, paired, same_answers
+from evalq.evalcore.compare.summary import RunCases, RunUsage, common_answers
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table, visible
@@ -27,7 +27,7 @@ def compare_runs(
     there is not, and for runs that have answers in common.
     """
     # Of answers that both have no change would be found, whatever changed.
-    if common := shared(cand, base):
+    if common := common_answers(cand, base):
         raise UsageError(f"{common}: they tell nothing of a change; compare runs that were asked apart")
     if base.evaluator != cand.evaluator:
         raise UsageError(f"{base.run} is a run of {base.evaluator} and {cand.run} one of {cand.evaluator}")

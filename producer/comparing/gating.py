@@ -15,7 +15,7 @@ from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.eligibility import as_recorded, recorded_once, same_run
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.quarantine import CaseHistory, past_of
+from evalq.evalcore.compare.single_cases import CaseHistory, past_of
 from evalq.evalcore.compare.spending import SINGLE, Errors, growing_run_errors, look_count
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import pass_measure

@@ -12,7 +12,7 @@ from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.outlook import DECISIONS, Plan, Power, off_scale, powers
 from evalq.evalcore.compare.pairs import Side, pairs_of
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.repeats import enough_for
+from evalq.evalcore.compare.single_cases import enough_for
 from evalq.evalcore.compare.spending import DUE, SINGLE, GateLook, spent_digest
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins

@@ -20,7 +20,7 @@ import numpy as np
 from evalq.evalcore.compare.decision import Decided, Quarantined
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, PassK, PerCase, Policy
-from evalq.evalcore.compare.quarantine import STEADY, flakiness, regression_check
+from evalq.evalcore.compare.single_cases import STEADY, flakiness, regression_check
 from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
 from evalq.evalcore.contract.measures import Measure
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.compare.policy import CaseDemand, PerCase, Policy
-from evalq.evalcore.compare.repeats import CasePasses, by_case, case_interval, estimate
+from evalq.evalcore.compare.single_cases import CasePasses, by_case, case_interval, estimate
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.records.yaml import read_document
 from evalq.producer.cli import main

@@ -17,7 +17,7 @@ import msgspec
 import redis
 
 from evalq.evalcore.compare.counting import read_usage
-from evalq.evalcore.compare.repeats import causes_in
+from evalq.evalcore.compare.single_cases import causes_in
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import AlreadyRunning, Incomplete, WireError
 from evalq.evalcore.model.canonical import pack

@@ -14,7 +14,7 @@ from evalq.evalcore.compare.comparison import fisher
 from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.quarantine import STEADY, flakiness, past_of
+from evalq.evalcore.compare.single_cases import STEADY, flakiness, past_of
 from evalq.evalcore.compare.summary import RunCases, RunUsage
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.errors import ConfigError

@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import CaseDemand, Gate, PerCase, Policy
-from evalq.evalcore.compare.repeats import CasePasses, by_case, case_interval, enough_for, estimate, provable
+from evalq.evalcore.compare.single_cases import CasePasses, by_case, case_interval, enough_for, estimate, provable
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.contract.params import validate

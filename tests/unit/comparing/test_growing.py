@@ -9,11 +9,10 @@ import msgspec
 import pytest
 
 from evalq.evalcore.compare.drift import counted
-from evalq.evalcore.compare.eligibility import shared, shares
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.spending import GateLook, candidate_digest, growing_run_errors, look_count
-from evalq.evalcore.compare.summary import RunCases, RunUsage
+from evalq.evalcore.compare.summary import RunCases, RunUsage, common_answers, has_common_answers
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Lineage
 from evalq.producer.comparing.comparing import compare_runs
@@ -46,7 +45,7 @@ SHARING = [
 @pytest.mark.parametrize(("run", "other", "told"), SHARING)
 def test_what_two_runs_share_is_known_by_their_lines(run: RunCases, other: RunCases, told: str) -> None:
     """And no gate goes by it: it is inconclusive, whatever the numbers; a comparison is refused."""
-    assert (shared(run, other), shares(run, other)) == (told, bool(told))
+    assert (common_answers(run, other), has_common_answers(run, other)) == (told, bool(told))
     decision = decide(Policy.model_validate(POLICY), [run], {"vs": other})
     assert decision.decided == ("INCONCLUSIVE" if told else "GO")
     if told:
@@ -59,8 +58,8 @@ def test_what_two_runs_share_is_known_by_their_lines(run: RunCases, other: RunCa
 
 def test_a_run_and_itself_is_no_borrowing() -> None:
     """As where a run is held to itself after it was approved."""
-    assert shared(_run("a"), _run("a")) == ""
-    assert shares(_run("a"), _run("a"))
+    assert common_answers(_run("a"), _run("a")) == ""
+    assert has_common_answers(_run("a"), _run("a"))
 
 
 def test_an_extended_run_is_its_first_one_for_a_gate() -> None:
