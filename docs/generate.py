@@ -220,7 +220,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "metrics.md": metrics_page(),
         DOCS / "reference" / "policy.md": policy_page(),
         DOCS / "reference" / "checks.md": checks_page(),
-        **{FOLDER / f"{name}.md": evaluator_page(name) for name in plugins.own()},
+        **{FOLDER / f"{name}.md": evaluator_page(name) for name in plugins.built_in()},
         chaos.PAGE: chaos.page(),
         observers.PAGE: observers.page(),
     }

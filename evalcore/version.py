@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from evalq.evalcore.contract.plugins import CHECKS, entries, plug_ins, registered_now, renewed
+from evalq.evalcore.contract.plugins import CHECKS, cached_until_named, entries, plug_ins, registered_now
 from evalq.evalcore.model.canonical import canonical_json
 
 __version__ = version("evalq")
@@ -27,7 +27,7 @@ _KINDS = (".py", ".c", ".h", ".lua", ".yaml", ".json", ".md")
 _DIGITS = 12
 
 
-@renewed
+@cached_until_named
 def code_version() -> str:
     """Twelve hexadecimal digits over all of `code_parts`.
 
@@ -48,7 +48,7 @@ def _digest(parts: Mapping[str, str]) -> str:
     return hashlib.sha256(canonical_json(parts)).hexdigest()[:_DIGITS]
 
 
-@renewed
+@cached_until_named
 def code_parts() -> Mapping[str, str]:
     """{part: its version} of what answers and the ledger's scripts depend on.
 

@@ -1,4 +1,4 @@
-"""The suite every evaluator passes: evalq's own, and any other package's, from its own tests.
+"""The suite of tests that every evaluator must pass; other packages run it in their own tests.
 
     from evalq.evalcore.conformance import check
     from mypackage.evaluator import evaluator
@@ -6,8 +6,8 @@
     def test_it_conforms() -> None:
         check(evaluator, sorted(Path("examples").iterdir()))
 
-It needs no test runner. What it holds an evaluator to is in `evalq.evalcore.conformance.properties`, a function each;
-all randomness comes from the seed, so a violation is repeated by running the suite with the seed it names.
+It needs no test runner. `evalq.evalcore.conformance.properties` has a function for each property. All randomness
+comes from the seed: to repeat a violation, run the suite with the seed that it names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evalq.evalcore.conformance.properties import PROPERTIES, Property
 from evalq.evalcore.conformance.subject import SampleInput, Subject
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.contract.params import merged, validate
-from evalq.evalcore.contract.plugins import located
+from evalq.evalcore.contract.plugins import error_with_line
 from evalq.evalcore.errors import ConfigError
 
 __all__ = ["PROPERTIES", "ConformanceError", "Violation", "check", "conformance", "param_variants"]
@@ -35,7 +35,7 @@ SHOWN = 3
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One broken promise: which ``property``, on which ``example`` with which ``params`` and ``seed``, and how."""
+    """One broken ``property``: on which ``example``, with which ``params`` and ``seed``, and how."""
 
     property: str
     example: str
@@ -63,30 +63,30 @@ def conformance(
     seed: int = 0,
     rounds: int = 6,
 ) -> list[Violation]:
-    """Hold ``evaluator`` to every property, with each of ``params``, on each of the files ``examples``.
+    """Test every property of ``evaluator``, with each of ``params``, on each of the files ``examples``.
 
-    ``rounds`` is how many random cuts, orders or sets of broken records each property is tried on. Raises
-    ValueError when the examples hold no record, InputError when one cannot be cut, ConfigError for wrong params.
+    Each property tries ``rounds`` random cuts, orders or sets of broken records. Raises ValueError if the examples
+    have no record, InputError if one cannot be cut, ConfigError for wrong params.
     """
     inputs = [SampleInput.of(evaluator, path.name, path.read_bytes()) for path in examples]
     if not any(example.records for example in inputs):
-        raise ValueError(f"nothing to hold {evaluator.name} to: the examples hold no record")
-    found = []
+        raise ValueError(f"cannot test {evaluator.name}: the examples have no record")
+    violations = []
     for plain, example in itertools.product(params, inputs):
         subject = Subject(evaluator, validate(evaluator.Params, plain, "params"))
-        for name, held in PROPERTIES.items():
-            # A source of its own for each property: what one draws must not change what another tries.
-            rng = Random(f"{seed} {name} {example.name}")  # noqa: S311 - it is to be repeated, not to be secret
-            broken = itertools.islice(_broken(held, subject, example, rng, rounds), SHOWN)
-            found += [Violation(name, example.name, plain, seed, detail) for detail in broken]
-    return found
+        for name, test in PROPERTIES.items():
+            # One source for each property: draws for one must not change the trials of another.
+            rng = Random(f"{seed} {name} {example.name}")  # noqa: S311 - repeatable, not secret
+            details = itertools.islice(_violations(test, subject, example, rng, rounds), SHOWN)
+            violations += [Violation(name, example.name, plain, seed, detail) for detail in details]
+    return violations
 
 
-def _broken(held: Property, subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
+def _violations(test: Property, subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     try:
-        yield from held(subject, example, rng, rounds)
-    except Exception as error:  # whatever an evaluator raises is a finding, and the others are still wanted
-        yield located(error)
+        yield from test(subject, example, rng, rounds)
+    except Exception as error:  # any exception of an evaluator is a finding; go on with the other properties
+        yield error_with_line(error)
 
 
 def check(
@@ -106,12 +106,12 @@ def check(
 def param_variants(evaluator: Evaluator[Any, Any], base: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """Plain params to try an evaluator with: ``base``, then with one change at a time.
 
-    A change is a switch flipped or a named choice taken, of its options or anywhere in its Params; what would be the
-    same params again, or none at all, is left out.
+    A change flips a switch or takes a named choice, of its options or anywhere in its Params. Changes that give the
+    same params again, or invalid ones, are left out.
     """
     plain = dict(base or {})
     variants, seen = [plain], [validate(evaluator.Params, plain, "params")]
-    for change in (*_of_options(evaluator), *_of_fields(evaluator.Params)):
+    for change in (*_option_changes(evaluator), *_field_changes(evaluator.Params)):
         changed = merged(plain, change)
         with contextlib.suppress(ConfigError):
             params = validate(evaluator.Params, changed, "params")
@@ -121,7 +121,7 @@ def param_variants(evaluator: Evaluator[Any, Any], base: Mapping[str, Any] | Non
     return variants
 
 
-def _of_options(evaluator: Evaluator[Any, Any]) -> Iterator[dict[str, Any]]:
+def _option_changes(evaluator: Evaluator[Any, Any]) -> Iterator[dict[str, Any]]:
     for option in evaluator.command.options:
         for choice in (True,) if option.kind == "bool" else option.choices:
             nested: Any = choice
@@ -131,11 +131,11 @@ def _of_options(evaluator: Evaluator[Any, Any]) -> Iterator[dict[str, Any]]:
                 yield nested
 
 
-def _of_fields(model: type[Params]) -> Iterator[dict[str, Any]]:
+def _field_changes(model: type[Params]) -> Iterator[dict[str, Any]]:
     for name, field in model.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, Params):
-            yield from ({name: inner} for inner in _of_fields(kind))
+            yield from ({name: inner} for inner in _field_changes(kind))
         elif kind is bool:
             yield {name: not field.default}
         elif get_origin(kind) is Literal:

@@ -1,4 +1,4 @@
-"""The properties that an evaluator is held to."""
+"""The properties that every evaluator must have."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from evalq.evalcore.conformance.subject import SampleInput, Subject, garbled, ra
 from evalq.evalcore.contract.evaluator import Batch, Outcome, State, dead_outcome
 from evalq.evalcore.contract.measures import Measures, Observation
 from evalq.evalcore.contract.partial import Partial, encode
-from evalq.evalcore.contract.plugins import located
+from evalq.evalcore.contract.plugins import error_with_line
 from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.views.charts import chart_faults, derived_charts, derived_summary, generic_rows, row_faults
 from evalq.evalcore.views.metrics import panel_faults
 
-# The properties of what two runs are compared by, and of what a policy may be about.
+# The properties of the numbers that comparisons and policies use.
 
 
 def _measures(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """Every record line says of one case, or of none, a number on the scale of each measure, or that it has none."""
-    report, lines = subject.told(example)
+    """Every record line gives values for at most one case: for each measure a number on its scale, or none."""
+    report, lines = subject.report_and_lines(example)
     declared = subject.evaluator.measures
     if declared is None:
         return
@@ -42,7 +42,7 @@ def _measures(subject: Subject, example: SampleInput, rng: Random, rounds: int) 
         try:
             observation = declared.observe(msgspec.json.decode(line))
         except Exception as error:  # any exception at all would end a comparison
-            yield f"{located(error)} from the record line {line[:200]!r}"
+            yield f"{error_with_line(error)} from the record line {line[:200]!r}"
             continue
         if observation is not None:
             seen.add(observation.case)
@@ -52,20 +52,20 @@ def _measures(subject: Subject, example: SampleInput, rng: Random, rounds: int) 
         yield from (f"the case {case!r} is listed, and no record line is about it" for case in sorted(listed - seen))
         yield from (f"the case {case!r} is not listed" for case in sorted(seen - listed - {""}))
     if "records" in report:
-        found: list[Any] = list(declared.collapsed(report))
-        wrong = [case for case in found if not isinstance(case, str)]
+        collapsed: list[Any] = list(declared.collapsed(report))
+        wrong = [case for case in collapsed if not isinstance(case, str)]
         if wrong:
-            yield f"{wrong[:3]!r} is said to be a collapsed case, which is no case's id"
+            yield f"{wrong[:3]!r} is given as a collapsed case, but a case's id is a string"
         for case, p in (declared.collapse_p(report) or {}).items():
             if not 0 <= p <= 1:
-                yield f"{case!r} is said to be collapsed by a p-value of {p!r}, which is no probability"
-        if both := sorted(set(found) & set(declared.diverse(report))):
-            yield f"{both[:3]!r} are said to be collapsed, and to be diverse"
+                yield f"{case!r} is collapsed by a p-value of {p!r}, which is no probability"
+        if both := sorted(set(collapsed) & set(declared.diverse(report))):
+            yield f"{both[:3]!r} are given both as collapsed and as diverse"
 
 
 def _paths(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """A policy may name every number of the results: keys that come with the data are declared, or empty before it."""
-    report, _ = subject.told(example)
+    """A policy may name every number of the results: keys from the data are declared, or empty before the run."""
+    report, _ = subject.report_and_lines(example)
     declared = subject.evaluator.measures
     known = {each.name for each in declared.measures} if declared is not None else set()
     for path in _numbers(report.get("results")):
@@ -77,9 +77,9 @@ def _paths(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> 
             yield f"a policy about {path} is refused before the run: {reason}"
 
 
-def _numbers(place: Any, path: str = "") -> Iterator[str]:
-    """The paths to numbers, as a policy writes them; below a key with dots it cannot name any."""
-    for key, value in place.items() if isinstance(place, Mapping) else ():
+def _numbers(results: Any, path: str = "") -> Iterator[str]:
+    """The paths to numbers, as a policy writes them; it can name none below a key with dots."""
+    for key, value in results.items() if isinstance(results, Mapping) else ():
         here = f"{path}.{key}" if path else str(key)
         if isinstance(value, int | float):
             yield here
@@ -97,20 +97,20 @@ def _faults(declared: Measures, observation: Observation) -> Iterator[str]:
             yield f"{measure.name} {value!r} is not on its scale"
 
 
-def _fits(value: Any, low: float, high: float, whole: bool) -> bool:
+def _fits(value: Any, low: float, high: float, pass_or_fail: bool) -> bool:
     number = isinstance(value, int | float) and low <= value <= high
-    return bool(number and (not whole or value in (0, 1)))
+    return bool(number and (not pass_or_fail or value in (0, 1)))
 
 
-# The property of what report.html shows.
+# The property of report.html.
 
 
 def _page(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """A report has a headline and charts whose values fit them, a record line a row that says why it failed."""
-    report, lines = subject.told(example)
+    """A report has a headline and charts that fit its values; a failed record line has a row that says why."""
+    report, lines = subject.report_and_lines(example)
     views = subject.evaluator.views
     if "results" not in report:
-        return  # there is nothing to show of a run that ended on its input
+        return  # the run ended with an input error
     try:
         if views.summary is None:
             summary = derived_summary(report, views.metrics, views.panels)
@@ -119,13 +119,13 @@ def _page(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> I
         if not summary.headline:
             yield "its page has no headline"
         yield from chart_faults(views.charts or derived_charts(views.metrics, views.panels), report)
-        if views.rows is not generic_rows:  # those say what there is to say
+        if views.rows is not generic_rows:
             yield from row_faults(views.rows, report, lines)
     except Exception as error:  # any exception at all would end a run at its very end
-        yield f"{located(error)} for a page"
+        yield f"{error_with_line(error)} for a page"
 
 
-# Seeing what a pure function must not call.
+# Watching for calls that a pure function must not make.
 
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "sleep")
 _BUILTINS: dict[Callable[..., Any], str] = {
@@ -143,7 +143,7 @@ _ENVIRONMENT: dict[CodeType, str] = {
 
 
 def _clock(function: Any) -> str | None:
-    """The name of a function of the time module that waits or looks at a clock, which this library never imports."""
+    """The name of a function of `time`, which this library never imports, if it waits or reads a clock."""
     known = getattr(function, "__module__", None) == "time" and function.__name__ in _CLOCKS
     return f"time.{function.__name__}" if known else None
 
@@ -152,13 +152,13 @@ def _clock(function: Any) -> str | None:
 def watched() -> Iterator[set[str]]:
     """Gather the names of clocks, shared random sources and environment look-ups called inside the block.
 
-    They are seen as they are called, whatever name they were imported by. Not seen: calls on other threads, calls
-    made by compiled extensions (numpy's generators, an unseeded ``random.Random()``), values that were read when a
-    module was imported, and files; `_determinism` notices those of them that change the answer from call to call.
+    It sees calls under any imported name. It does not see calls on other threads or in compiled extensions (numpy's
+    generators, an unseeded ``random.Random()``), values that were read when a module was imported, and files. Of these,
+    `_determinism` finds those that change the answer from call to call.
     """
     seen: set[str] = set()
 
-    def look(frame: FrameType, event: str, arg: Any) -> None:
+    def record_call(frame: FrameType, event: str, arg: Any) -> None:
         name = None
         if event == "c_call":
             name = _BUILTINS.get(arg) or _clock(arg)
@@ -168,8 +168,8 @@ def watched() -> Iterator[set[str]]:
             seen.add(name)
 
     before, collecting = sys.getprofile(), gc.isenabled()
-    gc.disable()  # what others have called at a collection is not the evaluator's doing
-    sys.setprofile(look)
+    gc.disable()  # finalizers of other code may call clocks
+    sys.setprofile(record_call)
     try:
         yield seen
     finally:
@@ -182,10 +182,10 @@ def watched() -> Iterator[set[str]]:
 
 
 def _lines(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """One record line for each counted record, each an object with the keys and the place that it must have."""
+    """One record line for each counted record: an object with the required keys, on a line of its chunk."""
     for batch in [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]:
         yield from _line_faults(batch, subject.evaluate(batch))
-    report, every = subject.told(example)
+    report, every = subject.report_and_lines(example)
     counted = report.get("records", {}).get("total", len(every))
     if counted != len(every):
         yield f"the report counts {counted} records, and there are {len(every)} record lines"
@@ -204,14 +204,14 @@ def _line_faults(batch: Batch, outcome: Outcome[Any]) -> Iterator[str]:
             yield f"{error}: {line[:60]!r}"
             continue
         if not batch.first_line <= at <= last_line:
-            yield f"a record is said to stand on line {at}, outside its chunk"
+            yield f"a record names line {at}, outside its chunk"
         if at < before:
             yield f"the record of line {at} comes after that of line {before}"
         before = at
 
 
 def _line_number(source: str, line: bytes) -> int:
-    """The line a record line names. Raises ValueError or msgspec.DecodeError where it breaks the contract."""
+    """The input line that a record line names. Raises ValueError or msgspec.DecodeError if it breaks the contract."""
     record = msgspec.json.decode(line, type=dict[str, Any])
     missing = [key for key in ("record", "id", "status") if key not in record]
     if missing:
@@ -225,7 +225,7 @@ def _line_number(source: str, line: bytes) -> int:
 
 
 Property = Callable[[Subject, SampleInput, Random, int], Iterator[str]]
-"""(subject, example, random source, rounds) -> what is broken, in words; nothing when it holds."""
+"""(subject, example, random source, rounds) -> violations, in words; none if the property holds."""
 
 
 def _parts(subject: Subject, example: SampleInput, cuts: list[int]) -> list[Partial]:
@@ -233,7 +233,7 @@ def _parts(subject: Subject, example: SampleInput, cuts: list[int]) -> list[Part
 
 
 def _chunking(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """Wherever the records are cut: the same merged state, counts, record lines and report, byte for byte."""
+    """Any cut of the records gives the same merged state, counts, record lines and report, byte for byte."""
     whole = subject.answer([example], [[subject.whole(example)]])
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
@@ -242,7 +242,7 @@ def _chunking(subject: Subject, example: SampleInput, rng: Random, rounds: int) 
 
 
 def _empty(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """Chunks without records change nothing, wherever they stand."""
+    """Chunks without records change nothing, in any position."""
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
         plain = subject.answer([example], [_parts(subject, example, cuts)])
@@ -252,7 +252,7 @@ def _empty(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> 
 
 
 def _associativity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """However neighbours are paired off for merging, the state has the same bytes in the end."""
+    """Neighbours may be merged in any order: the final state has the same bytes."""
     for _ in range(rounds):
         cuts = random_cuts(rng, len(example.records))
         parts = _parts(subject, example, cuts)
@@ -264,11 +264,11 @@ def _associativity(subject: Subject, example: SampleInput, rng: Random, rounds: 
             at = rng.randrange(len(states) - 1)
             states[at].merge(states.pop(at + 1))
         if states[0].to_wire() != left.to_wire():
-            yield f"cut at records {_shown(cuts)}, another bracketing gives another state"
+            yield f"cut at records {_shown(cuts)}, another order of merges gives another state"
 
 
 def _neutral(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """zero() changes nothing on either side, and is a state of its own each time."""
+    """zero() changes nothing on either side of a merge, and gives a new state each time."""
     state_type = subject.evaluator.State
     nothing = state_type.zero().to_wire()
     for part in [subject.whole(example), *_parts(subject, example, random_cuts(rng, len(example.records)))]:
@@ -285,7 +285,7 @@ def _neutral(subject: Subject, example: SampleInput, rng: Random, rounds: int) -
 
 
 def _wire(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """A state comes back from its wire as it was; what is no state is refused with msgspec.DecodeError."""
+    """A state survives its wire form; other bytes are refused with msgspec.DecodeError."""
     state_type = subject.evaluator.State
     batches = [example.whole(), *example.batches(random_cuts(rng, len(example.records)))]
     for state in [state_type.zero(), *(subject.evaluate(batch).state for batch in batches)]:
@@ -296,7 +296,7 @@ def _wire(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> I
         if state.to_wire() != data:
             yield "to_wire() twice gives different bytes"
         if state_type.from_wire(data).to_wire() != data:
-            yield f"from_wire(to_wire()) has another wire than {data[:60]!r}"
+            yield f"from_wire(to_wire()) has other bytes than {data[:60]!r}"
         if msgspec.structs.asdict(state_type.from_wire(data)) != msgspec.structs.asdict(state):
             yield f"from_wire(to_wire()) is not equal to the state of {data[:60]!r}"
         yield from _refused(state_type, [b"", b"7", b'"x"', data[: rng.randrange(len(data))]])
@@ -308,30 +308,30 @@ def _refused(state_type: type[State], junk: list[bytes]) -> Iterator[str]:
             state_type.from_wire(data)
         except msgspec.DecodeError:
             continue
-        yield f"from_wire({data[:60]!r}) is taken for a state"
+        yield f"from_wire({data[:60]!r}) gives a state"
 
 
 def _determinism(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """The same chunk gives the same bytes whenever, after whatever, and in whatever order chunks are evaluated."""
+    """The same chunk gives the same bytes at any time and in any order of chunks."""
     for _ in range(rounds):
         batches = example.batches(random_cuts(rng, len(example.records)))
         first = [subject.compute(batch) for batch in batches]
-        kept: dict[int, Outcome[Any]] = {}
+        again: dict[int, Outcome[Any]] = {}
         for at in rng.sample(range(len(batches)), len(batches)):
-            kept[at] = subject.evaluate(batches[at])
-        changed = [at for at, part in enumerate(first) if encode(kept[at]).digest != part.digest]
+            again[at] = subject.evaluate(batches[at])
+        changed = [at for at, part in enumerate(first) if encode(again[at]).digest != part.digest]
         if changed:
-            yield f"chunks {_shown(changed)} have another answer when evaluated a second time, in another order"
+            yield f"chunks {_shown(changed)} have another answer the second time, in another order"
 
 
 def _results(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """The report is plain JSON: no NaN, no infinity, nothing that JSON would turn into something else.
+    """The report is plain JSON: no NaN, no infinity, nothing that JSON would change.
 
-    Of one input, of two, and of one beside an input without records.
+    Tried with one input, with two, and with one beside an input without records.
     """
     part, twin = subject.whole(example), msgspec.structs.replace(example, name=f"{example.name}#2")
     second = subject.compute(twin.whole())
-    yield from _no_plain_json(subject.told(example)[0])
+    yield from _no_plain_json(subject.report_and_lines(example)[0])
     for parts in ([[part], [second]], [[part], []]):
         yield from _no_plain_json(subject.finish([example, twin], parts)[0])
 
@@ -348,8 +348,8 @@ def _no_plain_json(report: dict[str, Json]) -> Iterator[str]:
 
 
 def _markdown(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """The report, as it stands in report.json, can be told as Markdown, twice the same."""
-    report, _ = subject.told(example)
+    """The report, as read from report.json, gives a Markdown text, the same twice."""
+    report, _ = subject.report_and_lines(example)
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     first, second = (subject.evaluator.views.markdown(as_written(report), {}) for _ in range(2))
@@ -360,42 +360,42 @@ def _markdown(subject: Subject, example: SampleInput, rng: Random, rounds: int) 
 
 
 def _declarations(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """Metrics and panels fit together, and the report gives each metric finite numbers, one a set of labels."""
+    """Metrics and panels fit together, and the report gives each metric one finite number for each set of labels."""
     evaluator = subject.evaluator
     yield from panel_faults(evaluator.name, evaluator.views.metrics, evaluator.views.panels)
-    report, _ = subject.told(example)
+    report, _ = subject.report_and_lines(example)
     if "schema" not in report or any(_no_plain_json(report)):
         return  # the data ends the run with an error, or the report is what is wrong
     for metric in evaluator.views.metrics:
-        found = metric.samples(as_written(report))
-        if not all(math.isfinite(sample.value) for sample in found):
+        samples = metric.samples(as_written(report))
+        if not all(math.isfinite(sample.value) for sample in samples):
             yield f"{metric.name} has a value that is not finite"
-        if len({sample.labels for sample in found}) < len(found):
+        if len({sample.labels for sample in samples}) < len(samples):
             yield f"{metric.name} has two values for the same labels"
 
 
 def _dead(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """A record that killed its process is told of; where it is counted as dead, the results are those without it."""
+    """The report names a record that killed its process; if it counts as dead, the results are those without it."""
     for _ in range(rounds):
         at = rng.randrange(len(example.records)) if example.records else 0
         before, victim, after = example.batches([0, at, at + 1, len(example.records)])
         outcome = dead_outcome(subject.evaluator, victim, subject.params, "made up")
         rest = [subject.compute(before), subject.compute(after)]
-        # Also of the bytes that `settle` may read again.
+        # Left out of the input's bytes, too, which `settle` may read again.
         without, _ = subject.finish([example.without(at)], [rest])
         report, _ = subject.finish([example], [[rest[0], encode(outcome), rest[1]]])
         if "records" not in without or "records" not in report:
             continue  # the data ends the run with an error, or there is nothing else to evaluate
         if "dead: made up" not in (fault["reason"] for fault in report["faults"]):
-            yield f"record {at} dead: no fault of the report tells of it"
+            yield f"record {at} dead: no fault of the report names it"
         if report["records"]["dead"] and report["results"] != without["results"]:
             yield f"record {at} dead: the results differ from those without it"
 
 
 def _purity(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """evaluate() calls no clock, no shared random source and reads no environment (see `watched` for what escapes)."""
+    """evaluate() calls no clock or shared random source and reads no environment (`watched` says what it misses)."""
     batch = example.whole()
-    subject.evaluate(batch)  # what is imported or compiled on the first call may look at anything
+    subject.evaluate(batch)  # imports and compilations of the first call may read anything
     with watched() as seen:
         subject.evaluate(batch)
     for name in sorted(seen):
@@ -403,37 +403,37 @@ def _purity(subject: Subject, example: SampleInput, rng: Random, rounds: int) ->
 
 
 def _follows(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
-    """An evaluator whose inputs can be followed reads JSONL, and writes no record line before its input ends."""
-    given = subject.evaluate(example.whole()).lines
-    if subject.evaluator.whole.follows and given:
+    """An evaluator with ``--follow`` reads JSONL, and writes no record line before its input ends."""
+    lines = subject.evaluate(example.whole()).lines
+    if subject.evaluator.whole.follows and lines:
         yield "it follows, and evaluate() gives record lines"
     if subject.evaluator.whole.follows and subject.evaluator.records.format != "jsonl":
-        yield f"it follows {subject.evaluator.records.format}, where only lines can be followed"
+        yield f"it follows {subject.evaluator.records.format}, and only JSONL can be followed"
 
 
 def _garbage(subject: Subject, example: SampleInput, rng: Random, rounds: int) -> Iterator[str]:
     """Broken records end as faults or errors, never as an exception, and keep the properties of the report."""
     for wild in itertools.islice(itertools.cycle((False, True)), rounds):
         broken = garbled(subject.evaluator, example, rng, wild)
-        error = _raised(subject.told, broken)
+        error = _raised(subject.report_and_lines, broken)
         if error is not None:
-            yield f"{located(error)} from {_culprit(subject, broken)!r}"
+            yield f"{error_with_line(error)} from {_culprit(subject, broken)!r}"
             continue
-        for held in (_lines, _measures, _page, _results, _markdown, _chunking):
-            yield from (f"{_name(held)}: {detail}" for detail in held(subject, broken, rng, 1))
+        for test in (_lines, _measures, _page, _results, _markdown, _chunking):
+            yield from (f"{_name(test)}: {detail}" for detail in test(subject, broken, rng, 1))
 
 
-def _raised(run: Callable[..., object], *given: object) -> Exception | None:
-    """What a run over what is ``given`` raises, if anything."""
+def _raised(run: Callable[..., object], *args: object) -> Exception | None:
+    """The exception of ``run(*args)``, or None."""
     try:
-        run(*given)
-    except Exception as error:  # any exception at all is what is looked for
+        run(*args)
+    except Exception as error:  # any exception is a violation
         return error
     return None
 
 
 def _culprit(subject: Subject, example: SampleInput) -> bytes:
-    """The beginning of the first record that raises alone, or of them all where none does."""
+    """The beginning of the first record that raises alone, or of the input if none does."""
 
     def run(batch: Batch) -> None:
         subject.finish([example], [[subject.compute(batch)]])
@@ -448,14 +448,14 @@ def _shown(numbers: list[int]) -> str:
     return f"[{head}{', ...' if len(numbers) > 12 else ''}]"
 
 
-def _name(held: Property) -> str:
-    """A property is called as its function is, without the underscore."""
-    return held.__name__.removeprefix("_")
+def _name(test: Property) -> str:
+    """A property's name: its function's, without the underscore."""
+    return test.__name__.removeprefix("_")
 
 
 PROPERTIES: dict[str, Property] = {
-    _name(held): held
-    for held in (
+    _name(test): test
+    for test in (
         _chunking,
         _empty,
         _associativity,

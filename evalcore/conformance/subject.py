@@ -1,4 +1,4 @@
-"""What the properties are held against: an example cut into records, and an evaluator's answers to its pieces."""
+"""The material of the properties: an example cut into records, and an evaluator's answers to its pieces."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class SampleInput(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, evaluator: Evaluator[Any, Any], name: str, data: bytes) -> Self:
-        """``data`` cut as evalq cuts it for ``evaluator``. Raises InputError when it can't be."""
+        """``data`` cut as evalq cuts it for ``evaluator``. Raises InputError if it cannot be cut."""
         cutter = Cutter(io.BytesIO(data), evaluator.records.format, name, evaluator.records.columns, size=1)
         spans = list(cutter.spans())
         records = tuple(data[span.start : span.end] for span in spans)
         return cls(name, data, cutter.columns, records, (*(span.first_line for span in spans), cutter.line))
 
     def batch(self, first: int, last: int) -> Batch:
-        """Records ``first`` up to ``last`` (not included), as a worker would be given them."""
+        """Records ``first`` up to ``last`` (not included), as a worker gets them."""
         return Batch(self.name, self.lines[first], b"".join(self.records[first:last]), self.columns)
 
     def batches(self, cuts: Sequence[int]) -> list[Batch]:
@@ -56,7 +56,7 @@ class SampleInput(msgspec.Struct, frozen=True):
         return self.batch(0, len(self.records))
 
     def without(self, at: int) -> SampleInput:
-        """An input with blank lines in place of a record, so that those behind it keep their lines."""
+        """The input with blank lines in place of a record, so that later records keep their lines."""
         body, victim = b"".join(self.records), b"".join(self.records[at : at + 1])
         start = len(self.data) - len(body) + sum(map(len, self.records[:at]))
         blank = b"\n" * victim.count(b"\n")
@@ -64,14 +64,14 @@ class SampleInput(msgspec.Struct, frozen=True):
 
 
 class EvaluatedInputs(msgspec.Struct, frozen=True):
-    """All that a run gives for its inputs, as bytes: compared, never read."""
+    """All results of a run for its inputs, as bytes to compare."""
 
     states: list[bytes]
     lines: list[bytes]
     report: bytes
 
     def differences(self, other: EvaluatedInputs) -> Iterator[str]:
-        """What of ``other`` is not as here: one short text for each part that differs."""
+        """A short text for each part of ``other`` that differs."""
         for part in self.__struct_fields__:
             ours, theirs = getattr(self, part), getattr(other, part)
             if ours != theirs:
@@ -95,8 +95,8 @@ class Subject(msgspec.Struct, frozen=True):
 
     evaluator: Evaluator[Any, Any]
     params: Params
-    _kept: list[tuple[SampleInput, Partial]] = msgspec.field(default_factory=list)
-    _told: list[tuple[SampleInput, tuple[dict[str, Json], list[bytes]]]] = msgspec.field(default_factory=list)
+    _partials: list[tuple[SampleInput, Partial]] = msgspec.field(default_factory=list)
+    _reports: list[tuple[SampleInput, tuple[dict[str, Json], list[bytes]]]] = msgspec.field(default_factory=list)
 
     def evaluate(self, batch: Batch) -> Outcome[Any]:
         """The evaluator's own answer to ``batch``."""
@@ -107,23 +107,23 @@ class Subject(msgspec.Struct, frozen=True):
         return encode(self.evaluate(batch))
 
     def whole(self, example: SampleInput) -> Partial:
-        """The answer to all records in one batch: computed once for the properties that only look at what it gives."""
-        if not (self._kept and self._kept[0][0] is example):
-            self._kept[:] = [(example, self.compute(example.whole()))]
-        return self._kept[0][1]
+        """The answer to all records in one batch, computed once for all properties that only read it."""
+        if not (self._partials and self._partials[0][0] is example):
+            self._partials[:] = [(example, self.compute(example.whole()))]
+        return self._partials[0][1]
 
-    def told(self, example: SampleInput) -> tuple[dict[str, Json], list[bytes]]:
-        """Report and record lines of all records in one batch: made once, too, for those who only read them."""
-        if not (self._told and self._told[0][0] is example):
-            self._told[:] = [(example, self.finish([example], [[self.whole(example)]]))]
-        return self._told[0][1]
+    def report_and_lines(self, example: SampleInput) -> tuple[dict[str, Json], list[bytes]]:
+        """Report and record lines of all records in one batch, made once for all properties that only read them."""
+        if not (self._reports and self._reports[0][0] is example):
+            self._reports[:] = [(example, self.finish([example], [[self.whole(example)]]))]
+        return self._reports[0][1]
 
     def outcome(self, part: Partial) -> Outcome[Any]:
-        """A fresh copy of what is in ``part``."""
+        """A fresh copy of the outcome in ``part``."""
         return decode(part, self.evaluator)
 
     def merged(self, parts: Sequence[Partial]) -> bytes:
-        """State and tally of ``parts``, merged from the left, from nothing: canonical bytes."""
+        """State and tally of ``parts``, merged from the left into an empty state: canonical bytes."""
         total = Outcome(self.evaluator.State.zero(), Tally())
         for outcome in map(self.outcome, parts):
             total.state.merge(outcome.state)
@@ -133,9 +133,9 @@ class Subject(msgspec.Struct, frozen=True):
     def finish(
         self, examples: Sequence[SampleInput], parts: Sequence[Sequence[Partial]]
     ) -> tuple[dict[str, Json], list[bytes]]:
-        """The report and the record lines of one run over ``examples``, of which ``parts`` are the chunks' answers.
+        """The report and the record lines of one run over ``examples``; ``parts`` are the answers of each one's chunks.
 
-        Where the data is such that a run ends with an error, the report is that error's message.
+        If the data ends the run with an error, the report has only the error's message.
         """
         fold = Fold(self.evaluator, self.params, len(examples))
         lines: list[bytes] = []
@@ -152,10 +152,10 @@ class Subject(msgspec.Struct, frozen=True):
         return report, lines + closing
 
     def answer(self, examples: Sequence[SampleInput], parts: Sequence[Sequence[Partial]]) -> EvaluatedInputs:
-        """What a run over ``examples`` gives when its chunks were answered by ``parts``."""
+        """The results of a run over ``examples`` with the chunks' answers in ``parts``."""
         states = [self.merged(chunks) for chunks in parts]
         report, lines = self.finish(examples, parts)
-        # Lenient, since whether the report is plain JSON is a property of its own.
+        # Lenient: another property tests whether the report is plain JSON.
         text = json.dumps(report, sort_keys=True, default=repr)
         return EvaluatedInputs(states, lines, text.encode())
 
@@ -169,7 +169,7 @@ def random_cuts(rng: Random, count: int) -> list[int]:
     return [0, *sorted(rng.sample(range(1, count), wanted)), count]
 
 
-# Breaking records: a simple mutator, without a property-testing library, that a seed repeats.
+# Breaking records: a simple mutator that a seed repeats.
 
 MAX_RECORDS = 60
 _HUGE_NUMBER = "a number too large for a float"
@@ -196,10 +196,10 @@ _JUNK_LINES = (
 
 
 def garbled(evaluator: Evaluator[Any, Any], example: SampleInput, rng: Random, wild: bool = True) -> SampleInput:
-    """Some records of ``example``, in their order, a third of them broken in one way or another.
+    """Some records of ``example``, in their order, a third of them broken.
 
-    Not ``wild``, they stay well-formed rows or JSON, and only values in them are others. What the cutter would refuse
-    (broken quoting in a CSV) is left out: no evaluator ever sees it.
+    If not ``wild``, they stay well-formed rows or JSON, and only their values change. Records that the cutter refuses
+    (broken quoting in a CSV) are left out: no evaluator ever sees them.
     """
     count = len(example.records)
     first = rng.randrange(max(1, count - MAX_RECORDS + 1))
@@ -213,8 +213,8 @@ def garbled(evaluator: Evaluator[Any, Any], example: SampleInput, rng: Random, w
 
 
 def _record(fmt: Format, record: bytes, rng: Random, wild: bool) -> Iterator[bytes]:
-    """``record`` itself, something made of it, or both."""
-    # Most stay whole: among broken records alone it would not show that one spoils the result of another.
+    """``record``, a broken copy of it, or both."""
+    # Most stay intact: a broken record must not spoil the result of another.
     if rng.random() < 2 / 3:
         yield record
         return
@@ -247,12 +247,12 @@ def _bytes(fmt: Format, record: bytes, rng: Random) -> bytes:
 
 
 def _width(fmt: Format, record: bytes, rng: Random) -> bytes:
-    """``record`` with a field more or less than it should have; of JSON, with one more member."""
+    """``record`` with one field too many or too few; JSON with one more member."""
     if fmt == "jsonl":
         return record.removesuffix(b"}") + b',"one more":[]}'
     fields = _fields(record)
     at = rng.randrange(len(fields) + 1)
-    return _written([*fields[:at], "one more", *fields[at:]] if rng.random() < 0.5 else fields[:at])
+    return _csv_row([*fields[:at], "one more", *fields[at:]] if rng.random() < 0.5 else fields[:at])
 
 
 def _value(fmt: Format, record: bytes, rng: Random) -> bytes:
@@ -263,14 +263,14 @@ def _value(fmt: Format, record: bytes, rng: Random) -> bytes:
     if fields:
         at = rng.randrange(len(fields))
         fields[at] = rng.choice((_json, _other))(fields[at], rng)
-    return _written(fields)
+    return _csv_row(fields)
 
 
 def _fields(record: bytes) -> list[str]:
     return next(csv.reader(io.StringIO(record.decode("utf-8", "replace"), newline="")), [])
 
 
-def _written(fields: list[str]) -> bytes:
+def _csv_row(fields: list[str]) -> bytes:
     out = io.StringIO(newline="")
     csv.writer(out).writerow(fields)
     return out.getvalue().removesuffix("\r\n").encode("utf-8", "replace")
@@ -281,18 +281,18 @@ def _other(text: str, rng: Random) -> str:
 
 
 def _json(text: str, rng: Random) -> str:
-    """``text`` with one value of the JSON in it changed; something else where it holds no JSON object or array."""
+    """``text`` with one value of its JSON changed; another text if it is no JSON."""
     try:
         holder = [json.loads(text)]
     except (ValueError, RecursionError):
         return _other(text, rng)
-    places = list(_places(holder))
-    container, key = rng.choice(places)
-    other_container, other_key = rng.choice(places)
+    slots = list(_slots(holder))
+    container, key = rng.choice(slots)
+    other_container, other_key = rng.choice(slots)
     value = container[key]
     if isinstance(value, str) and value[:1] in ("{", "["):
         container[key] = _json(value, rng)
-    elif len(places) > 1 and rng.random() < 0.2:
+    elif len(slots) > 1 and rng.random() < 0.2:
         container[key] = json.loads(json.dumps(other_container[other_key]))
     elif container is not holder and rng.random() < 0.2:
         del container[key]
@@ -301,9 +301,9 @@ def _json(text: str, rng: Random) -> str:
     return json.dumps(holder[0]).replace(f'"{_HUGE_NUMBER}"', "1e999")
 
 
-def _places(container: Any) -> Iterator[tuple[Any, Any]]:
+def _slots(container: Any) -> Iterator[tuple[Any, Any]]:
     """Every (container, key or index) inside ``container``."""
     for key, value in list(container.items() if isinstance(container, dict) else enumerate(container)):
         yield container, key
         if isinstance(value, dict | list):
-            yield from _places(value)
+            yield from _slots(value)

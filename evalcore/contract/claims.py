@@ -110,9 +110,9 @@ class _Recorded(msgspec.Struct):
 
 
 class ClaimsJudge(msgspec.Struct, frozen=True):
-    """A judge with a ``task``. ``texts`` gives the texts for its places from a record; None: there is nothing to judge.
+    """A judge with a ``task``. ``texts`` fills the task's placeholders from a record; None: there is nothing to judge.
 
-    Quotes must occur in the text of the place ``evidence``.
+    Quotes must occur in the text of the placeholder ``evidence``.
     """
 
     task: Task
@@ -122,77 +122,79 @@ class ClaimsJudge(msgspec.Struct, frozen=True):
     @property
     def calls(self) -> Calls:
         """The capability: ``--judge NAME``."""
-        return Calls("judge", partial(_prompts, self), partial(_judged, self))
+        return Calls("judge", partial(_prompts, self), partial(_add_judgements, self))
 
-    def verdict(self, given: Mapping[str, Any]) -> ClaimsVerdict | None:
+    def verdict(self, record: Mapping[str, Any]) -> ClaimsVerdict | None:
         """The verdict in a record's judgement; None if it has none. It raises no exception."""
-        if given.get(KEY) is None:
+        if record.get(KEY) is None:
             return None
         try:
-            kept = msgspec.convert(given[KEY], _Judgement)
+            judgement = msgspec.convert(record[KEY], _Judgement)
         except msgspec.ValidationError as error:
             return ClaimsVerdict("", "", fault=f"no judgement: {error}")
-        texts = self.texts(given)
-        whole = whole_reply(kept.output, kept.text, kept.error)
+        texts = self.texts(record)
+        text = whole_reply(judgement.output, judgement.text, judgement.error)
         try:
-            if texts is None or whole is None:
-                raise NoJson(kept.error or "no reply is recorded")
-            reply = reply_of(whole, written(self.task, texts).marker)
+            if texts is None or text is None:
+                raise NoJson(judgement.error or "no reply is recorded")
+            reply = reply_of(text, written(self.task, texts).marker)
             claims = tuple(self._claims(reply, texts[self.evidence]))
         except NoJson as error:
-            return ClaimsVerdict(kept.judge, kept.config, fault=str(error))
-        found = max((claim.finding for claim in claims), key=_FINDINGS.index, default=None)
+            return ClaimsVerdict(judgement.judge, judgement.config, fault=str(error))
+        worst = max((claim.finding for claim in claims), key=_FINDINGS.index, default=None)
         reason = reply.get("reason")
         why = reason if isinstance(reason, str) else ""
-        return ClaimsVerdict(kept.judge, kept.config, found, claims, why, "" if claims else "it found no claim")
+        return ClaimsVerdict(
+            judgement.judge, judgement.config, worst, claims, why, "" if claims else "it found no claim"
+        )
 
     def _claims(self, reply: Mapping[str, Any], evidence: str) -> Iterator[Claim]:
-        listed = reply.get("claims")
-        if not isinstance(listed, list) or len(listed) > _MOST_CLAIMS:
+        entries = reply.get("claims")
+        if not isinstance(entries, list) or len(entries) > _MOST_CLAIMS:
             raise NoJson(f"claims: a list of at most {_MOST_CLAIMS} is wanted")
-        stands = _squeezed(evidence)
-        for at, each in enumerate(listed):
-            given = each if isinstance(each, dict) else {}
-            claim, quote, said = (given.get(key) for key in ("claim", "quote", "finding"))
-            if not isinstance(claim, str) or said not in _FINDINGS or not isinstance(quote, str | None):
-                raise NoJson(f"claims[{at}]: claim, quote and finding (one of {', '.join(_FINDINGS)}) are wanted")
-            yield Claim(claim, quote or "", said, said if _bears(quote or "", claim, stands) else "absent")
+        words = _one_spaced(evidence)
+        for index, each in enumerate(entries):
+            entry = each if isinstance(each, dict) else {}
+            claim, quote, finding = (entry.get(key) for key in ("claim", "quote", "finding"))
+            if not isinstance(claim, str) or finding not in _FINDINGS or not isinstance(quote, str | None):
+                raise NoJson(f"claims[{index}]: claim, quote and finding (one of {', '.join(_FINDINGS)}) are wanted")
+            yield Claim(claim, quote or "", finding, finding if _proves(quote or "", claim, words) else "absent")
 
 
-def _bears(quote: str, claim: str, evidence: str) -> bool:
+def _proves(quote: str, claim: str, evidence: str) -> bool:
     """Whether a quote is evidence: it occurs word for word, except for white space, and is not the claim itself."""
-    plain = _squeezed(quote)
-    return len(plain.replace(" ", "")) >= _LEAST_QUOTE and plain in evidence and plain not in _squeezed(claim)
+    plain = _one_spaced(quote)
+    return len(plain.replace(" ", "")) >= _LEAST_QUOTE and plain in evidence and plain not in _one_spaced(claim)
 
 
-def _squeezed(text: str) -> str:
+def _one_spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def _prompts(judge: ClaimsJudge, asked: Request) -> Iterator[Prompt]:
+def _prompts(judge: ClaimsJudge, request: Request) -> Iterator[Prompt]:
     """A prompt for each readable record with something to judge. Raises InputError, UsageError."""
-    for source, line, data in _lines(asked):
+    for source, line, data in _lines(request):
         if (texts := _texts(judge, data)) is not None:
             yield Prompt(f"{source.name}:{line}", "", written(judge.task, texts).prompt)
 
 
-def _judged(judge: ClaimsJudge, asked: Request, outputs: Path, folder: Path) -> Request:
-    """Write copies of the inputs with the judgements into ``folder``; returns the request that evaluates them."""
+def _add_judgements(judge: ClaimsJudge, request: Request, outputs: Path, folder: Path) -> Request:
+    """Write copies of the inputs with the judgements into ``folder``; return the request that evaluates them."""
     with outputs.open("rb") as stream:
         replies = {reply.case: reply for reply in (msgspec.json.decode(line, type=_Recorded) for line in stream)}
     copies: dict[str, list[bytes]] = {}
-    for source, line, data in _lines(asked):
+    for source, line, data in _lines(request):
         lines = copies.setdefault(source.name, [])
         # Records keep their line numbers, by which faults and prompts name them.
         lines += [b""] * (line - 1 - len(lines))
         reply = replies.get(f"{source.name}:{line}")
-        lines.append(data if reply is None or _texts(judge, data) is None else _with(data, reply))
+        lines.append(data if reply is None or _texts(judge, data) is None else _add_judgement(data, reply))
     for name, lines in copies.items():
         (folder / name).write_bytes(b"".join(line + b"\n" for line in lines))
-    return Request([str(folder / name) for name in copies], asked.params, asked.options)
+    return Request([str(folder / name) for name in copies], request.params, request.options)
 
 
-def _with(data: bytes, reply: _Recorded) -> bytes:
+def _add_judgement(data: bytes, reply: _Recorded) -> bytes:
     # Other values stay as written, with their numbers and repeated keys.
     record = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     judgement: dict[str, Any] = {"judge": reply.target, "config": reply.config}
@@ -212,12 +214,12 @@ def _texts(judge: ClaimsJudge, data: bytes) -> _Texts | None:
         return None
 
 
-def _lines(asked: Request) -> Iterator[tuple[Source, int, bytes]]:
-    if "-" in asked.inputs:
+def _lines(request: Request) -> Iterator[tuple[Source, int, bytes]]:
+    if "-" in request.inputs:
         # Once for the prompts, and again for the copies.
         raise UsageError("--judge reads its input twice: give a file, not standard input")
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
-        for source in discover(asked.inputs, format_suffixes("jsonl")):
+        for source in discover(request.inputs, format_suffixes("jsonl")):
             plain = spool(source, Path(scratch))
             with opened(plain, "jsonl", None) as cutter:
                 for batch in batches(cutter, plain):
@@ -307,7 +309,7 @@ def judged_evidence(judged: Mapping[str, Any]) -> Iterator[Evidence]:
         yield Evidence("judge", "a verdict that can be read", fault)
 
 
-# How well calls agree with labels: rates with intervals, held against targets.
+# Agreement of calls with labels: rates with intervals, compared with targets.
 
 _MEASURES = (
     ("tpr", "true positive rate", "at least"),
@@ -318,7 +320,7 @@ _MEASURES = (
 
 
 class Targets(Params):
-    """What the specification's section 5.3 asks for, and the ``confidence`` of the intervals held against it."""
+    """The targets of the specification's section 5.3; ``confidence`` is that of the intervals compared with them."""
 
     true_positive_rate: float = Field(default=0.7, ge=0, le=1)
     false_positive_rate: float = Field(default=0.2, ge=0, le=1)
@@ -326,7 +328,7 @@ class Targets(Params):
 
 
 class Confusion(Merging):
-    """Labelled records by label and call; positive are those that are to be found: hallucinated, or not verified."""
+    """Counts of labelled records by label and call. Positive means hallucinated, or not verified."""
 
     true_positives: int = 0
     false_positives: int = 0
@@ -339,7 +341,7 @@ class Confusion(Merging):
         return self.true_positives + self.false_positives + self.true_negatives + self.false_negatives
 
     def add(self, *, positive: bool, called: bool) -> None:
-        """Count one record with its label and what it was called."""
+        """Count one record with its label and its call."""
         if positive:
             self.true_positives += called
             self.false_negatives += not called
@@ -353,9 +355,9 @@ class Confusion(Merging):
             setattr(self, name, getattr(self, name) + getattr(later, name))
 
 
-def met(low: float, high: float, target: float, bound: Literal["least", "most"]) -> str:
+def compare_with_target(low: float, high: float, target: float, bound: Literal["least", "most"]) -> str:
     """Whether a share with this interval meets its target: "yes", "no", or "undecided" while the interval spans it."""
-    # By the interval and not by the rate itself: a few records may reach any target by chance (SPEC, section 3).
+    # The interval decides, not the rate: a few records may reach any target by chance (SPEC, section 3).
     if bound == "least":
         return "yes" if low >= target else "no" if high < target else "undecided"
     return "yes" if high <= target else "no" if low > target else "undecided"
@@ -382,11 +384,11 @@ def _rate(
     hits: int, of: int, confidence: float, target: float | None, bound: Literal["least", "most"]
 ) -> dict[str, Json]:
     if of == 0:
-        # Nothing to divide by meets no target, and misses none.
+        # Without records, the target is neither met nor missed.
         empty = None if target is None else "undecided"
         return {"value": None, "low": None, "high": None, "target": target, "met": empty}
     low, high = wilson(hits, of, confidence)
-    verdict = None if target is None else met(low, high, target, bound)
+    verdict = None if target is None else compare_with_target(low, high, target, bound)
     return {"value": hits / of, "low": low, "high": high, "target": target, "met": verdict}
 
 

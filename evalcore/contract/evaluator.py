@@ -1,4 +1,4 @@
-"""The contract that every evaluator keeps, and all that a new one must write.
+"""The contract of evaluators: what each must write, and what it may add.
 
 An evaluator is one object with a name. evalq reads its inputs, cuts them into chunks, and calls `evaluate` on each
 chunk, anywhere and in any order. evalq merges the states in input order, and `section` turns them into the report.
@@ -156,7 +156,7 @@ class Stopping(Protocol):
         """Take in a line of outputs.jsonl; return the case if this line newly decides it, else None."""
 
     def decided(self, case: str) -> bool:
-        """Whether the case is decided now; calls that were in flight may have opened it again."""
+        """Whether the case is decided now; answers to calls in flight may have made it undecided."""
 
 
 class Records(msgspec.Struct, frozen=True):
@@ -184,8 +184,8 @@ class Gathering(msgspec.Struct, frozen=True):
     line: Callable[[str, bytes], bytes] | None = None
 
 
-def _as_asked(asked: Request) -> Request:
-    return asked
+def _unchanged(request: Request) -> Request:
+    return request
 
 
 class CommandLine(msgspec.Struct, frozen=True):
@@ -198,10 +198,10 @@ class CommandLine(msgspec.Struct, frozen=True):
     options: tuple[Option, ...] = ()
     commands: tuple[Command, ...] = ()
     positional: str = "inputs"
-    request: Callable[[Request], Request] = _as_asked
+    request: Callable[[Request], Request] = _unchanged
 
 
-def _no_rule(asked: Request) -> None:
+def _no_stopping(request: Request) -> None:
     return None
 
 
@@ -219,16 +219,16 @@ class OutputQuestion(msgspec.Struct, frozen=True):
 class Stage(Protocol):
     """Asks about outputs, line by line, and adds the answers to the lines.
 
-    It must depend only on the line and on the outputs that it was shown.
+    It must depend only on the line and on the outputs that `prepare` read.
     """
 
-    def look(self, lines: Callable[[], Iterable[bytes]]) -> None:
-        """See all outputs from ``lines`` before any question is asked: a question may be about two of them."""
+    def prepare(self, lines: Callable[[], Iterable[bytes]]) -> None:
+        """Read all outputs before any question is asked: a question may be about two of them."""
 
     def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
         """{(target, votes): questions} for ``repeats`` outputs of each case, if every possible question applies.
 
-        Raises UsageError if nobody says which target to ask.
+        Raises UsageError if no target is named.
         """
 
     def questions(self, line: bytes) -> Sequence[OutputQuestion]:
@@ -263,8 +263,8 @@ class Calls(msgspec.Struct, frozen=True):
     `evalq.evalcore.model.calls.Output.line`) and a folder for files that it writes. It returns the request that
     evaluates the answers. Evaluating the same file later must give the same report.
 
-    ``answers_suffice`` says that ``answered`` needs only the answers: they are the only input of its request, whatever
-    they say, and it writes nothing. Workers can then evaluate a sweep that nobody attends. ``repeats`` says that evalq
+    ``answers_suffice`` says that ``answered`` needs only the answers: they are the only input of its request, and it
+    writes nothing. Workers can then evaluate a sweep after its producer has left. ``repeats`` says that evalq
     may ask a prompt many times. ``stopping`` then gives an object that tells when cases are decided, or None.
     ``judge_stage`` asks other targets about the outputs.
     """
@@ -274,7 +274,7 @@ class Calls(msgspec.Struct, frozen=True):
     answered: Callable[[Request, Path, Path], Request]
     answers_suffice: bool = False
     repeats: bool = False
-    stopping: Callable[[Request], Stopping | None] = _no_rule
+    stopping: Callable[[Request], Stopping | None] = _no_stopping
     judge_stage: JudgeStage | None = None
 
 
@@ -398,7 +398,7 @@ class Evaluator(ABC, Generic[P, S]):
 
     @abstractmethod
     def evaluate(self, batch: Batch, params: P) -> Outcome[S]:
-        """Evaluate one chunk: pure, and the same for a record in whatever chunk it comes.
+        """Evaluate one chunk: pure, with the same result for a record in any chunk.
 
         ``batch`` holds whole records of one input; ``params`` are validated. Count each record once in the outcome's
         tally: scored, unscored, or an error. Report bad records as faults in the tally, by line. evalq takes an
@@ -414,7 +414,7 @@ class Evaluator(ABC, Generic[P, S]):
         """
 
     command: ClassVar[CommandLine] = CommandLine()
-    """Options and commands of its own."""
+    """Its additional options and commands."""
     views: ClassVar[Views] = Views()
     """Metrics, panels and texts, if the generic ones are not enough."""
     measures: ClassVar[Measures | None] = None
@@ -424,7 +424,7 @@ class Evaluator(ABC, Generic[P, S]):
     gathering: ClassVar[Gathering] = Gathering()
     """How a folder of files with one record each becomes one input."""
     calls: ClassVar[Calls | None] = None
-    """How a live target is asked."""
+    """How it calls a live target."""
     whole: WholeInput[P, S] = WholeInput()
     """Results that need a whole input."""
 
@@ -437,7 +437,7 @@ def dead_outcome(evaluator: Evaluator[P, S], record: Batch, params: P, reason: s
 
 
 def without_result(state: S, record: Batch, reason: str) -> Outcome[S]:
-    """The answer of a record that killed its process, with a state of its own."""
+    """The outcome of a record that killed its process: an error line, and ``state``."""
     line = {"record": record.where(record.first_line), "id": "", "status": "dead", "reason": reason}
     faults = Faults(1, [(record.first_line, f"dead: {reason}")])
     return Outcome(state, Tally(dead=1, listed=faults), [canonical_json(line)])
@@ -450,7 +450,7 @@ def asks_recorded(evaluator: Evaluator[Any, Any], request: Request) -> bool:
 
 
 def live_calls(evaluator: Evaluator[Any, Any]) -> Calls:
-    """How a target is asked. Raises UsageError for an evaluator that asks nobody."""
+    """How the evaluator calls a target. Raises UsageError if it calls none."""
     if evaluator.calls is None:
-        raise UsageError(f"{evaluator.name} asks no target")
+        raise UsageError(f"{evaluator.name} calls no target")
     return evaluator.calls

@@ -1,4 +1,4 @@
-"""By which of its numbers an evaluator's runs are compared, case by case."""
+"""The numbers of an evaluator by which two runs are compared, case by case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from evalq.evalcore.records.batch import Batch
 
 Direction = Literal["higher", "lower", "neither"]
-"""Which change of a number is wanted."""
+"""Which change of a number is an improvement."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Measure(msgspec.Struct, frozen=True):
 
     @property
     def reading(self) -> str:
-        """How a change of it is to be read, for a sentence about one; empty where more is better, as usual."""
+        """A hint for reading a change of it; empty if more is better, as usual."""
         return "less of it is better, and a change below 0 is a rise" if self.better == "lower" else ""
 
 
@@ -55,7 +55,7 @@ def changed(change: float, measure: Measure) -> str:
 
 
 def signed(value: float) -> str:
-    """A change with its sign; none is told of what differs by the rounding of two sums alone."""
+    """A change with its sign; a difference that only rounding of sums makes is shown as 0."""
     return f"{round(value, 14) + 0.0:+.4g}"
 
 
@@ -70,16 +70,16 @@ def pass_measure(measures: Iterable[Measure]) -> Measure | None:
 
 
 class Number(msgspec.Struct, frozen=True):
-    """A number of the results that is no measure, at ``path``: keys with dots between; "*" stands for any one key, and
-    "**" at the end for all that follow.
+    """A number of the results that is no measure.
 
-    ``better`` says which change of it is wanted. ``kind`` says what it is, and so how a gate decides on it:
+    ``path`` has keys with dots between; "*" stands for any one key, and "**" at the end for all that follow.
+    ``better`` says which change is an improvement. ``kind`` says how a gate decides on it:
 
-    - "fact": counted in this run, such as outputs that failed; it is compared with a bound as it is. ``holds_missing``:
-      what is missing is counted in it. With ``of`` it is the largest of such values as an `Observation` has.
+    - "fact": a count of this run, such as failed outputs. A gate compares it with a bound directly. ``holds_missing``:
+      it counts missing answers. With ``of`` it is the largest of the values that an `Observation` has under that name.
     - "mean", "total" and "quantile" (``share`` of the answers do not exceed it): over the values that an `Observation`
-      has ``of`` that name. They vary by chance, and have intervals.
-    - "estimate": anything else. Nothing says how far chance moves it, so that a gate decides nothing by it, unless the
+      has under the name ``of``. They vary by chance, and have intervals.
+    - "estimate": anything else. How far chance moves it is unknown, so a gate decides nothing by it, unless the
       results have its interval beside it (as ``low`` and ``high`` beside ``value``).
     """
 
@@ -92,21 +92,19 @@ class Number(msgspec.Struct, frozen=True):
 
     def matches(self, path: str) -> bool:
         """Whether it is the number at ``path``."""
-        own, given = self.path.split("."), path.split(".")
-        if own[-1] == "**":
-            own, given = own[:-1], given[: len(own) - 1]
-        return len(own) == len(given) and all(mine in ("*", key) for mine, key in zip(own, given, strict=True))
+        pattern, keys = self.path.split("."), path.split(".")
+        if pattern[-1] == "**":
+            pattern, keys = pattern[:-1], keys[: len(pattern) - 1]
+        return len(pattern) == len(keys) and all(part in ("*", key) for part, key in zip(pattern, keys, strict=True))
 
 
 def number_at(path: str, numbers: Iterable[Number]) -> Number:
-    """The first of ``numbers`` that is at ``path``; an estimate without a direction where none is."""
+    """The first of ``numbers`` that matches ``path``; without one, an estimate without a direction."""
     return next((each for each in numbers if each.matches(path)), Number(path, kind="estimate"))
 
 
 def spread_of(name: str, quantiles: Mapping[str, float], better: Direction = "lower") -> tuple[Number, ...]:
-    """What stands under ``name`` in the results, where it is what answers took: mean, total, ``quantiles`` by key, and
-    the largest one.
-    """
+    """The numbers under ``name`` in the results, for a value such as seconds that `Measures.took` names."""
     return (
         Number(f"{name}.mean", better, "mean", name),
         Number(f"{name}.total", better, "total", name),
@@ -117,12 +115,12 @@ def spread_of(name: str, quantiles: Mapping[str, float], better: Direction = "lo
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What of a run's results rests on verdicts that may be wrong, such as those of models.
+    """Which of a run's results rest on verdicts that may be wrong, such as a model's.
 
     ``labels`` has, for each such check, {case: (labels passed by judge and person, by the judge alone, by the person
     alone, by none, answers that the judge passed, all of its answers)}; ``outputs`` the same of whole answers, as
-    judged and with all labels in place of the judges' verdicts. ``by`` is a digest of who judged, and how. ``apart``
-    are the results, by the first key of their path, that rest on no such verdict.
+    judged and with all labels in place of the judges' verdicts. ``by`` is a digest of the judges and their settings.
+    ``apart`` has the first keys of the paths of results that rest on no such verdict.
     """
 
     labels: dict[str, dict[str, tuple[int, int, int, int, int, int]]]
@@ -131,17 +129,17 @@ class Judged(msgspec.Struct, frozen=True):
     outputs: dict[str, tuple[int, int, int, int, int, int]] = {}
 
     def rests(self, path: str) -> bool:
-        """Whether what stands at ``path`` in the results rests on such verdicts."""
+        """Whether the result at ``path`` rests on such verdicts."""
         return path.partition(".")[0] not in self.apart
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """What one record says of its case: a value for each measure, or none at all where nothing was answered.
+    """One record's values for its case, one for each measure.
 
-    An error, a dead record, an unanswered call: ``values`` is empty, and the record counts as missing. A ``repeat``
-    that was answered before in its case and input is passed over; one that was missing is no more, once it is answered.
-    ``label`` tells answers apart, where they can collapse. ``took`` has a number, or None, for each name that
-    `Measures.took` has: what the answer took, from 0 on.
+    Without an answer (an error, a dead record, an unanswered call) ``values`` is empty, and the record counts as
+    missing. Of several answers to one ``repeat`` of a case in an input, the first counts; it also replaces a missing
+    one. ``label`` distinguishes answers that can collapse. ``took`` has a number of at least 0, or None, for each name
+    in `Measures.took`.
     """
 
     case: str
@@ -151,51 +149,51 @@ class Observation(msgspec.Struct, frozen=True):
     took: tuple[float | None, ...] = ()
 
 
-def _none(report: Mapping[str, Any]) -> list[str]:
+def _no_cases(report: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _nobody(report: Mapping[str, Any]) -> Judged | None:
+def _no_judged(report: Mapping[str, Any]) -> Judged | None:
     return None
 
 
-def _unknown(report: Mapping[str, Any]) -> dict[str, float] | None:
+def _no_p_values(report: Mapping[str, Any]) -> dict[str, float] | None:
     return None
 
 
 class Measures(msgspec.Struct, frozen=True):
-    """The measures of an evaluator; its cases are what two runs have in common.
+    """The measures of an evaluator, by the cases that two runs share.
 
     ``observe`` reads a line of records.jsonl, as decoded JSON, into its case and its values in the order of
-    ``measures``. A value of None is one that this record does not have, and no failure. It gives None for a line
-    about no case. ``collapsed`` gives the cases whose answers a report calls collapsed, ``stopped`` those that were
-    asked less often than planned since they were decided: how often depends on what they answered.
+    ``measures``. A value of None means that the record has no such value; it is no failure. It gives None for a line
+    about no case. ``collapsed`` gives the cases whose answers a report calls collapsed. ``stopped`` gives the cases
+    that were decided before all planned calls; how many calls they got depends on their answers.
 
-    ``named`` gives the cases that a chunk's records are about without evaluating them, so that they can be listed
-    before a run; it is given the chunk and the parameters, and may repeat a case. Without it nobody can tell.
+    ``named`` lists the cases of a chunk's records before a run, without evaluating them. It gets the chunk and the
+    parameters, and may repeat a case. Without it, evalq cannot list cases before a run.
 
     ``unrecorded`` gives the cases that a report says should have been answered, and that no record is about.
 
-    ``collapse_p`` gives how surprising the answers to each case are if it is not collapsed, {case: p-value}, of all
-    cases that have answers, by the rule that ended the case; ``diverse`` gives the cases that are decided not to be
-    collapsed, each by itself. None of both: the evaluator cannot tell, and collapse is never decided.
+    ``collapse_p`` gives {case: p-value} for all cases with answers, by the rule that ended the case: how surprising
+    the answers are if the case is not collapsed. ``diverse`` gives the cases that are decided not to be collapsed, each
+    by itself. If both give nothing, a gate never decides on collapse.
 
-    ``took`` names numbers of single answers without a scale, such as seconds, and ``numbers`` declares those of the
-    results that are no measures; what it leaves out has no direction, and decides nothing.
+    ``took`` names numbers of single answers without a scale, such as seconds. ``numbers`` declares the results that
+    are no measures; a number that is not declared has no direction, and decides nothing.
 
-    ``judged`` says what of a report rests on verdicts that may be wrong. ``beside`` are parameters that ask nothing
-    else of an agent, such as labels that people gave afterwards: runs that differ by them alone are still comparable.
+    ``judged`` gives the results that rest on verdicts that may be wrong. ``beside`` names parameters that do not change
+    the task of an agent, such as labels that people added later. Runs that differ only in these are still comparable.
     """
 
     measures: tuple[Measure, ...]
     observe: Callable[[Mapping[str, Any]], Observation | None]
-    collapsed: Callable[[Mapping[str, Any]], list[str]] = _none
-    stopped: Callable[[Mapping[str, Any]], list[str]] = _none
+    collapsed: Callable[[Mapping[str, Any]], list[str]] = _no_cases
+    stopped: Callable[[Mapping[str, Any]], list[str]] = _no_cases
     named: Callable[[Batch, Any], Iterable[str]] | None = None
-    judged: Callable[[Mapping[str, Any]], Judged | None] = _nobody
+    judged: Callable[[Mapping[str, Any]], Judged | None] = _no_judged
     beside: tuple[str, ...] = ()
-    collapse_p: Callable[[Mapping[str, Any]], dict[str, float] | None] = _unknown
-    diverse: Callable[[Mapping[str, Any]], list[str]] = _none
+    collapse_p: Callable[[Mapping[str, Any]], dict[str, float] | None] = _no_p_values
+    diverse: Callable[[Mapping[str, Any]], list[str]] = _no_cases
     took: tuple[str, ...] = ()
     numbers: tuple[Number, ...] = ()
-    unrecorded: Callable[[Mapping[str, Any]], list[str]] = _none
+    unrecorded: Callable[[Mapping[str, Any]], list[str]] = _no_cases

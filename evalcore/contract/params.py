@@ -24,15 +24,15 @@ MAX_FILE_CHARACTERS = 16 << 20
 
 
 def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values: bool = True) -> P:
-    """``data`` as ``model``. Raises ConfigError that gives ``where``, every wrong key's path and what is wrong.
+    """``data`` as ``model``. Raises ConfigError with ``where``, and the path and the fault of every wrong key.
 
-    Without ``show_values`` it does not repeat what stands there, which may be a secret in a wrong place.
+    Without ``show_values`` the error repeats no value, since a value may be a secret under a wrong key.
     """
     try:
-        # By way of JSON: strict types, and yet a list may fill a tuple.
+        # Through JSON, where strict validation accepts a list for a tuple.
         return model.model_validate_json(as_json(data), strict=True)
     except ValidationError as error:
-        faults = explained(error, model, show_values=show_values)
+        faults = list_faults(error, model, show_values=show_values)
         lines = [f"{'.'.join(map(str, key)) or '(top level)'}: {reason}" for key, reason in faults]
         raise ConfigError("\n  ".join([f"{where}: wrong parameters", *lines])) from None
     except (TypeError, ValueError, RecursionError) as error:
@@ -40,20 +40,20 @@ def validate(model: type[P], data: Mapping[str, Any], where: str, *, show_values
 
 
 def as_json(data: Mapping[str, Any]) -> str:
-    """``data`` as JSON. Raises TypeError, ValueError and RecursionError for what JSON has no form for."""
+    """``data`` as JSON. Raises TypeError, ValueError or RecursionError for data that JSON cannot hold."""
     return json.dumps(data, allow_nan=False)
 
 
-def explained(
+def list_faults(
     error: ValidationError, model: type[Params], *, show_values: bool = True
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """(keys from the top, what is wrong there) of all that ``model`` refused."""
-    found = error.errors(include_url=False)
-    wrong = [detail["loc"] for detail in found]
-    for detail in found:
-        place = detail["loc"]
-        within = (each for each in wrong if len(each) > len(place) and each[: len(place)] == place)
-        # Entries that are wrong are left out before the list is counted: it has them, and they are told of.
+    """(path of keys, fault) for each value that ``model`` refused."""
+    errors = error.errors(include_url=False)
+    paths = [detail["loc"] for detail in errors]
+    for detail in errors:
+        path = detail["loc"]
+        within = (each for each in paths if len(each) > len(path) and each[: len(path)] == path)
+        # Pydantic drops wrong entries before it counts a list. The list is not too short; its entries are listed here.
         if detail["type"] == "too_short" and any(within):
             continue
         if detail["type"] == "extra_forbidden":
@@ -65,7 +65,7 @@ def explained(
 
 
 def boolean_meant(value: object) -> str:
-    """What to write where a boolean is needed and ``value`` was one in YAML 1.1; empty for all else."""
+    """A hint for text that was a boolean in YAML 1.1; empty for all other values."""
     if not isinstance(value, str) or value.lower() not in _FORMER_BOOLEANS:
         return ""
     return f"{value} is text in YAML 1.2: write {'true' if _FORMER_BOOLEANS[value.lower()] else 'false'}"
@@ -84,14 +84,14 @@ def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[Params] | None:
-    """The model that a field holds, by itself, in a tuple or where there may be none."""
+    """The model in a field's type: the type itself, or inside a tuple or a union."""
     if isinstance(annotation, type) and issubclass(annotation, Params):
         return annotation
     return next((model for each in get_args(annotation) if (model := _model_in(each)) is not None), None)
 
 
 def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
-    """A YAML or JSON file whose top level is a mapping; with ``empty``, one without content is an empty mapping.
+    """The mapping at the top level of a YAML or JSON file; with ``empty``, a file without content is an empty mapping.
 
     Raises ConfigError with file and line.
     """
@@ -100,7 +100,7 @@ def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
             # One more than allowed shows that there is more, without reading the rest.
             text = stream.read(MAX_FILE_CHARACTERS + 1)
         if len(text) > MAX_FILE_CHARACTERS:
-            raise ConfigError(f"{path}: longer than {MAX_FILE_CHARACTERS >> 20} MiB, which no such file needs")
+            raise ConfigError(f"{path}: longer than {MAX_FILE_CHARACTERS >> 20} MiB, the limit for such a file")
         data = read_document(text, str(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
@@ -111,13 +111,13 @@ def load_mapping(path: str | Path, *, empty: bool = False) -> dict[str, Any]:
     if data is None and empty:
         return {}
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        nothing = ", and there is nothing in it" if data is None else ""
+        nothing = ", but the file is empty" if data is None else ""
         raise ConfigError(f"{path}: the top level must be a mapping of names to values{nothing}")
     return data
 
 
 def line_of(path: str | Path, key: Sequence[str | int]) -> int | None:
-    """The line of a file that was loaded on which ``key`` stands, or as much of it as there is; None where unknown."""
+    """The line of ``key`` in a loaded file, or of the longest part of ``key`` that the file has; None if unknown."""
     if not Path(path).is_file():
         return None
     with contextlib.suppress(OSError, ValueError):
@@ -126,7 +126,7 @@ def line_of(path: str | Path, key: Sequence[str | int]) -> int | None:
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the values of ``over`` laid over it, mapping by mapping, key by key."""
+    """``base`` with its values replaced by those of ``over``, key by key, in nested mappings too."""
     result = dict(base)
     for key, value in over.items():
         old = result.get(key)
@@ -134,10 +134,10 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-    """``params`` with the options that name a parameter laid over it."""
+def option_params(options: tuple[Option, ...], values: Mapping[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    """``params`` with the values of the options that name a parameter."""
     for option in options:
-        value = given.get(option.name)
+        value = values.get(option.name)
         # An option that may be repeated, and was not given, is ().
         if option.param and value is not None and value != ():
             nested: Any = list(value) if option.many else value
@@ -147,29 +147,29 @@ def option_params(options: tuple[Option, ...], given: Mapping[str, Any], params:
     return params
 
 
-# Params whose value is a list or set of patterns: one of those known by name, or one of the user's own.
+# Parameters that take a known name, or the user's own patterns.
 
 T = TypeVar("T")
 
 
-def by_name(given: Any, known: Mapping[str, T]) -> T | Any:
-    """What ``given`` names; anything but a name as plain data for strict validation. Raises ValueError."""
-    if not isinstance(given, str):
-        return _with_tuples(given)
-    if given not in known:
+def by_name(value: Any, known: Mapping[str, T]) -> T | Any:
+    """The known value that the name ``value`` stands for; other data ready for strict validation. Raises ValueError."""
+    if not isinstance(value, str):
+        return _with_tuples(value)
+    if value not in known:
         raise ValueError(f"no such name (there are: {', '.join(known)}; or give one of your own)")
-    return known[given]
+    return known[value]
 
 
 def name_of(value: T, known: Mapping[str, T]) -> str | None:
-    """The name that stands for ``value``, where it has one."""
+    """The name of ``value``, if it has one."""
     return next((name for name, named in known.items() if named == value), None)
 
 
-def _with_tuples(given: Any) -> Any:
-    # Strict validation takes a list for a tuple in JSON itself, but not in what a validator hands on.
-    if isinstance(given, list):
-        return tuple(map(_with_tuples, given))
-    if isinstance(given, dict):
-        return {key: _with_tuples(value) for key, value in given.items()}
-    return given
+def _with_tuples(value: Any) -> Any:
+    # Strict validation accepts a list for a tuple in JSON, but not in a value that a validator returns.
+    if isinstance(value, list):
+        return tuple(map(_with_tuples, value))
+    if isinstance(value, dict):
+        return {key: _with_tuples(value) for key, value in value.items()}
+    return value

@@ -17,16 +17,14 @@ MAX_PARTIAL_BYTES = 512 << 20
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """``data``: the packed answer; ``digest``: `answer_digest` of it unpacked, the same whoever computed it."""
+    """``data``: the packed answer; ``digest``: `answer_digest` of it unpacked, the same from every worker."""
 
     digest: str
     data: bytes
 
 
 class ChunkAnswer(msgspec.Struct, frozen=True):
-    """A chunk's answer as whoever folds it needs it: ``text`` is its record lines as they stand in records.jsonl, but
-    for the last one's newline; empty where there are none.
-    """
+    """A chunk's answer for the fold; ``text`` has its record lines as in records.jsonl, without the last newline."""
 
     state: State
     tally: Tally
@@ -40,9 +38,7 @@ class _AnswerHead(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
-    """Pack an outcome: a line of JSON with state, tally and which chunk it is the answer of (where it is one of a run),
-    then the record lines as they are.
-    """
+    """Pack an outcome: a line of JSON with state, tally and the digest of its ``chunk``, then the record lines."""
     of = "" if chunk is None else digest(to_wire(chunk))
     head = _AnswerHead(msgspec.Raw(outcome.state.to_wire()), outcome.tally, of)
     head_line = msgspec.json.encode(head, order="deterministic")
@@ -51,30 +47,30 @@ def encode(outcome: Outcome[Any], chunk: Chunk | None = None) -> Partial:
 
 
 def decode(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> Outcome[State]:
-    """`opened`, with the record lines one by one."""
-    answer = opened(partial, evaluator, chunk)
+    """`unpack_answer`, with the record lines as a list."""
+    answer = unpack_answer(partial, evaluator, chunk)
     return Outcome(answer.state, answer.tally, bytes(answer.text).split(b"\n") if answer.text else [])
 
 
-def opened(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> ChunkAnswer:
-    """Unpack and check. Raises WireError when bytes and digest differ, the content is not a partial, or it is not the
-    answer of ``chunk``, with no more records than that has.
+def unpack_answer(partial: Partial, evaluator: Evaluator[Any, Any], chunk: Chunk | None = None) -> ChunkAnswer:
+    """Unpack and check. Raises WireError if the bytes do not match the digest, hold no partial, or hold the answer of
+    another chunk or of more records than ``chunk`` has.
     """
     try:
         plain = _unpacked(partial.data)
         if answer_digest(plain) != partial.digest:
             raise WireError("a partial in the ledger does not have the digest it was committed with")
         end = plain.find(b"\n")
-        # Not taken apart by lines: the fold needs the head alone, and the lines are written as they are.
+        # Not split into lines: the fold decodes only the head, and copies the lines.
         text = memoryview(plain)[end + 1 :] if end >= 0 else memoryview(b"")
         head = msgspec.json.decode(plain[:end] if end >= 0 else plain, type=_AnswerHead)
         state = evaluator.State.from_wire(bytes(head.state))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"a partial in the ledger is damaged: {error}") from error
-    # The partial's digest shows that its bytes are whole; only the chunk's digest in its head shows that it is not the
-    # answer of another chunk put in this one's place.
+    # The partial's digest proves that its bytes are intact. The chunk's digest in the head proves that no answer of
+    # another chunk replaced it.
     if chunk is not None and head.of != digest(to_wire(chunk)):
-        raise WireError(f"it is the answer of another chunk than number {chunk.seq} of this plan")
+        raise WireError(f"a partial in the ledger answers another chunk than chunk {chunk.seq} of this plan")
     if chunk is not None and head.tally.total > chunk.records:
         raise WireError(f"the answer of chunk {chunk.seq} counts {head.tally.total} records of {chunk.records}")
     return ChunkAnswer(state, head.tally, text)

@@ -1,4 +1,4 @@
-"""Plug-ins: evaluators and checks that packages register, how they are loaded, and how their failures are told."""
+"""Plug-ins: evaluators and checks that packages register, how evalq loads them, and how it reports their failures."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ T = TypeVar("T")
 
 @cache
 def _installed() -> Any:  # two types by the version of Python, both with `select`
-    # To ask reads a file of each package that is installed, whatever the group: once is enough.
+    # This reads a file of each installed package, for any group: once is enough.
     return metadata.entry_points()
 
 
 def entry_points(group: str) -> EntryPoints:
-    """What installed packages register in a group; nothing is imported."""
-    found: EntryPoints = _installed().select(group=group)
-    return found
+    """The entry points of installed packages in a group; nothing is imported."""
+    points: EntryPoints = _installed().select(group=group)
+    return points
 
 
 @cache
 def entries() -> dict[str, EntryPoint]:
     """Registered entry points by name, in alphabetical order; nothing is imported.
 
-    Of several with one name the first by value stands for all: `get` refuses them.
+    Of several with one name, the first by value is here, and `get` refuses the name.
     """
     return {name: points[0] for name, points in _registered().items()}
 
@@ -61,38 +61,38 @@ def _registered() -> dict[str, list[EntryPoint]]:
 
 
 def _by_name(points: EntryPoints) -> dict[str, list[EntryPoint]]:
-    found: dict[str, dict[str, EntryPoint]] = {}
+    by_value: dict[str, dict[str, EntryPoint]] = {}
     for point in sorted(points, key=lambda p: (p.name, p.value)):
-        # One value twice is one package that is found twice, such as an editable install, and no rival of itself.
-        found.setdefault(point.name, {})[point.value] = point
-    return {name: list(points.values()) for name, points in found.items()}
+        # One value twice is one package found twice, such as an editable install: not a conflict.
+        by_value.setdefault(point.name, {})[point.value] = point
+    return {name: list(points.values()) for name, points in by_value.items()}
 
 
 def registered_now() -> tuple[list[EntryPoint], list[EntryPoint]]:
-    """What `entries` and `plug_ins` of `CHECKS` would be in a process that begins now: nothing is kept."""
-    found = metadata.entry_points()
-    evaluators = [points[0] for points in _by_name(found.select(group=GROUP)).values()]
-    return evaluators, _with_named(found.select(group=CHECKS), CHECKS)
+    """The evaluators and the checks that a new process would find; nothing is cached."""
+    installed = metadata.entry_points()
+    evaluators = [points[0] for points in _by_name(installed.select(group=GROUP)).values()]
+    return evaluators, _with_named(installed.select(group=CHECKS), CHECKS)
 
 
 def plug_ins(group: str) -> list[EntryPoint]:
     """The entry points of any group, by name and value, each once; nothing is imported.
 
-    Those of `CHECKS` are followed by what the settings of this process name.
+    Those of `CHECKS` are followed by the functions that this process's settings name.
     """
     return _with_named(entry_points(group=group), group)
 
 
 def _with_named(points: EntryPoints, group: str) -> list[EntryPoint]:
-    found = {(point.name, point.value): point for point in points}
+    by_key = {(point.name, point.value): point for point in points}
     named = _named if group == CHECKS else {}
-    return [found[key] for key in sorted(found)] + [EntryPoint(*pair, group) for pair in sorted(named.items())]
+    return [by_key[key] for key in sorted(by_key)] + [EntryPoint(*pair, group) for pair in sorted(named.items())]
 
 
 def name_checks(functions: Mapping[str, str]) -> None:
-    """Have these functions as checks, too: {name: "module:function"}, in place of those that were named before.
+    """Add these functions as checks: {name: "module:function"}, in place of those named before.
 
-    Called only where a process has read its settings, never for what a cases file or a message says.
+    Call this only after reading a process's settings, never for a cases file or a message.
     """
     if functions != _named:
         _named.clear()
@@ -101,15 +101,15 @@ def name_checks(functions: Mapping[str, str]) -> None:
             forget()
 
 
-def renewed(function: Callable[[], T]) -> functools._lru_cache_wrapper[T]:
-    """``function`` cached as by `functools.cache`, until other checks are named."""
-    kept = cache(function)
-    on_naming(kept.cache_clear)
-    return kept
+def cached_until_named(function: Callable[[], T]) -> functools._lru_cache_wrapper[T]:
+    """``function``, cached as by `functools.cache` until `name_checks` names other checks."""
+    cached = cache(function)
+    on_naming(cached.cache_clear)
+    return cached
 
 
 def on_naming(forget: Callable[[], None]) -> None:
-    """Have ``forget`` called whenever other checks are named: what it empties was made with those before."""
+    """Call ``forget`` whenever `name_checks` names other checks: it empties a cache that depends on them."""
     _KEPT.append(forget)
 
 
@@ -124,8 +124,8 @@ def packages() -> dict[str, str]:
     return {name: "" if p.dist is None else f"{p.dist.name} {p.dist.version}" for name, p in entries().items()}
 
 
-def own() -> list[str]:
-    """Names of the evaluators that come with evalq; tests, documents and measurements that go through all go by it."""
+def built_in() -> list[str]:
+    """Names of the evaluators that come with evalq."""
     return [name for name, point in entries().items() if point.value.startswith("evalq.")]
 
 
@@ -135,7 +135,7 @@ def get(name: str) -> Evaluator[Any, Any]:
 
     Raises UnknownEvaluator that lists the known names, or ConfigError or InfrastructureError that say why it fails.
     """
-    from evalq.evalcore.contract.evaluator import Evaluator  # not at import: the list of names must come at once
+    from evalq.evalcore.contract.evaluator import Evaluator  # not at import: listing names must be fast
 
     point = entries().get(name)
     if point is None:
@@ -154,54 +154,53 @@ def _shown(point: EntryPoint) -> str:
     return point.value if point.dist is None else f"{point.value} of {point.dist.name} {point.dist.version}"
 
 
-# Code that other packages bring: how it is loaded, kept from answering for a command, and told of when it fails.
+# Loading code of other packages: its prints go to standard error, its failures become one line.
 
 
 def load(point: EntryPoint, kind: str) -> Any:
-    """What an entry point names.
+    """The object that an entry point names; ``kind`` says in errors what it is.
 
-    Raises ConfigError, with the ``kind`` of thing it is, where that cannot be had; InfrastructureError where this
-    machine has too little for it.
+    Raises ConfigError if it cannot be loaded, and InfrastructureError if this machine lacks a resource for it.
     """
     try:
-        with stdout_to_stderr():  # libraries greet whoever imports them
+        with stdout_to_stderr():  # some libraries print when they are imported
             return point.load()
     except Exception as error:  # whatever a package's import raises
         failed = f"the {kind} {point.name!r} ({point.value}) cannot be loaded"
-        if lack := resource_shortage(error):  # nothing is wrong with the package, nor with what was asked
+        if lack := resource_shortage(error):  # neither the package nor the request is wrong
             raise InfrastructureError(f"{failed}: {lack}") from error
         raise ConfigError(f"{failed}: {_why(error)}") from error
 
 
 def _why(error: Exception) -> str:
-    # Its own file and line are the ones to look at, not those of the import.
+    # It names the file and line to fix; the line of the import would mislead.
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"
     return (str(error) if isinstance(error, ImportError) else "") or brief(error)
 
 
 def brief(error: BaseException) -> str:
-    """An error in a line: of what evalq does not raise itself, with its type and the line of code that raised it."""
-    # What evalq raises says where the trouble is.
-    return _tellable(str(error)) if isinstance(error, EvalqError) else located(error)
+    """An error in a line; one that evalq did not raise, with its type and its line of code."""
+    # evalq's own errors already say where the fault is.
+    return _encodable(str(error)) if isinstance(error, EvalqError) else error_with_line(error)
 
 
-def located(error: BaseException) -> str:
-    """An error in a line, whoever raised it: with its type and the line of code, for who wrote that code."""
-    told, trace = str(error), traceback.extract_tb(error.__traceback__)
+def error_with_line(error: BaseException) -> str:
+    """Any error in a line, with its type and its line of code, for the author of that code."""
+    text, trace = str(error), traceback.extract_tb(error.__traceback__)
     if trace:
         at = trace[-1]
-        told = f"{type(error).__name__}: {told} (in {Path(at.filename).name}:{at.lineno}, {at.name})"
-    return _tellable(told)
+        text = f"{type(error).__name__}: {text} (in {Path(at.filename).name}:{at.lineno}, {at.name})"
+    return _encodable(text)
 
 
-def _tellable(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()  # no server can be told half of a surrogate pair
+def _encodable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()  # UTF-8 cannot carry half of a surrogate pair
 
 
 @contextlib.contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """A block whose prints go to standard error: standard output is for the answer of a command."""
+    """Send prints to standard error: standard output is for a command's result."""
     # Only in the main thread: two threads that change the same stream at once could leave it changed.
     if threading.current_thread() is not threading.main_thread():
         yield

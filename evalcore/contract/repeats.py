@@ -1,4 +1,4 @@
-"""Repeats of a case: outputs that came twice, and when a live sweep asks a case no more."""
+"""Repeats of a case: outputs that came twice, and when a live sweep stops calling a case."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def count_first(
 
 
 def leave_out_repeated(result: InputResult[Any], params: Any) -> list[bytes]:
-    """``finish_input``: outputs in ``state.repeated`` were judged as any other, and leave the tally of those scored."""
+    """``finish_input``: count the outputs in ``state.repeated``, which `evaluate` judged, as unscored."""
     repeated = result.state.repeated
     result.tally.scored -= repeated.total
     result.tally.unscored += repeated.total
@@ -82,7 +82,7 @@ def _lines(stream: BinaryIO, last: int) -> Iterator[tuple[int, bytes]]:
 
 
 class CaseSoFar:
-    """The outputs of one case so far: the repeats seen, and how many calls it was to get if it could stop early."""
+    """The outputs of one case so far: the repeats seen, and its planned calls if it can stop early."""
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
@@ -97,9 +97,8 @@ class CaseSoFar:
 class StoppingByCase:
     """Lines of outputs.jsonl in, decided cases out: what `Calls.stopping` gives.
 
-    ``judge`` gives a judgement (``plan``, ``repeat``, ``planned``) where a line has a verdict, and None where it has
-    none; ``new`` makes a case of which nothing has come. A decided case may be undecided again when answers arrive to
-    calls that were under way; it is then to be called on.
+    ``judge`` gives a line's judgement (``plan``, ``repeat``, ``planned``), or None if it has no verdict. ``new`` makes
+    a case without outputs. Answers to calls in flight may make a decided case undecided; evalq then calls it again.
     """
 
     def __init__(self, judge: Callable[[bytes], Any | None], new: Callable[[], CaseSoFar]) -> None:
@@ -129,16 +128,16 @@ class StoppingByCase:
         return name if case.decided and not before else None
 
     def decided(self, case: str) -> bool:
-        """Whether the case is decided as of now; false for one of which nothing has come."""
+        """Whether the case is decided now; false for a case without outputs."""
         return case in self._cases and self._cases[case].decided
 
 
 def stopping_section(calls: Iterable[tuple[int, int, bool]]) -> dict[str, Json]:
-    """``stopping`` of a report: what stopping early came to, over the cases that could.
+    """``stopping`` of a report: the calls that stopping early saved, over the cases that could stop.
 
-    ``calls`` has the calls planned, those made (lines of any kind), and whether it is decided, of each of these cases.
-    Saved are calls that decided cases did not take: what an undecided one lacks is still to be called. What a case
-    took beyond its plan, say after errors, takes nothing from what the others saved.
+    ``calls`` has for each of these cases the calls planned, the calls made (lines of any kind), and whether the case
+    is decided. Only decided cases save calls. Calls beyond a case's plan, say after errors, reduce no other case's
+    savings.
     """
     cases = list(calls)
     decided = sum(settled for _, _, settled in cases)

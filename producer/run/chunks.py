@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.contract.partial import Partial, encode, opened
+from evalq.evalcore.contract.partial import Partial, encode, unpack_answer
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import InputChanged, InputError, WireError
 from evalq.evalcore.files import open_new
@@ -253,7 +253,7 @@ class Collector:
             raise WireError(f"{self._journal.path} is damaged at answer {self.next}: {error}; {how}") from error
 
     def _take(self, chunk: Chunk, partial: Partial) -> None:
-        answer = opened(partial, self._job.evaluator, chunk)
+        answer = unpack_answer(partial, self._job.evaluator, chunk)
         self._fold.add(chunk.input, answer)
         if answer.text:
             self._records.write(answer.text)

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Calls, Option, Params
-from evalq.evalcore.contract.params import as_json, explained, line_of
+from evalq.evalcore.contract.params import as_json, line_of, list_faults
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import WHEN_DECIDED
@@ -47,7 +47,7 @@ class FilePlace(NamedTuple):
         try:
             return model.model_validate_json(as_json(data), strict=True)
         except ValidationError as error:
-            faults = [(self.under(*where), reason) for where, reason in explained(error, model)]
+            faults = [(self.under(*where), reason) for where, reason in list_faults(error, model)]
             raise wrong(self.path, faults) from None
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{location_of(self.path, self.key)}: not plain JSON data: {error}") from None

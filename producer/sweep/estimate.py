@@ -62,7 +62,7 @@ def asks_of(
         return Counter(stage.asks(live.repeat))
     # Outputs that are there already may lack what is asked about: their own questions are counted.
     asks = Counter[tuple[str, int]]()
-    stage.look(lambda: recorded_lines(evaluator, request))
+    stage.prepare(lambda: recorded_lines(evaluator, request))
     for line in recorded_lines(evaluator, request):
         asks.update((question.target, question.repeats) for question in stage.questions(line))
     return asks

@@ -156,7 +156,7 @@ class JudgeCalls:
     def _write_prompts(self) -> dict[int, int]:
         """Every question once, in the order of the outputs; returns {group: prompts}."""
         counts = dict.fromkeys(self._groups.values(), 0)
-        self._stage.look(lambda: islice(self._lines(), self._limit))
+        self._stage.prepare(lambda: islice(self._lines(), self._limit))
         self._numbers.clear()
         with contextlib.ExitStack() as stack:
             outs = {}

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evalq.evalcore.contract.evaluator import Batch
-from evalq.evalcore.contract.partial import encode, opened
+from evalq.evalcore.contract.partial import encode, unpack_answer
 from evalq.evalcore.evaluators.planagent import PlanParams, evaluator
 from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.manifest import read_span
@@ -59,7 +59,7 @@ def run(path: Path, scratch: Path) -> dict[str, float]:
             with clock.step("pack"):
                 partial = encode(outcome)
             with clock.step("unpack"):
-                answer = opened(partial, evaluator)
+                answer = unpack_answer(partial, evaluator)
             with clock.step("merge"):
                 fold.add(0, answer)
             with clock.step("write"):

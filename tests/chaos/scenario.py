@@ -9,7 +9,7 @@ from evalq.evalcore.contract import plugins
 from tests.chaos.faults import FAULTS
 
 _DRAWN = {"planagent": 3, "cooperation": 3, "vs": 2, "selfcheck": 2, "verification": 2, "sweep": 5}
-_EVALUATIONS = {**_DRAWN, **{name: 2 for name in plugins.own() if name not in _DRAWN}}
+_EVALUATIONS = {**_DRAWN, **{name: 2 for name in plugins.built_in() if name not in _DRAWN}}
 """How often each is drawn; new ones come last, so that seeds of before draw what they drew."""
 _CHECKS_FROM = 504
 """From this seed on every other sweep is one of checks; those before are as they were recorded."""

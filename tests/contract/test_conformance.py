@@ -42,7 +42,7 @@ class Trial(NamedTuple):
     params: dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=plugins.own())
+@pytest.fixture(scope="module", params=plugins.built_in())
 def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     """Each evaluator of evalq in turn."""
     return Trial(plugins.get(request.param), *conformance_inputs(request.param, tmp_path_factory.mktemp(request.param)))

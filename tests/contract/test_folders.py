@@ -28,7 +28,7 @@ def test_a_small_evaluator_sees_eight_members() -> None:
 
 def test_every_folder_is_a_registered_evaluator() -> None:
     """And every one of evalq's own has a folder of its name."""
-    assert sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")) == plugins.own()
+    assert sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")) == plugins.built_in()
 
 
 def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
@@ -41,7 +41,7 @@ def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
         yield from _structs(inner)
 
 
-@pytest.mark.parametrize("name", plugins.own())
+@pytest.mark.parametrize("name", plugins.built_in())
 def test_all_parts_of_a_state_merge_by_the_same_verbs(name: str) -> None:
     """A state and every struct in it is a Merging: zero() is nothing to merge, and the wire carries it."""
     state: type[State] = plugins.get(name).State

@@ -31,7 +31,7 @@ def _known(path: Path) -> set[str]:
             named.add(node.value)
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(EVALUATORS):
             imported.add(node.module.removeprefix(EVALUATORS).partition(".")[0])
-    listed = named & {*plugins.own()}
+    listed = named & {*plugins.built_in()}
     return imported | (listed if len(listed) > 1 else set())
 
 
@@ -41,12 +41,12 @@ def test_no_module_outside_its_folder_knows_an_evaluator() -> None:
     modules = [path for part in PROGRAM for path in (TOP / part).rglob("*.py")]
     known = {str(path.relative_to(TOP)): _known(path) for path in modules if not path.is_relative_to(own)}
     assert {path: names for path, names in known.items() if names} == NEEDED
-    for name in plugins.own():
+    for name in plugins.built_in():
         for path in (own / name).rglob("*.py"):
             assert _known(path) <= {name}, path
 
 
-@pytest.mark.parametrize("name", plugins.own())
+@pytest.mark.parametrize("name", plugins.built_in())
 def test_every_evaluator_has_the_same_files(name: str) -> None:
     """Whoever knows one finds the score, the report and the views of each; only the evaluator joins them."""
     own = TOP / "evalcore" / "evaluators" / name

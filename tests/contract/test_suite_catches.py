@@ -224,7 +224,7 @@ def test_a_suite_over_nothing_proves_nothing(tmp_path: Path) -> None:
     nothing = tmp_path / "nothing.jsonl"
     nothing.write_bytes(b"")
     for files in ([], [nothing]):
-        with pytest.raises(ValueError, match="hold no record"):
+        with pytest.raises(ValueError, match="have no record"):
             conformance(Summing(), files)
     broken = tmp_path / "broken.csv"
     broken.write_bytes(b'id,value\n"a,1\n')

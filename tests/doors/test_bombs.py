@@ -190,7 +190,7 @@ def test_nesting_in_a_file_of_parameters(tmp_path: Path, suffix: str) -> None:
 DEEP = "[" * 200_000
 
 
-@pytest.mark.parametrize("name", [name for name in plugins.own() if plugins.get(name).records.format == "jsonl"])
+@pytest.mark.parametrize("name", [name for name in plugins.built_in() if plugins.get(name).records.format == "jsonl"])
 def test_nesting_in_an_input(tmp_path: Path, name: str) -> None:
     """A line of 200,000 brackets, alone, closed, or inside a field, is that line's fault and nobody else's."""
     evaluator: Evaluator[Any, Any] = plugins.get(name)

@@ -57,7 +57,7 @@ def _poison(path: Path) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", plugins.own())
+@pytest.mark.parametrize("name", plugins.built_in())
 def test_hostile_text_is_shown_and_not_obeyed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

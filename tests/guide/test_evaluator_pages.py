@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"^```(sh|text|python)\n(.*?)^```", re.DOTALL | re.MULTILINE
 
 def test_every_evaluator_that_comes_along_has_a_page() -> None:
     """One page a registered evaluator, those of the tests aside."""
-    assert plugins.own() == PAGES
+    assert plugins.built_in() == PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)

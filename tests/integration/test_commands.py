@@ -46,7 +46,7 @@ def test_help_imports_nothing_heavy() -> None:
         assert f"'{heavy}'" not in modules
 
 
-@pytest.mark.parametrize("command", [*plugins.own(), "worker", "resume"])
+@pytest.mark.parametrize("command", [*plugins.built_in(), "worker", "resume"])
 def test_every_command_explains_itself(tmp_path: Path, command: str) -> None:
     """--help of each command works and names its options."""
     done = evalq(command, "--help", cwd=tmp_path)

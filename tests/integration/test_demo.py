@@ -29,7 +29,7 @@ def reports(folder: Path) -> dict[str, str]:
 def test_its_reports_are_those_written_down(tmp_path: Path) -> None:
     """Of every evaluation that evalq brings."""
     found = reports(tmp_path)
-    assert [*found] == sorted(plugins.own())
+    assert [*found] == sorted(plugins.built_in())
     assert found == json.loads(RECORDED.read_text())
 
 

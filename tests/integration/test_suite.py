@@ -16,7 +16,7 @@ from evalq.evalcore.contract import plugins
 from tests.integration.harness import EVALQ, Fleet, Server, clean_environment, evalq, info, wait_until
 from tests.samples import sampled
 
-OWN = plugins.own()
+OWN = plugins.built_in()
 WORKFLOW = Path(__file__).parents[2] / "deploy" / "ci" / "vs-evaluation.yml"
 
 

@@ -20,7 +20,7 @@ from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, info, qu
 from tests.integration.midway import hold
 from tests.samples import sampled
 
-EVALUATORS = tuple(plugins.own())
+EVALUATORS = tuple(plugins.built_in())
 _RECORDS = {"planagent": 6_000, "cooperation": 6_000}
 _FEWER = 400
 _LIMITS = {"EVALQ_CHUNK_SECONDS": "120", "EVALQ_LEASE_SECONDS": "4"}

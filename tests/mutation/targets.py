@@ -48,7 +48,7 @@ _TESTS_OF_STATISTICS = (
     "tests/unit/targets/test_embeddings.py",
 )
 
-TARGETS = {name: _evaluator(name) for name in plugins.own()} | {
+TARGETS = {name: _evaluator(name) for name in plugins.built_in()} | {
     "modes": Target(("modes",), ("tests/unit/statistics", "tests/unit/vs", "tests/unit/checks/test_diversity.py")),
     "statistics": Target(_STATISTICS, _TESTS_OF_STATISTICS),
 }

@@ -39,7 +39,7 @@ def evaluated(name: str, folder: Path, records: int = 60) -> Path:
     return folder / "run"
 
 
-@pytest.fixture(scope="module", params=plugins.own())
+@pytest.fixture(scope="module", params=plugins.built_in())
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of each evaluator."""
     return evaluated(request.param, tmp_path_factory.mktemp(request.param))

@@ -27,7 +27,7 @@ BY_LOOK = ("color-contrast", "link-in-text-block", "scrollable-region-focusable"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of each evaluator."""
     top = tmp_path_factory.mktemp("runs")
-    for name in plugins.own():
+    for name in plugins.built_in():
         (top / "evalq-runs" / name).parent.mkdir(exist_ok=True)
         (top / name).mkdir()
         evaluated(name, top / name).rename(top / "evalq-runs" / name)
@@ -52,7 +52,7 @@ def flawless(tab: Tab, address: str) -> None:
         assert not tab.faults(*(BY_LOOK if number else ())), (address, width, dark)
 
 
-@pytest.mark.parametrize("name", plugins.own())
+@pytest.mark.parametrize("name", plugins.built_in())
 def test_a_report_is_flawless(runs: Path, browser: Chromium, name: str) -> None:
     """And its table is filled, searched, sorted, and shows why a record failed."""
     tab = browser.tab()

@@ -54,7 +54,7 @@ class VerdictStage:
         }
         self._answers: dict[tuple[str, int], str] = {}
 
-    def look(self, lines: Callable[[], Iterable[bytes]]) -> None:
+    def prepare(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """Keep the answers that are compared with each other; of several to one repeat the first counts."""
         self._answers.clear()
         for found in map(self._judge.answer, lines() if self._paired else ()):
@@ -267,7 +267,7 @@ class EmbedStage:
             if (how := diversity_of(case, params)) is not None and how.by == "embedding"
         }
 
-    def look(self, lines: Callable[[], Iterable[bytes]]) -> None:
+    def prepare(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """Nothing: each text stands for itself."""
 
     def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
@@ -353,10 +353,10 @@ class Stages:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
 
-    def look(self, lines: Callable[[], Iterable[bytes]]) -> None:
+    def prepare(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """All see the lines."""
         for stage in self._stages:
-            stage.look(lines)
+            stage.prepare(lines)
 
     def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
         """Those of all. Raises UsageError."""

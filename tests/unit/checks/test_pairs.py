@@ -59,7 +59,7 @@ def replying(says: Callable[[str], Any], judge: str = "grader") -> Callable[[Any
 def judged(lines: list[bytes], says: Callable[[str], Any], stage: VerdictStage | None = None) -> list[bytes]:
     """The lines with what a judge said of their pairs."""
     stage = stage or stage_of()
-    stage.look(lambda: lines)
+    stage.prepare(lambda: lines)
     return [stage.joined(each, replying(says)) for each in lines]
 
 
@@ -188,7 +188,7 @@ def test_a_judge_is_asked_about_each_pair_once() -> None:
         *(line("a", MOST_REPEATS, "x"), line("a", MOST_REPEATS + 1, "x"), b"{"),
     ]
     assert not any(map(stage.questions, lines)), "nothing is compared before the others were seen"
-    stage.look(lambda: lines)
+    stage.prepare(lambda: lines)
     (asked,) = (question for each in lines for question in stage.questions(each))
     assert (asked.target, asked.repeats) == ("grader", 1)
     assert "\none\n" in asked.prompt.text
@@ -206,7 +206,7 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
     lines = [line("a", at, f"answer {at % 2}") for at in range(4)]
     found = judged(lines, lambda _: True)
     stage = stage_of()
-    stage.look(lambda: found)
+    stage.prepare(lambda: found)
     assert [len(stage.recorded(each)) for each in found] == [1, 0, 1, 0]
     assert judged(found, lambda _: True) == found
     assert told(tmp_path, found)["same"] == 2
@@ -216,7 +216,7 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
         assert others != found
         said = told(tmp_path, others)
         assert (said["same"], said["left_out"]["not_asked"]) == (1, 1)
-        stage.look(lambda others=others: others)  # type: ignore[misc]  # bound now
+        stage.prepare(lambda others=others: others)  # type: ignore[misc]  # bound now
         assert not stage.recorded(others[0])
 
 

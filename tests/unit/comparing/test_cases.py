@@ -137,7 +137,7 @@ def test_a_run_without_records_says_so(made: Made) -> None:
         cases_of(folder)
 
 
-@pytest.mark.parametrize("name", plugins.own())
+@pytest.mark.parametrize("name", plugins.built_in())
 def test_the_mean_over_all_answers_is_the_report_s(name: str, here: Path) -> None:
     """Whatever an evaluator calls a measure stands in its report under that name, and is the same number."""
     evaluator: Any = plugins.get(name)

@@ -126,7 +126,7 @@ JUDGED = {"checks": {"evalq_checks_judge_votes_lost", "evalq_checks_judge_cost",
 """Of judges, whom no check of the sample asks: tests/unit/checks/test_judged.py holds these."""
 
 
-@pytest.mark.parametrize("name", plugins.own())
+@pytest.mark.parametrize("name", plugins.built_in())
 def test_every_declared_metric_has_values_in_a_sample_report(name: str, tmp_path: Any) -> None:
     """No path of evalq's own evaluators leads nowhere, and each metric is drawn by a panel."""
     evaluator: Evaluator[Any, Any] = plugins.get(name)

@@ -78,7 +78,7 @@ def test_a_parameter_that_a_command_names_itself_goes_there_and_nowhere_else() -
 def test_no_option_of_an_evaluator_hides_one_that_all_commands_have() -> None:
     """Two meanings of one flag: a note of CI's chose cases. But the seed of cooperation calls metrics.json --out."""
     hidden: dict[str, set[str]] = {}
-    for name in plugins.own():
+    for name in plugins.built_in():
         evaluator = plugins.get(name)
         shared = {flag for option in (*COMMON, *options.live_options(evaluator)) for flag in option.opts}
         if both := shared.intersection(flag for option in evaluator.command.options for flag in option.flags):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.contract.claims import Confusion, Targets, effectiveness, met
+from evalq.evalcore.contract.claims import Confusion, Targets, compare_with_target, effectiveness
 from evalq.evalcore.statistics.exact import wilson
 
 
@@ -23,8 +23,8 @@ from evalq.evalcore.statistics.exact import wilson
 )
 def test_a_target_is_met_by_the_whole_interval_or_not_at_all(low: float, high: float, least: str, most: str) -> None:
     """At least .7: low end on it or above; at most .7: high end on it or below; spanning it: undecided."""
-    assert met(low, high, 0.7, "least") == least
-    assert met(low, high, 0.7, "most") == most
+    assert compare_with_target(low, high, 0.7, "least") == least
+    assert compare_with_target(low, high, 0.7, "most") == most
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60))

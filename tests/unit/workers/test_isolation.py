@@ -165,7 +165,7 @@ def test_a_bug_is_raised_and_not_taken_for_a_death() -> None:
         _isolated(Failing(), _batch(["a"]))
 
 
-@pytest.mark.parametrize("name", plugins.own())
+@pytest.mark.parametrize("name", plugins.built_in())
 def test_pieces_of_real_evaluators_fold_to_the_chunk_s_own_bytes(name: str, tmp_path: Path) -> None:
     """Halved all the way down, a chunk of sample records has the digest of its plain evaluation."""
     evaluator = plugins.get(name)

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.plugins import CHECKS, load, plug_ins, renewed
+from evalq.evalcore.contract.plugins import CHECKS, cached_until_named, load, plug_ins
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
 from evalq.evalcore.evaluators.checks.vocabulary import data, judged, schema, similar, text, tools
@@ -45,7 +45,7 @@ VOCABULARY: Mapping[str, Kind] = {
 """Those that come with evalq, in the order of the reference page."""
 
 
-@renewed
+@cached_until_named
 def known_kinds() -> Mapping[str, Kind]:
     """All of them, and what installed packages register. Raises ConfigError for one of these that cannot be used."""
     taken = {**VOCABULARY, **dict.fromkeys(("any", "all", "at-least", "name", "weight", "threshold", "at", "count"))}
