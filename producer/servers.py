@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     import redis
 
+    from evalq.workers.ledger.baselines import BaselineStore, GateLooks
     from evalq.workers.ledger.heartbeats import Heartbeats
-    from evalq.workers.ledger.history import BaselineStore, Drift, History, LookStore
+    from evalq.workers.ledger.history import Drift, History
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
     from evalq.workers.monitor import Watch
@@ -90,16 +91,16 @@ class Servers:
     @cached_property
     def baselines(self) -> BaselineStore:
         """Approved runs by name."""
-        from evalq.workers.ledger.history import BaselineStore
+        from evalq.workers.ledger.baselines import BaselineStore
 
         return BaselineStore(self.client, self.settings)
 
     @cached_property
-    def looks(self) -> LookStore:
+    def looks(self) -> GateLooks:
         """The gate's looks at approved runs."""
-        from evalq.workers.ledger.history import LookStore
+        from evalq.workers.ledger.baselines import GateLooks
 
-        return LookStore(self.client)
+        return GateLooks(self.client)
 
     @cached_property
     def drift(self) -> Drift:

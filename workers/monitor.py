@@ -15,7 +15,7 @@ from evalq.evalcore.compare.drift import DriftState
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, evaluators_of, unhealthy_of
-from evalq.workers.ledger.history import Entry, read_recent, read_states, read_text
+from evalq.workers.ledger.history import Entry, read_entry, read_recent, read_states
 from evalq.workers.ledger.progress import ENDED_STATES
 from evalq.workers.ledger.scripts import MONITOR, script_text
 from evalq.workers.ledger.sweep_model import SweepHeader
@@ -248,7 +248,7 @@ def _newest(
     if text is None:  # named by somebody else, who wrote none
         return None
     with contextlib.suppress(ValueError, msgspec.DecodeError):
-        return Newest(read_text(text), [read_recent(one) if one else [] for one in recent], _drift(runs, drifting))
+        return Newest(read_entry(text), [read_recent(one) if one else [] for one in recent], _drift(runs, drifting))
     return None
 
 

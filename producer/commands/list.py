@@ -46,9 +46,9 @@ def _ledger_only(known: Collection[str], servers: Servers) -> Iterator[tuple[str
     """The runs that have no folder here, only an entry in the ledger: each as a line and as data."""
     if not servers.named:
         return
-    from evalq.workers.ledger.calls import subject
+    from evalq.workers.ledger.calls import run_of
 
-    for run in sorted({*servers.runs.runs(), *map(subject, servers.sweeps.runs())} - set(known)):
+    for run in sorted({*servers.runs.runs(), *map(run_of, servers.sweeps.runs())} - set(known)):
         try:
             found = _in_ledger(run, servers)
         except WireError as error:  # list the other runs all the same
@@ -83,7 +83,7 @@ def _in_ledger(run: str, servers: Servers) -> tuple[str, str, dict[str, Json]] |
         text += _silence(progress.state, status, servers)
         return text, progress.state, {"progress": msgspec.to_builtins(progress)}
     # Judges are called after the target: the last sweep is the one under way.
-    for name in reversed([run, *servers.sweeps.further(run)]):
+    for name in reversed([run, *servers.sweeps.judge_sweeps(run)]):
         calls, header = servers.sweeps.poll(name), servers.sweeps.header(name)
         if calls is not None and header is not None:
             break

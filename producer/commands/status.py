@@ -121,7 +121,7 @@ def _calls(servers: Servers, run: str) -> dict[str, Json] | None:
 
     # A run may have several sweeps, since judges are called after the target: show the one under way.
     every = [
-        status for name in (run, *servers.sweeps.further(run)) if (status := servers.sweeps.poll(name)) is not None
+        status for name in (run, *servers.sweeps.judge_sweeps(run)) if (status := servers.sweeps.poll(name)) is not None
     ]
     status = next((each for each in every if each.state not in CALLS_OVER), every[-1] if every else None)
     facts: dict[str, Json] | None = None if status is None else msgspec.to_builtins(status)

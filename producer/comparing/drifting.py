@@ -69,7 +69,7 @@ def histories(servers: Servers, most: int) -> list[SuiteHistory]:
 
 
 def _of_ledger(servers: Servers, most: int) -> Iterator[SuiteHistory]:
-    for place in servers.history.places():
+    for place in servers.history.all():
         # None asked for is not asked of the server, whose range to -1 is the whole list.
         entries = servers.history.entries(place, most) if most else []
         runs = [

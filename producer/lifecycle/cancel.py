@@ -28,7 +28,7 @@ def close(servers: Servers, run: str, state: RunState) -> str | None:
         return None
     reason = f"by evalq {'cancel' if state == 'cancelled' else 'pause'}"
     # A live sweep is known by its calls, then by its evaluation: one of them may be gone.
-    sweeps = [run, *servers.sweeps.further(run)]
+    sweeps = [run, *servers.sweeps.judge_sweeps(run)]
     found = {*(servers.sweeps.close(each, state, reason) for each in sweeps), servers.runs.close(run, state, reason)}
     found -= {"gone"}
     return str(state if state in found else min(found, default="gone"))

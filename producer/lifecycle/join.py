@@ -266,7 +266,7 @@ class _Orphaned:
         sweep = self._servers.sweeps.poll(self._run)
         if sweep is None or sweep.state not in CALLS_OVER or sweep.waiting:
             return False
-        further = (self._servers.sweeps.poll(name) for name in self._servers.sweeps.further(self._run))
+        further = (self._servers.sweeps.poll(name) for name in self._servers.sweeps.judge_sweeps(self._run))
         if any(each is not None and each.state not in CALLS_OVER for each in further):
             return False  # somebody asks about the outputs
         with contextlib.suppress(Incomplete):

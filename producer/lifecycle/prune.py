@@ -102,7 +102,7 @@ def _noted(folder: RunFolder) -> float:
 
 
 def _forget_calls(run: str, calls: SweepLedger) -> None:
-    for each in (run, *calls.further(run)):
+    for each in (run, *calls.judge_sweeps(run)):
         calls.delete(each)
 
 
@@ -146,7 +146,7 @@ def forget_suites(history: History, suites: Collection[str], *, dry_run: bool) -
 
     Run folders, runs in the ledger and counters stay as they are.
     """
-    places = history.places()
+    places = history.all()
     for suite in suites:
         if all(place.suite != suite for place in places):
             known = ", ".join(sorted({place.suite for place in places})) or "none"

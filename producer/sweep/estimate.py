@@ -144,7 +144,7 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
         from evalq.workers.ledger.sweeps import SweepLedger
 
         client = connect(settings.ledger_address, settings)
-        fleet = SweepLedger(client, settings).means(target)
+        fleet = SweepLedger(client, settings).mean_tokens(target)
         means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
         told = [known_facts(caller.targets, target) for caller in Heartbeats(client).callers().values()]
         # The file here counts first: its calls are what this command would make.

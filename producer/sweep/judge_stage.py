@@ -26,7 +26,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.head import Before, SweepHead, prompts_digest, read_head
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep, read_prompts
-from evalq.workers.ledger.calls import about
+from evalq.workers.ledger.calls import judge_sweep_id
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
 from evalq.workers.targets.variable import canonical_name
 
@@ -191,7 +191,7 @@ class JudgeCalls:
             old.rename(place)  # a process was killed between the two
         cases, digest = prompts_digest(read_prompts(new / PROMPTS))
         # Under other settings it is another sweep to the ledger, which may still have the one of before.
-        run = about(self._sweep.run, f"{number}-{_told_apart(digest, settled.config)}")
+        run = judge_sweep_id(self._sweep.run, f"{number}-{_told_apart(digest, settled.config)}")
         asked = {"prompts": digest, "about": self._sweep.run, SETTINGS: settled.config}
         header = SweepHeader(run, target, code_version(), cases, repeats, asked)
         before = self._before(place)

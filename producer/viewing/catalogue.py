@@ -93,10 +93,10 @@ class Ledger:
 
     def runs(self) -> list[str]:
         """Ids of all runs that have not expired."""
-        from evalq.workers.ledger.calls import subject
+        from evalq.workers.ledger.calls import run_of
 
         def of(servers: Servers) -> list[str]:
-            return sorted({*servers.runs.runs(), *map(subject, servers.sweeps.runs())})
+            return sorted({*servers.runs.runs(), *map(run_of, servers.sweeps.runs())})
 
         return self.ask(of, [])
 
@@ -134,7 +134,7 @@ class Ledger:
         """How the calls about a run's outputs stand, of judges for instance."""
 
         def of(servers: Servers) -> list[tuple[SweepHeader, SweepStatus]]:
-            found = (_calls(servers, name) for name in servers.sweeps.further(run))
+            found = (_calls(servers, name) for name in servers.sweeps.judge_sweeps(run))
             return [each for each in found if each is not None]
 
         return self.ask(of, [])
@@ -153,7 +153,7 @@ class Ledger:
 
     def places(self) -> list[HistoryKey]:
         """All histories."""
-        return self.ask(lambda servers: servers.history.places(), [])
+        return self.ask(lambda servers: servers.history.all(), [])
 
     def entries(self, evaluator: str, suite: str, target: str, most: int) -> list[Entry]:
         """The runs of a history, the newest first."""

@@ -69,7 +69,7 @@ def fill(server: Server, settings: Settings, runs: int, scratch: Path) -> None:
         ledger.close(header.run, "done")
         recent = [metric.name for metric in plugins.get(name).views.metrics if metric.recent]
         place = HistoryKey(name, header.suite)
-        history.record(msgspec.structs.replace(made[name], run=header.run, place=place), recent)
+        history.record(msgspec.structs.replace(made[name], run=header.run, key=place), recent)
     for number in range(50):
         Heartbeats(ledger.client).beat(
             f"w{number}", {"host": "h", "pid": number, "code": "c", "concurrency": 8, "since": 1}, 3600

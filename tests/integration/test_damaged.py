@@ -29,7 +29,7 @@ def test_what_is_said_of_a_damaged_run_mends_it(server: Server, tmp_path: Path) 
     for words in (("status", "run"), ("resume", "run")):
         ended, said = command(*words, *broker)
         assert (ended, "Traceback" in said) == (3, False), said
-        assert "is not what evalq writes" in said
+        assert "its data in the ledger is damaged" in said
     ended, listed = command("list", *broker)
     assert ended == 0, listed
     assert re.search(rf"{run} +damaged ", listed)

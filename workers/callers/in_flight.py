@@ -358,7 +358,7 @@ class _RecentAnswers:
         """Those of ``calls`` that are kept, which are not any more."""
         taken = [kept for call in calls if (kept := self._results.pop(call, None))]
         self._size -= sum(size for _, size, _ in taken)
-        return [msgspec.structs.replace(result, retold=True) for _, _, result in taken]
+        return [msgspec.structs.replace(result, resent=True) for _, _, result in taken]
 
 
 # -- what is recorded of a call: its attempts and its last answer ----------------------------------

@@ -23,7 +23,7 @@ from evalq.workers.callers.in_flight import InFlightCalls
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
-from evalq.workers.ledger.scripts import keep_texts
+from evalq.workers.ledger.scripts import preload_scripts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.processes.environment import seal, set_aside_celery
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
@@ -50,7 +50,7 @@ def run_calls(
     for a missing targets file, and where there is no parent BrokerUnreachable.
     """
     log_to_stderr(loglevel)
-    keep_texts()
+    preload_scripts()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if not settings.targets:
         raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")

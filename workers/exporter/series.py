@@ -42,7 +42,7 @@ def folded(rows: list[Series], most: int, together: Together = "sum") -> tuple[l
 def newest_series(metric: Metric, histories: Iterable[Newest]) -> list[Series]:
     """A metric's values in the newest run of each history; those of histories that were added to last come first."""
     return [
-        ((entry.place.suite, entry.place.target, *labels), value)
+        ((entry.key.suite, entry.key.target, *labels), value)
         for entry in (history.entry for history in histories)
         for name, labels, value in entry.samples
         if name == metric.name and len(labels) == len(metric.labels)
@@ -52,7 +52,7 @@ def newest_series(metric: Metric, histories: Iterable[Newest]) -> list[Series]:
 def recent_series(metric: Metric, histories: Iterable[Newest]) -> list[Series]:
     """A metric's values in the last runs of each history, the newest at position 1."""
     return [
-        ((history.entry.place.suite, history.entry.place.target, *labels, str(position)), value)
+        ((history.entry.key.suite, history.entry.key.target, *labels, str(position)), value)
         for history in histories
         for position, run in enumerate(history.recent[: metric.recent], 1)
         for name, labels, value in run
@@ -179,7 +179,7 @@ def by_target(sweeps: Callable[[Snapshot], list[SweepHeader]]) -> Callable[[Snap
 
 def of_runs(snapshot: Snapshot, value: Callable[[Newest], float]) -> list[Series]:
     """A value of the newest run of each history."""
-    places = [(history, history.entry.place) for history in snapshot.histories]
+    places = [(history, history.entry.key) for history in snapshot.histories]
     return [((place.evaluator, place.suite, place.target), value(history)) for history, place in places]
 
 
@@ -187,7 +187,7 @@ def outcomes(snapshot: Snapshot) -> list[Series]:
     """Records of the newest run of each history, by outcome."""
     return [
         ((place.evaluator, place.suite, place.target, outcome), float(count))
-        for place, entry in ((history.entry.place, history.entry) for history in snapshot.histories)
+        for place, entry in ((history.entry.key, history.entry) for history in snapshot.histories)
         for outcome, count in entry.records.items()
         if outcome != "total"
     ]
@@ -199,7 +199,7 @@ def drift(value: Callable[[MeasureState], float]) -> Callable[[Snapshot], list[S
     def read(snapshot: Snapshot) -> list[Series]:
         worst: dict[tuple[str, ...], MeasureState] = {}
         for history in snapshot.histories:
-            place = history.entry.place
+            place = history.entry.key
             for state in history.drift:
                 for name, measure in state.measures.items():
                     of = (place.evaluator, place.suite, place.target, name)
@@ -215,6 +215,6 @@ def newest_runs(snapshot: Snapshot) -> dict[tuple[str, str], tuple[str, float]]:
     """{(evaluator, suite): (run, when it ended)} of the newest finished run of each."""
     ended: dict[tuple[str, str], tuple[str, float]] = {}
     for entry in (history.entry for history in snapshot.histories):
-        of = (entry.place.evaluator, entry.place.suite)
+        of = (entry.key.evaluator, entry.key.suite)
         ended[of] = max(ended.get(of, (entry.run, entry.ended)), (entry.run, entry.ended), key=lambda one: one[1])
     return ended

@@ -95,8 +95,8 @@ class Page:
     def _of_runs(self, snapshot: Snapshot, encode: _Encoder, kind: str) -> list[_Part]:
         found: dict[str, list[Newest]] = {name: [] for name in plugins.names()}
         for history in snapshot.histories:
-            if history.entry.place.evaluator in found:
-                found[history.entry.place.evaluator].append(history)
+            if history.entry.key.evaluator in found:
+                found[history.entry.key.evaluator].append(history)
         with self._lock:
             if kind not in self._rendered and len(self._rendered) >= _FORMATS:
                 self._rendered.clear()  # a client may ask for any version of a format

@@ -1,8 +1,8 @@
-"""The ledger of live calls, as those see it who make them: which sweeps there are, and calls claimed and committed.
+"""The ledger of live calls, for the processes that make them: they list sweeps, claim calls and commit results.
 
-Call number n of a sweep is repeat n // cases of case n % cases. The first recorded output of a call stays; whatever is
-lost or doubled costs a call, never a wrong output. Processes take calls straight from here: a message for each would
-only be a hint to look here, at a cost near that of the call.
+Call number n of a sweep is repeat n // cases of case n % cases. The first recorded output of a call stays; a lost or
+doubled message costs a call, never a wrong output. Processes take calls directly from the ledger: a message for each
+would cost nearly as much as the call.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Output, Prompt, Spending
 from evalq.evalcore.model.canonical import unpack
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger.keys import SHARED, SweepKeys, as_written, texts
+from evalq.workers.ledger.keys import SHARED, SweepKeys, decode_names, reading
 from evalq.workers.ledger.scripts import SWEEPS, Scripts
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.settings import Settings
 
-_KEPT = 1000
-"""Sweeps of which a process remembers what it made; of one that it comes back to later, a new sum begins."""
+_MOST_TALLIES = 1000
+"""Sweeps whose tally a process keeps in memory; a sweep that it forgot gets a new tally."""
 MAX_WIRE_BYTES = 64 << 20
 
 
 class CallLedger(Scripts):
-    """What those who call have of the ledger in Redis or Valkey, over one client (which returns bytes)."""
+    """The ledger as calling processes use it, over one client (which returns bytes)."""
 
     family = SWEEPS
 
@@ -40,55 +40,54 @@ class CallLedger(Scripts):
         self._generations: dict[str, int] = {}
         self._lock = threading.Lock()
         self.regressed = False
-        """Whether a server has forgotten some of the sweep claimed of last since this process named its calls."""
+        """Whether the server lost part of the sweep claimed last, since this process listed its calls there."""
 
     def header(self, run: str) -> SweepHeader | None:
-        """A sweep's header; None for one that the ledger does not know. Raises WireError."""
-        with as_written(run, SHARED.sweep):
+        """A sweep's header; None if the ledger does not know the sweep. Raises WireError."""
+        with reading(run, SHARED.sweep):
             data = self.client.hget(SweepKeys.of(run).meta, "sweep")
             return SweepHeader.of(run, data) if data else None
 
     def sweeps(self) -> list[SweepHeader]:
-        """Open sweeps of this code version, and others that nobody has claimed of since they were closed."""
+        """Open sweeps of this code version, and closed ones from which no process has claimed since."""
         headers = []
         for data in self.client.hvals(SHARED.sweeps):
             try:
                 header = msgspec.json.decode(data, type=SweepHeader)
             except msgspec.DecodeError:
-                # Skipped, not raised: one header that this code cannot read must not keep its calls from all other
-                # sweeps.
-                continue  # of another version: its own processes read it
+                # Of another version, whose own processes read it: it must not keep this process from other sweeps.
+                continue
             # Answers of two versions of the code would mix in one report.
             if header.code == code_version():
                 headers.append(header)
         return headers
 
     def runs(self) -> list[str]:
-        """Sweeps that are open, and those that were closed and may not have expired yet."""
+        """Sweeps that are open, or closed and perhaps not expired yet."""
         listed = self.client.hgetall(SHARED.sweeps)  # HKEYS is not a producer's right
         names = [*listed, *self.client.zrange(SHARED.closed, 0, -1)]
-        return sorted(set(texts(names)))
+        return sorted(set(decode_names(names)))
 
-    def further(self, run: str) -> list[str]:
-        """Sweeps that ask about the outputs of ``run``, in the order in which they are made."""
-        return [name for name in self.runs() if name.startswith(about(run, ""))]
+    def judge_sweeps(self, run: str) -> list[str]:
+        """The judge sweeps of ``run``, in the order in which they run."""
+        return [name for name in self.runs() if name.startswith(judge_sweep_id(run, ""))]
 
-    def means(self, target: str) -> dict[str, float]:
-        """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first."""
+    def mean_tokens(self, target: str) -> dict[str, float]:
+        """Mean tokens of a target's calls so far: {calls, prompt, completion}; empty before the first call."""
         names = [f"answered {target}", f"tokens {target} prompt", f"tokens {target} completion"]
-        # Prompt and completion can both be 0 with calls made: a target that tells no tokens has no mean.
-        found = self.client.hmget(SHARED.calls, names)
-        calls, prompt, completion = (int(value) if value and value.isdigit() else 0 for value in found)
+        values = self.client.hmget(SHARED.calls, names)
+        calls, prompt, completion = (int(value) if value and value.isdigit() else 0 for value in values)
+        # Both can be 0 after calls: a target that reports no tokens has no mean.
         if not calls or not prompt + completion:
             return {}
         return {"calls": calls, "prompt": prompt / calls, "completion": completion / calls}
 
     def generation(self, run: str) -> int:
-        """Which one of a sweep this process has told what it has; -1 for none."""
+        """The generation of a sweep's server state to which this process reported last; -1 for none."""
         return self._generations.get(run, -1)
 
     def keep_generation(self, run: str, generation: int) -> None:
-        """This process has told what it has to this one of a sweep."""
+        """Note that this process has reported to this generation of a sweep's server state."""
         _keep(self._generations, run, generation)
 
     def claim(
@@ -100,33 +99,32 @@ class CallLedger(Scripts):
         mine: Mapping[int, int] | None = None,
         recent: Collection[int] = (),
     ) -> tuple[str, list[int], list[int]]:
-        """(state, calls to make, calls to record again); also the sign of life that keeps what the holder has.
+        """Claim at most ``most`` calls and renew the holder's lease; returns (state, calls to make, calls to resend).
 
-        ``mine`` names what the holder has, {call: attempts of it that have begun}, in flight or yet to be recorded:
-        what else the ledger holds for it is handed out again. ``recent`` names what it recorded lately: of those, what
-        the ledger has lost is to be recorded again.
-        After one that names nothing see `regressed`.
+        ``mine`` lists the holder's calls that are in flight or not recorded yet, {call: attempts begun}. The ledger
+        gives away any other call that it holds for this holder. ``recent`` lists calls that it recorded lately; those
+        that the ledger has lost are to be resent. After a claim without ``mine`` see `regressed`.
         """
-        # -1 says nothing, where 0 says that it has none.
-        own = () if mine is None else (f"{call} {begun}" for call, begun in mine.items())
-        names = [-1] if mine is None else [len(mine), *own, *recent]
-        # The whole sum goes along with every sign of life, so a server that came back older has the right one at once.
-        made = self._tally(run, holder).wire()
-        state, generation, forgotten, *calls = self.step(
-            "claim", run, run, holder, made, int(lease_seconds * 1000), most, *names
+        # -1 lists nothing; 0 says that the holder has no calls.
+        items = () if mine is None else (f"{call} {begun}" for call, begun in mine.items())
+        listed = [-1] if mine is None else [len(mine), *items, *recent]
+        # Every claim carries the whole tally, so a server restored to an older state has the right sums at once.
+        tally = self._tally(run, holder).wire()
+        state, generation, lost, *calls = self.step(
+            "claim", run, run, holder, tally, int(lease_seconds * 1000), most, *listed
         )
-        if mine is not None:  # named, so the server knows all that this generation of it may have forgotten
+        if mine is not None:
             self.keep_generation(run, generation)
-        # A sweep of which it has named nothing yet can have forgotten nothing of this process's.
+        # If this process listed nothing yet, the server cannot have lost anything of it.
         self.regressed = generation != self._generations.get(run, generation)
-        return state.decode(), [int(call) for call in calls], [int(call) for call in forgotten]
+        return state.decode(), [int(call) for call in calls], [int(call) for call in lost]
 
     def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
-        """The prompts of ``cases``. Raises WireError for one that evalq never wrote."""
+        """The prompts of ``cases``. Raises WireError if one is damaged."""
         packed = self.client.hmget(SweepKeys.of(run).prompts, [str(case) for case in cases]) if cases else []
         try:
             return {
-                case: msgspec.json.decode(unpacked(data), type=Prompt)
+                case: msgspec.json.decode(unpack_wire(data), type=Prompt)
                 for case, data in zip(cases, packed, strict=True)
                 if data is not None
             }
@@ -134,40 +132,40 @@ class CallLedger(Scripts):
             raise WireError(f"a prompt is not what evalq writes: {error}") from error
 
     def begin(self, run: str, holder: str, begun: Mapping[int, int]) -> set[int]:
-        """Note that attempts begin, {call: the number of its attempt}; returns those calls that may be made.
+        """Note that attempts begin, {call: number of the attempt}; returns the calls that may be made.
 
-        Of a process that dies later these count as lost: the rest of what it has was never paid.
+        If the process dies, only these attempts count as lost: its other calls were never paid.
         """
         rows = (field for item in begun.items() for field in item)
         return {int(call) for call in self.step("begin", run, holder, *rows)}
 
     def again(self, run: str, call: int) -> int:
-        """Whether a failed call may be tried once more (it is counted then): 1 yes, 0 no budget, -1 no longer open."""
+        """Ask for a retry of a failed call, which is counted: 1 yes, 0 no budget left, -1 the sweep is closed."""
         return int(self.step("again", run, call))
 
     def commit(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
-        """Keep what became of calls; returns how many were new."""
+        """Record results of calls; returns how many were new."""
         tally = self._tally(run, holder)
-        # What is told again was added to the tally when it was recorded first.
-        made = {
-            result.output.call: _made(result.output, fatal=bool(result.fatal))
+        # The tally counted a resent result when it was recorded first.
+        ended = {
+            result.output.call: _ended_attempts(result.output, fatal=bool(result.fatal))
             for result in results
-            if not result.retold
+            if not result.resent
         }
-        tally.count(made)
+        tally.count(ended)
         rows = (field for result in results for field in result.row())
         fresh = int(self.step("commit", run, holder, tally.wire(), target, *rows))
-        # Only when the server has answered: a commit whose answer is lost is made again, and must not count again.
-        tally.confirm(made)
+        # Only after the server's reply: if the reply is lost, the same commit comes again and must not count again.
+        tally.confirm(ended)
         return fresh
 
     def give_back(self, run: str, holder: str, returned: Mapping[int, int], *, leave: bool = False) -> None:
-        """Give back calls, {call: attempts that were made of it, for nothing}; with ``leave``, all it has."""
+        """Give back calls, {call: attempts without an output}; with ``leave``, all calls of the holder."""
         tally = self._tally(run, holder)
-        made = {call: EndedAttempts(attempts) for call, attempts in returned.items() if attempts}
-        tally.count(made)
+        ended = {call: EndedAttempts(attempts) for call, attempts in returned.items() if attempts}
+        tally.count(ended)
         self.step("give_back", run, holder, tally.wire(), int(leave), *returned)
-        tally.confirm(made)
+        tally.confirm(ended)
 
     def _tally(self, run: str, holder: str) -> ProcessTally:
         with self._lock:
@@ -176,86 +174,85 @@ class CallLedger(Scripts):
             return tally
 
 
-def _made(output: Output, *, fatal: bool) -> EndedAttempts:
-    """What comes of a call, as its process tells of itself."""
+def _ended_attempts(output: Output, *, fatal: bool) -> EndedAttempts:
     return EndedAttempts(len(output.attempts), int(not fatal), output.cost, output.untold)
 
 
-def about(run: str, name: str) -> str:
-    """The id of the sweep ``name`` that asks about the outputs of ``run``."""
+def judge_sweep_id(run: str, name: str) -> str:
+    """The id of the judge sweep ``name`` of ``run``."""
     return f"{run}.{name}"
 
 
-def subject(sweep: str) -> str:
-    """The run that a sweep belongs to: whose outputs it asks about, or its own."""
+def run_of(sweep: str) -> str:
+    """The run that a sweep belongs to: the one that it judges, or the sweep itself."""
     return sweep.partition(".")[0]
 
 
-def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
-    # Out and in again: the first entry is then the one that was used longest ago, and goes when there are too many.
-    kept.pop(key, None)
-    kept[key] = value
-    if len(kept) > _KEPT:
-        del kept[next(iter(kept))]
+def _keep(entries: dict[Any, Any], key: Any, value: Any) -> None:
+    # Remove and add again: the first entry is then the one used longest ago, and goes when there are too many.
+    entries.pop(key, None)
+    entries[key] = value
+    if len(entries) > _MOST_TALLIES:
+        del entries[next(iter(entries))]
 
 
-def unpacked(data: bytes) -> bytes:
-    """A prompt or an output as it was packed. Raises WireError."""
+def unpack_wire(data: bytes) -> bytes:
+    """Unpack a prompt or an output. Raises WireError."""
     try:
         return unpack(data, MAX_WIRE_BYTES)
     except WireError as error:
         raise WireError(f"a prompt or an output is not what evalq writes: {error}") from error
 
 
-# -- what one process made for one sweep: it reports the sum again and again, so no server can lose it ---
+# -- a process's tally of one sweep: it reports the whole sum again and again, so no server can lose it ---
 
 
 class EndedAttempts(NamedTuple):
-    """Attempts of a call that ended, the outputs that came of them (0 or 1), and what they cost.
+    """Attempts of a call that ended, their outputs (0 or 1) and their cost.
 
-    ``untold``: it was answered, and what that cost is not known.
+    ``unpriced``: the target answered, and the cost is unknown.
     """
 
     attempts: int
     outputs: int = 0
     cost: float = 0.0
-    untold: bool = False
+    unpriced: bool = False
 
 
 class ProcessTally:
-    """Attempts, outputs and cost so far, numbered by their changes: of two that were reported, the later counts.
+    """Attempts, outputs and cost so far, numbered by changes: of two reported tallies, the later one counts.
 
-    A ledger that adds up events counts some twice, when an answer is lost, and forgets others, when a replica that lags
-    is promoted. A sum that its only writer always reports as a whole suffers from neither.
+    A ledger that adds up events counts some twice when a reply is lost, and loses some when a lagging replica is
+    promoted. A sum that its only writer always reports as a whole has neither problem.
     """
 
     def __init__(self) -> None:
-        # A name of its own: the numbers of a new sum begin at 1, and would be older than those of the sum before.
+        # A unique name: the numbers of a new tally start at 1, and would look older than those of the one before.
         self._name = secrets.token_hex(6)
         self._number = self._attempts = self._outputs = 0
         self._spending = Spending()
-        self._telling: set[int] = set()
+        self._unconfirmed: set[int] = set()
         self._lock = threading.Lock()
 
-    def count(self, made: Mapping[int, EndedAttempts]) -> None:
-        """Add what came of calls; what was counted and may not have been confirmed since counts once."""
+    def count(self, ended: Mapping[int, EndedAttempts]) -> None:
+        """Add the ended attempts of calls; a call that was counted and not confirmed since counts once."""
         with self._lock:
-            # A commit that is tried again after a lost answer brings the same calls: they are in the sum already.
-            for call in made.keys() - self._telling:
-                self._attempts += made[call].attempts
-                self._outputs += made[call].outputs
-                self._spending.add(made[call].cost, untold=made[call].untold)
-                self._telling.add(call)
+            # A commit that is retried after a lost reply brings the same calls: they are in the sum already.
+            for call in ended.keys() - self._unconfirmed:
+                self._attempts += ended[call].attempts
+                self._outputs += ended[call].outputs
+                self._spending.add(ended[call].cost, untold=ended[call].unpriced)
+                self._unconfirmed.add(call)
                 self._number += 1
 
     def confirm(self, calls: Iterable[int]) -> None:
-        """These are in the ledger: when they are made again, that counts."""
+        """Note that the ledger has these calls: if they are made again, that counts."""
         with self._lock:
-            self._telling.difference_update(calls)
+            self._unconfirmed.difference_update(calls)
 
     def wire(self) -> str:
-        """Its name and the sums; empty before anything was made."""
+        """The tally as the ledger stores it, "name number sums"; empty before the first call."""
         with self._lock:
-            # All digits (!r): the script takes differences of such sums, and what is rounded away would add up.
+            # All digits (!r): the script takes differences of such sums, and rounding errors would add up.
             sums = f"{self._attempts} {self._outputs} {self._spending.total!r}"
             return f"{self._name} {self._number} {sums}" if self._number else ""

@@ -20,10 +20,10 @@ _PAGE = 1000
 
 
 class Detached(msgspec.Struct, frozen=True):
-    """What a producer leaves with a run for whoever finalises it; ``began`` is in seconds, by the server's clock.
+    """Facts that a producer leaves with a run for the worker that finalises it.
 
-    ``name`` is what its suite calls the run, ``usage`` what its live calls took, ``took`` what
-    single ones did and ``causes`` why some are no answers, where it made any.
+    ``began`` is in seconds by the server's clock, ``name`` the run's name in its suite. If the run made live calls,
+    ``usage`` has their totals, ``took`` those of single cases, and ``causes`` why some calls have no answer.
     """
 
     began: float
@@ -36,7 +36,7 @@ class Detached(msgspec.Struct, frozen=True):
 
 
 class Reports:
-    """What is needed to finalise runs of one ledger, and what comes of it. All of it expires with the run."""
+    """Inputs and results of finalising the runs of one ledger. All of it expires with the run."""
 
     def __init__(self, ledger: RunLedger, settings: Settings) -> None:
         self._client: Any = ledger.client
@@ -49,24 +49,26 @@ class Reports:
         self._ledger.relist(run)
 
     def detached(self, run: str) -> Detached | None:
-        """What was left with a run; None where its producer stayed or came back. Raises WireError."""
+        """The facts left with a run; None if its producer stayed or came back. Raises WireError."""
         data = self._client.hget(RunKeys.of(run).meta, "detached")
         try:
             return msgspec.json.decode(data, type=Detached) if data else None
         except msgspec.DecodeError as error:
-            raise WireError(f"run {run}: what was left with it is not what evalq writes: {error}") from error
+            raise WireError(
+                f"run {run}: the facts that its producer left in the ledger are damaged: {error}"
+            ) from error
 
     def begin(self, run: str) -> int:
-        """Count a try at finalising; returns which one it is."""
+        """Count an attempt to finalise a run; returns its number."""
         meta = RunKeys.of(run).meta
         pipe = self._client.pipeline(transaction=True)
-        # Counted before the work begins: a report that kills its process would otherwise be begun without end.
+        # Counted before the work begins: a report that kills its process would otherwise be tried for ever.
         pipe.hincrby(meta, "finals", 1)
         pipe.pexpire(meta, self._settings.keep_ms)
         return int(pipe.execute()[0])
 
     def seal(self, run: str) -> Seal | None:
-        """The end of a run's plan; None while it has none. Raises WireError."""
+        """The seal of a run's plan; None while the plan is open. Raises WireError."""
         seal = self._client.hget(RunKeys.of(run).meta, "seal")
         return from_wire(seal, Seal) if seal else None
 
@@ -75,45 +77,45 @@ class Reports:
         return int(self._client.llen(RunKeys.of(run).chunks))
 
     def chunks(self, run: str) -> Iterator[Chunk]:
-        """They, in order, however many: a page of them is held at a time. Raises WireError."""
+        """The chunks in order, read page by page. Raises WireError."""
         key, first = RunKeys.of(run).chunks, 0
-        # One answer of a hundred thousand entries would keep the server from everybody else, too.
+        # One reply with a hundred thousand entries would block the server for all other clients.
         while some := self._client.lrange(key, first, first + _PAGE - 1):
             yield from (from_wire(entry, Chunk) for entry in some)
             first += len(some)
 
     def store(self, run: str, report: bytes) -> bool:
-        """Keep a run's report, once; False when it is there already. Raises Divergent where another one is."""
+        """Store a run's report once; False if it is there already. Raises Divergent if another one is."""
         keys = RunKeys.of(run)
         pipe = self._client.pipeline(transaction=True)
-        # In one transaction: a report whose run does not say so would be made again and again.
+        # In one transaction: a run that does not say it is reported would be finalised again and again.
         pipe.hsetnx(keys.final, "report", report)
         pipe.hset(keys.meta, "reported", 1)
         pipe.pexpire(keys.final, self._settings.keep_ms)
         pipe.pexpire(keys.meta, self._settings.keep_ms)
         new = bool(pipe.execute()[0])
         self._ledger.relist(run)
-        # None where the run was reopened or expired in between: then nothing contradicts this report.
+        # None if the run was reopened or expired in between: then nothing contradicts this report.
         if not new and self.report(run) not in (report, None):
             raise Divergent(f"run {run} has another report in the ledger than the one that was made now")
         return new
 
     def report(self, run: str) -> bytes | None:
-        """A run's report.json, where it was finalised."""
+        """A run's report.json; None before it is finalised."""
         data: bytes | None = self._client.hget(RunKeys.of(run).final, "report")
         return data
 
     def keep_cases(self, run: str, cases: bytes) -> None:
-        """Keep for a run's report, once as that, what others need to compare the run with one of theirs."""
+        """Store a run's cases once, for comparisons with other runs."""
         final = RunKeys.of(run).final
         pipe = self._client.pipeline(transaction=True)
-        # The first stays, as the report does, so that both are of one making.
+        # The first ones stay, as the first report does, so that both come from one attempt.
         pipe.hsetnx(final, "cases", pack(cases))
         pipe.pexpire(final, self._settings.keep_ms)
         pipe.execute()
 
     def cases(self, run: str) -> bytes | None:
-        """What was kept so."""
+        """A run's stored cases; None if there are none."""
         data = self._client.hget(RunKeys.of(run).final, "cases")
         return unpack(data, self._settings.cases_bytes) if data is not None else None
 

@@ -1,6 +1,6 @@
-"""What of a run failed, where and why: counted in the ledger by chunk and by worker, in bounded space.
+"""The failures of a run with their reasons, counted in the ledger by chunk and by worker, in bounded space.
 
-It lives and expires with the run, and a restart of the run begins it anew.
+They expire with the run. A restart of the run deletes them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.servers.errors import explained
 
 Kind = Literal["load", "environment", "evaluator", "ledger", "input", "report"]
-"""Of a failure: an evaluator that cannot be loaded here; no memory, or an error of the system; the evaluator raised;
-the ledger refused a step; the input cannot be read here; the report could not be made."""
+"""Kinds of failures: an evaluator cannot be loaded here; out of memory or a system error; the evaluator raised;
+the ledger refused a step; the input cannot be read here; the report cannot be made."""
 
 REASON_CHARACTERS = 300
-"""The longest reason that is kept: it may quote what somebody put into the ledger."""
+"""The longest reason that is stored: it may quote text that others put into the ledger."""
 # Entries of a run's list: a fleet that fails everywhere must not fill the server.
 _MOST = 1000
 
 
 def server_is_away(error: BaseException) -> bool:
-    """Whether an error of the ledger's server passes by itself; another answer of it is as bad the next time."""
+    """Whether an error is a ledger server that is away, which passes by itself; any other error stays."""
     return isinstance(error, redis.RedisError) and isinstance(explained(error, "the ledger"), BrokerUnreachable)
 
 
 class LastFailure(msgspec.Struct, frozen=True):
-    """The last failure of a worker, how many there were, and when: ms since 1970, by the server's clock, and how many
-    chunks were ``committed`` then.
+    """The last failure of a worker, and the ``count`` of all its failures.
+
+    ``at`` is in ms since 1970 by the server's clock; ``committed`` is the number of chunks committed by then.
     """
 
     worker: str
@@ -49,10 +50,10 @@ class LastFailure(msgspec.Struct, frozen=True):
 
 
 class FailureCounts(msgspec.Struct, frozen=True):
-    """All that a run's list of failures says.
+    """The failures of a run.
 
-    ``chunks``: {seq: {worker: how often}} of those without an answer; ``unread``: workers that could not read an input;
-    ``barren``: chunks committed at the last failure, and when (as in `LastFailure`) the first one since came.
+    ``chunks`` without an answer: {seq: {worker: count}}; ``unread``: workers that could not read an input; ``barren``:
+    the number of chunks committed at the last failure, and the time of the first failure since that commit.
     """
 
     workers: dict[str, LastFailure]
@@ -62,30 +63,30 @@ class FailureCounts(msgspec.Struct, frozen=True):
 
 
 class Failures:
-    """The failures of one ledger's runs. They decide nothing here: `evalq.workers.recovery.judge` has the rules."""
+    """Counts failures of one ledger's runs; `evalq.workers.recovery.judge` has the rules that act on them."""
 
     def __init__(self, ledger: RunLedger) -> None:
         self._ledger = ledger
         self._settings = ledger.settings
 
     def count(self, run: str, seq: int, epoch: int, worker: str, host: str, kind: Kind, reason: str) -> bool:
-        """Count a worker's failure at a chunk and have the chunk offered again; False where it is no failure.
+        """Count a worker's failure at a chunk and offer the chunk again; False if it does not count.
 
-        It is none where the run is closed or the chunk committed, nor (kind "input") where the run's producer attends
-        it: the chunk then gets its bytes by way of the ledger.
+        It does not count if the run is closed or the chunk committed. Neither does kind "input" while the run's
+        producer attends it: the producer then sends the chunk's bytes through the ledger.
         """
         grace, driver = self._settings.grace_seconds, self._settings.driver_seconds
-        said = reason[:REASON_CHARACTERS]
-        args = (seq, epoch, worker, host, kind, said, int(grace * 1000), int(driver * 1000), _MOST)
+        text = reason[:REASON_CHARACTERS]
+        args = (seq, epoch, worker, host, kind, text, int(grace * 1000), int(driver * 1000), _MOST)
         return bool(self._ledger.step("fail", run, *args))
 
     def unreported(self, run: str, worker: str, host: str, reason: str) -> None:
         """Count that a worker could not make a run's report."""
-        # The reason is cut here, not by the script: nothing long goes to a server that may be full.
+        # The reason is cut here, not by the script: the server may be full.
         self._ledger.step("unreported", run, worker, host, reason[:REASON_CHARACTERS], _MOST)
 
     def counts(self, run: str) -> FailureCounts:
-        """The failures of a run. Entries that evalq did not write are left out."""
+        """The failures of a run, without entries that evalq did not write."""
         client: Any = self._ledger.client
         keys = RunKeys.of(run)
         workers: dict[str, LastFailure] = {}
@@ -93,7 +94,7 @@ class Failures:
         unread, barren = set(), (0, 0)
         for field, value in client.hgetall(keys.failures).items():
             what, _, rest = field.decode(errors="replace").partition(" ")
-            # By what the fields begin with: one list has one bound, whatever a fleet fails at.
+            # One hash for all kinds of entries, told apart by their first word, so that one bound limits them all.
             if what == "unread":
                 unread.add(rest)
             elif what == "barren":
@@ -104,25 +105,25 @@ class Failures:
                 seq, _, worker = rest.partition(" ")
                 with contextlib.suppress(ValueError):
                     chunks.setdefault(int(seq), {})[worker] = int(value)
-            elif what == "worker" and (failed := _failed(value)) is not None:
-                workers[rest] = failed
-        # Read after the failures: a chunk that was committed in between does not fail any more.
+            elif what == "worker" and (failure := _parse_failure(value)) is not None:
+                workers[rest] = failure
+        # Read after the failures: a chunk committed in between does not count any more.
         seqs = sorted(chunks)
-        done = client.hmget(keys.digests, seqs) if seqs else []
-        open_chunks = {seq: chunks[seq] for seq, digest in zip(seqs, done, strict=True) if digest is None}
+        digests = client.hmget(keys.digests, seqs) if seqs else []
+        open_chunks = {seq: chunks[seq] for seq, digest in zip(seqs, digests, strict=True) if digest is None}
         return FailureCounts(workers, open_chunks, frozenset(unread), barren)
 
-    def unserved(self, run: str, so: bool) -> float:
-        """Note whether no living worker can compute a run; returns for how many seconds that is so."""
-        return int(self._ledger.step("unserved", run, int(so))) / 1000
+    def mark_unserved(self, run: str, unserved: bool) -> float:
+        """Note whether no living worker can compute a run; returns for how many seconds that has been so."""
+        return int(self._ledger.step("unserved", run, int(unserved))) / 1000
 
     def offer(self, run: str, *, at_once: bool) -> list[int]:
-        """Refused chunks of a run that nobody drives, to be published again now."""
+        """Refused chunks of a run that nobody drives, to publish again now."""
         driver = int(self._settings.driver_seconds * 1000)
         return [int(seq) for seq in self._ledger.step("offer", run, self._settings.window, driver, int(at_once))]
 
 
-def _failed(data: bytes) -> LastFailure | None:
+def _parse_failure(data: bytes) -> LastFailure | None:
     try:
         return msgspec.json.decode(data, type=LastFailure)
     except (msgspec.DecodeError, UnicodeDecodeError):

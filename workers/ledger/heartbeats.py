@@ -1,4 +1,4 @@
-"""Who lives: pool workers and processes that call, each by a sign of life that expires."""
+"""Living pool workers and calling processes. Each one's heartbeat expires."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import msgspec
 import redis
 
 from evalq.evalcore.version import code_parts, code_version
-from evalq.workers.ledger.keys import SHARED, of_one_key, texts
+from evalq.workers.ledger.keys import SHARED, decode_names, is_wrong_type
 from evalq.workers.settings import TIMINGS
 
-_SICK = "sick "
+_UNHEALTHY = "sick "
 _REASON_CHARACTERS = 300
-_CODE_SECONDS = 7 * 86_400  # longer than its workers: runs that wait for them may be asked about
+_CODE_SECONDS = 7 * 86_400  # longer than workers live: status commands also ask about runs that wait for workers
 
 
 class TargetFacts(msgspec.Struct, frozen=True):
-    """What producers may know of a target: limits, price, and the digest of its settings; no address, key or prompt.
+    """What producers may know of a target: limits, price and digests of its settings; no address, key or prompt.
 
-    What may be chosen of it: ``listed`` values by parameter and name, each with a digest, and ``ranges`` of numbers;
-    ``given`` are the digests of what it takes else, ``core`` that of all the rest.
+    Callers can choose ``listed`` values (by parameter and name, each with a digest) and numbers in ``ranges``.
+    ``given`` has the digests of these parameters' own values, ``core`` the digest of all other settings.
     """
 
     config: str
@@ -38,13 +38,13 @@ class TargetFacts(msgspec.Struct, frozen=True):
     listed: dict[str, dict[str, str]] = {}
     ranges: dict[str, tuple[float, float]] = {}
     trouble: str = ""
-    """Why this process does not call it for now: its key or a file is missing here, or it does not answer."""
+    """Why this process does not call it now: its key or a file is missing here, or it does not answer."""
 
 
 class CallerFacts(msgspec.Struct, frozen=True):
-    """What a process that calls says of itself; ``busy`` of at most ``calls`` calls are in flight.
+    """The heartbeat of a calling process; ``busy`` of at most ``calls`` calls are in flight.
 
-    ``oldest``, by run: the case of the call that was begun first of those in flight, and the seconds since.
+    ``oldest``: {run: (case, seconds)} of each run's oldest call in flight.
     """
 
     host: str
@@ -57,134 +57,134 @@ class CallerFacts(msgspec.Struct, frozen=True):
 
 
 class Heartbeats:
-    """Signs of life in Redis or Valkey, over one client (which returns bytes)."""
+    """Heartbeats in Redis or Valkey, over one client (which returns bytes)."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client: Any = client
 
     def beat(self, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
-        """Say that a worker lives, for ``seconds``."""
-        # Facts and expiry together: a hash that lost its expiry would be a worker that lives for ever.
+        """Record that a worker is alive, for ``seconds``."""
+        # Facts and expiry together: a hash without an expiry would be a worker that lives for ever.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(SHARED.worker + worker, mapping=dict(facts))
         pipe.pexpire(SHARED.worker + worker, int(seconds * 1000))
         pipe.sadd(SHARED.workers, worker)
-        self._tell_parts(pipe)
+        self._record_code_parts(pipe)
         pipe.execute()
 
     def mark_unhealthy(self, worker: str, evaluator: str, reason: str) -> None:
-        """Say that a worker cannot load an evaluator, and why."""
-        # It sets an expiry, too: where the heartbeat has ended, this creates the key anew.
+        """Record that a worker cannot load an evaluator, and why."""
+        # Set an expiry, too: if the heartbeat has expired, this creates the key anew.
         pipe = self._client.pipeline(transaction=True)
-        pipe.hset(SHARED.worker + worker, _SICK + evaluator, reason[:_REASON_CHARACTERS])
+        pipe.hset(SHARED.worker + worker, _UNHEALTHY + evaluator, reason[:_REASON_CHARACTERS])
         pipe.pexpire(SHARED.worker + worker, int(TIMINGS.life * 1000))
         pipe.execute()
 
     def mark_healthy(self, worker: str, evaluator: str) -> None:
-        """Say that it can after all."""
-        self._client.hdel(SHARED.worker + worker, _SICK + evaluator)
+        """Record that a worker can load an evaluator after all."""
+        self._client.hdel(SHARED.worker + worker, _UNHEALTHY + evaluator)
 
     def is_unhealthy(self, worker: str, evaluator: str) -> bool:
-        """Whether it was said that a worker cannot load an evaluator."""
-        return bool(self._client.hexists(SHARED.worker + worker, _SICK + evaluator))
+        """Whether a worker is recorded as unable to load an evaluator."""
+        return bool(self._client.hexists(SHARED.worker + worker, _UNHEALTHY + evaluator))
 
     def parts(self, codes: Collection[str]) -> dict[str, dict[str, str]]:
-        """What each of these code versions is made of (see `code_parts`), where a worker or caller said so lately."""
+        """The parts of these code versions (see `code_parts`), as far as a worker or caller recorded them lately."""
         pipe = self._client.pipeline(transaction=False)
         for code in codes:
             pipe.get(SHARED.code + code)
-        found = zip(codes, pipe.execute(), strict=True)
-        return {code: msgspec.json.decode(told, type=dict[str, str]) for code, told in found if told}
+        texts = zip(codes, pipe.execute(), strict=True)
+        return {code: msgspec.json.decode(text, type=dict[str, str]) for code, text in texts if text}
 
     @staticmethod
-    def _tell_parts(pipe: Any) -> None:
-        """Say what this code is made of: a process with other code can then say what differs."""
+    def _record_code_parts(pipe: Any) -> None:
+        """Record the parts of this code version, so that a process of another version can show the difference."""
         pipe.set(SHARED.code + code_version(), msgspec.json.encode(code_parts()), px=_CODE_SECONDS * 1000)
 
     def beat_caller(self, name: str, facts: CallerFacts, seconds: float) -> None:
-        """Say that a process that calls lives, for ``seconds``."""
+        """Record that a calling process is alive, for ``seconds``."""
         pipe = self._client.pipeline(transaction=True)
         pipe.set(SHARED.caller + name, msgspec.json.encode(facts), px=int(seconds * 1000))
         pipe.sadd(SHARED.callers, name)
-        self._tell_parts(pipe)
+        self._record_code_parts(pipe)
         pipe.execute()
 
     def leave(self, name: str) -> None:
-        """Take a worker or a process that calls off the list at once."""
+        """Remove a worker or a calling process from the list at once."""
         self._client.delete(SHARED.worker + name, SHARED.caller + name)
 
     def workers(self) -> dict[str, dict[str, str]]:
         """Living workers and their facts (host, pid, code, concurrency, ...)."""
-        names = texts(self._client.smembers(SHARED.workers))
+        names = decode_names(self._client.smembers(SHARED.workers))
         pipe = self._client.pipeline(transaction=False)
         for name in names:
             pipe.hgetall(SHARED.worker + name)
-        found = _answers(names, pipe)
-        self._forget(SHARED.workers, [name for name, facts in found.items() if not facts])
+        workers = _replies(names, pipe)
+        self._forget(SHARED.workers, [name for name, facts in workers.items() if not facts])
         return {
             name: {key.decode(errors="replace"): value.decode(errors="replace") for key, value in facts.items()}
-            for name, facts in found.items()
+            for name, facts in workers.items()
             if facts
         }
 
     def codes(self) -> Counter[str]:
-        """How many workers live of each code version."""
+        """The number of living workers of each code version."""
         return Counter(facts.get("code", "") for facts in self.workers().values())
 
     def serving(self, code: str, evaluator: str) -> tuple[int, dict[str, int], bool]:
-        """Living workers of a code version, how many live of each other one, and whether none has the evaluator."""
+        """(living workers of a code version, {other code version: workers}, whether none has the evaluator)."""
         codes = self.codes()
         workers = codes.pop(code, 0)
-        return workers, dict(codes), not workers and self.lacking(evaluator)
+        return workers, dict(codes), not workers and self.is_missing(evaluator)
 
-    def lacking(self, evaluator: str) -> bool:
-        """Whether workers live, and none of them has an evaluator of that name."""
-        told = [evaluators_of(facts) for facts in self.workers().values()]
-        # A worker that tells no evaluators may have any of them: only where all tell theirs is one known to be lacking.
-        return bool(told) and all(found and evaluator not in found for found in told)
+    def is_missing(self, evaluator: str) -> bool:
+        """Whether workers are alive, and none of them has an evaluator of that name."""
+        installed = [evaluators_of(facts) for facts in self.workers().values()]
+        # A worker that lists no evaluators may have any of them.
+        return bool(installed) and all(names and evaluator not in names for names in installed)
 
     def living(self, code: str) -> dict[str, dict[str, str]]:
         """The living workers of a code version, and their facts."""
         return {name: facts for name, facts in self.workers().items() if facts.get("code") == code}
 
     def callers(self) -> dict[str, CallerFacts]:
-        """Processes that make calls now, by name."""
-        names = texts(self._client.smembers(SHARED.callers))
+        """Living calling processes, by name."""
+        names = decode_names(self._client.smembers(SHARED.callers))
         pipe = self._client.pipeline(transaction=False)
         for name in names:
             pipe.get(SHARED.caller + name)
-        found = _answers(names, pipe)
-        self._forget(SHARED.callers, [name for name, facts in found.items() if facts is None])
-        told = {name: _facts(facts) for name, facts in found.items() if facts is not None}
-        return {name: facts for name, facts in told.items() if facts is not None}
+        heartbeats = _replies(names, pipe)
+        self._forget(SHARED.callers, [name for name, data in heartbeats.items() if data is None])
+        callers = {name: _parse_caller(data) for name, data in heartbeats.items() if data is not None}
+        return {name: facts for name, facts in callers.items() if facts is not None}
 
     def _forget(self, fleet: str, silent: list[str]) -> None:
-        # A worker that beats between the two reads is off the list until its next beat adds it again.
+        # A worker whose heartbeat comes between the two reads is off the list until its next heartbeat.
         if silent:
             self._client.srem(fleet, *silent)
 
 
-def _answers(names: list[str], pipe: Any) -> dict[str, Any]:
-    """What each of ``names`` has, without those whose key is something else: the rest of the fleet is still wanted."""
-    found = {}
-    for name, answer in zip(names, pipe.execute(raise_on_error=False), strict=True):
-        if not isinstance(answer, redis.RedisError):
-            found[name] = answer
-        elif not of_one_key(answer):
-            raise answer
-    return found
+def _replies(names: list[str], pipe: Any) -> dict[str, Any]:
+    """The reply for each of ``names``, without keys of a wrong type: they must not hide the rest of the fleet."""
+    replies = {}
+    for name, reply in zip(names, pipe.execute(raise_on_error=False), strict=True):
+        if not isinstance(reply, redis.RedisError):
+            replies[name] = reply
+        elif not is_wrong_type(reply):
+            raise reply
+    return replies
 
 
-def _facts(data: bytes) -> CallerFacts | None:
+def _parse_caller(data: bytes) -> CallerFacts | None:
     try:
         return msgspec.json.decode(data, type=CallerFacts)
-    # Others are still wanted: one bad entry, or one of another version, must not hide a whole fleet.
-    except msgspec.DecodeError:  # not an entry that evalq wrote
+    except msgspec.DecodeError:
+        # One bad entry, or one of another version, must not hide the rest of the fleet.
         return None
 
 
 def evaluators_of(facts: Mapping[str, str]) -> dict[str, str]:
-    """{evaluator: package and version} of a worker's facts; empty for one that tells none."""
+    """{evaluator: package and version} of a worker's facts; empty if it lists none."""
     with contextlib.suppress(msgspec.DecodeError):
         return msgspec.json.decode(facts.get("evaluators", "{}"), type=dict[str, str])
     return {}
@@ -192,4 +192,4 @@ def evaluators_of(facts: Mapping[str, str]) -> dict[str, str]:
 
 def unhealthy_of(facts: Mapping[str, str]) -> dict[str, str]:
     """{evaluator: why it cannot be loaded} of a worker's facts."""
-    return {name.removeprefix(_SICK): reason for name, reason in facts.items() if name.startswith(_SICK)}
+    return {name.removeprefix(_UNHEALTHY): reason for name, reason in facts.items() if name.startswith(_UNHEALTHY)}

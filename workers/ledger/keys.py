@@ -1,7 +1,7 @@
-"""The names of all keys that evalq keeps in Redis or Valkey, once, and what a key that is damaged means.
+"""The names of all keys that evalq keeps in Redis or Valkey, and errors for damaged keys.
 
-Scripts know them by the same names: ``keys.meta`` is the first of those that a script is given, ``shared.runs`` one
-that belongs to no single run. The users of `deploy/redis` are held against them by a test.
+Scripts use the same names: ``keys.meta`` is a key of the script's run, ``shared.runs`` a key of the whole ledger. A
+test compares the users' rights in `deploy/redis` with these names.
 """
 
 from __future__ import annotations
@@ -24,37 +24,38 @@ __all__ = [
     "RateLimitKeys",
     "RunKeys",
     "SweepKeys",
-    "as_written",
-    "named",
-    "of_one_key",
-    "texts",
+    "decode_fields",
+    "decode_names",
+    "is_wrong_type",
+    "reading",
 ]
 
 
 class SharedKeys(NamedTuple):
-    """Keys of the whole ledger, and what the keys of one worker, run or history begin with. None of them expires but
-    those of one worker, caller or code.
+    """Keys of the whole ledger, and prefixes of keys of one worker, run or history.
+
+    Only the keys of one worker, caller or code version expire.
     """
 
-    runs: str = PREFIX + "runs"  # {run: queue} of runs that have not expired, as far as anybody looked
-    tended: str = PREFIX + "runs:tended"  # {run: queue} of those that workers look at: open, or left to them unreported
-    ended: str = PREFIX + "runs:"  # of each other state: its runs, by when they expire
+    runs: str = PREFIX + "runs"  # {run: queue}; expired runs are removed now and then
+    tended: str = PREFIX + "runs:tended"  # {run: queue} of runs that workers tend: open, or detached and unreported
+    ended: str = PREFIX + "runs:"  # prefix: runs of another state, by the time they expire
     run: str = PREFIX + "run:"
-    suites: str = PREFIX + "suites"  # those that are counted by name
+    suites: str = PREFIX + "suites"  # suites counted by name
     totals: str = PREFIX + "totals"  # counters over all runs
-    sweeps: str = PREFIX + "sweeps"  # {sweep: its header} of open ones, and of closed ones until somebody claims
+    sweeps: str = PREFIX + "sweeps"  # {sweep: header} of open sweeps, and of closed ones until the next claim
     sweep: str = PREFIX + "sweep:"
-    closed: str = PREFIX + "sweeps:closed"  # sweeps that were, by when they expire
-    unattended: str = PREFIX + "sweeps:left"  # {sweep: code version} of those left to the fleet
+    closed: str = PREFIX + "sweeps:closed"  # closed sweeps, by the time they expire
+    unattended: str = PREFIX + "sweeps:left"  # {sweep: code version} of sweeps detached from their producer
     calls: str = PREFIX + "calls"  # counters over all sweeps, by target
-    workers: str = PREFIX + "workers"  # names; one whose own key expired is dead
+    workers: str = PREFIX + "workers"  # names; a worker whose own key expired is dead
     worker: str = PREFIX + "worker:"
     callers: str = PREFIX + "callers"
     caller: str = PREFIX + "caller:"
-    code: str = PREFIX + "code:"  # what a code version is made of
-    histories: str = PREFIX + "histories"  # all of them, by when they were last added to
+    code: str = PREFIX + "code:"  # the parts of a code version
+    histories: str = PREFIX + "histories"  # all histories, by the time of the last change
     history: str = PREFIX + "history:"
-    drift: str = PREFIX + "drift:"  # apart from the histories: who may show those need not know each case
+    drift: str = PREFIX + "drift:"  # apart from the histories: users who may read those need not see each case
     baselines: str = PREFIX + "baselines"  # the names of approved runs
     baseline: str = PREFIX + "baseline:"
     look: str = PREFIX + "look:"
@@ -66,22 +67,22 @@ SHARED = SharedKeys()
 
 
 class RunKeys(NamedTuple):
-    """The keys of one run, as `of` makes them. By chunk number where nothing else is said."""
+    """The keys of one run. Their fields are chunk numbers, unless the comment says otherwise."""
 
     meta: str  # header, epoch, state, driver and counters
-    key: str  # the secret of the chunks' digests: not for those who may only read how a run stands
+    key: str  # the secret of the chunks' digests, apart from `meta`: users who may read progress must not see it
     chunks: str  # the plan: a list of entries
-    digests: str  # of committed chunks: the authority on their answers
-    parts: str  # answers that their driver has not collected
-    flight: str  # published chunks that are not committed, by when they were published last
+    digests: str  # digests of committed chunks: they decide which answer is right
+    parts: str  # answers that the driver has not collected
+    flight: str  # published, uncommitted chunks, by the time of their last publication
     leases: str  # "<deadline> <ms> <pid> <worker>"
-    notes: str  # "<what> <chunk>": how often
+    notes: str  # "<event> <chunk>": count
     refused: str  # why no worker could read the chunk's bytes
-    blobs: str  # bytes for workers that cannot read them
-    aside: str  # answers that differ from the one that was committed, and what was counted before a retry
-    sent: str  # published chunks that are not committed, by when they were published first
-    final: str  # the report, where the fleet made it
-    failures: str  # of workers, by chunk and by worker
+    blobs: str  # bytes for workers that cannot read the file
+    aside: str  # answers that differ from the committed one, and records counted before a retry
+    sent: str  # published, uncommitted chunks, by the time of their first publication
+    final: str  # the report, if a worker made it
+    failures: str  # failures of workers, by chunk and by worker
 
     @classmethod
     def of(cls, run: str) -> Self:
@@ -90,22 +91,22 @@ class RunKeys(NamedTuple):
 
 
 class SweepKeys(NamedTuple):
-    """The keys of one sweep, as `of` makes them."""
+    """The keys of one sweep."""
 
     meta: str  # header, state, budgets, driver and counters
     prompts: str  # by case
     again: str  # calls that were given back
-    holders: str  # processes that call, by when their lease ends
+    holders: str  # calling processes, by the end of their lease
     held: str  # {call: process}
     recorded: str  # calls that have an output
-    outbox: str  # outputs that their driver has not collected
+    outbox: str  # outputs that the driver has not collected
     halted: str  # cases that get no more calls
-    lost: str  # "<process> <call>": begun, and never heard of again; with a number for each attempt beyond the first
-    left: str  # what a producer left with it
-    forgotten: str  # calls that are to be made again, though what they cost is counted
-    retries: str  # {call: attempts beyond the first that were granted} of those that are held
-    awaited: str  # who is to tell what this server lost, before it hands out calls
-    begun: str  # {call: attempts that have begun} of those that are held
+    lost: str  # "<process> <call>[ <attempt>]" of attempts that began and never ended; no number for the first attempt
+    left: str  # facts that a producer left with the sweep
+    forgotten: str  # calls to make again, though their cost is counted
+    retries: str  # {held call: granted attempts beyond the first}
+    awaited: str  # processes that must report before a server that lost data hands out calls
+    begun: str  # {held call: attempts begun}
 
     @classmethod
     def of(cls, run: str) -> Self:
@@ -114,13 +115,13 @@ class SweepKeys(NamedTuple):
 
 
 class HistoryKeys(NamedTuple):
-    """The keys of one history, as `of` makes them."""
+    """The keys of one history."""
 
-    ids: str  # of its runs, the newest first
-    texts: str  # their entries
-    recent: str  # those of their values that are shown side by side
-    drift: str  # {chain: its runs' answers as sums, packed}, a chain for each specification
-    drifting: str  # {chain: when it was counted last, and what is shown of it}
+    ids: str  # run ids, the newest first
+    texts: str  # {run: entry}
+    recent: str  # {run: the values that dashboards show of many runs}
+    drift: str  # {chain: packed sums of its runs' answers}, a chain for each specification
+    drifting: str  # {chain: the time it was counted last, and its state}
 
     @classmethod
     def of(cls, member: str) -> Self:
@@ -130,9 +131,9 @@ class HistoryKeys(NamedTuple):
 
 
 class LookKeys(NamedTuple):
-    """The key of all looks at one baseline by one policy, as `of` makes it; it expires."""
+    """The key of all looks at one baseline by one policy; it expires."""
 
-    looks: str  # how many, and by candidate: its answers, and why it was stopped
+    looks: str  # the count, and by candidate its answers and why it was stopped
 
     @classmethod
     def of(cls, baseline: str) -> Self:
@@ -141,7 +142,7 @@ class LookKeys(NamedTuple):
 
 
 class RateLimitKeys(NamedTuple):
-    """The keys of one target's rate limit, as `of` makes them; they expire."""
+    """The keys of one target's rate limit; they expire."""
 
     state: str
     holders: str  # processes with calls in flight
@@ -153,49 +154,46 @@ class RateLimitKeys(NamedTuple):
 
 
 # -- damage ----------------------------------------------------------------------------------------
-# What a co-tenant wrote into the ledger, or a backup restored by half, is reported as damage of the run that it is
-# part of. No other run may suffer from it, so whoever reads many runs goes on with the others.
+# A co-tenant may write into the ledger, or a backup may be restored in part. evalq reports this as damage of the one
+# run; code that reads many runs goes on with the others.
 
 
 @contextlib.contextmanager
-def as_written(run: str, start: str = SHARED.run) -> Iterator[None]:
-    """Read what the ledger has of ``run``, under keys that begin with ``start``.
-
-    Raises WireError, with the keys and what to do, where it is not what evalq writes.
-    """
+def reading(run: str, start: str = SHARED.run) -> Iterator[None]:
+    """Turn errors while reading ``run``, under keys that begin with ``start``, into WireError with a remedy."""
     try:
         yield
     except redis.ResponseError as error:
-        if not of_one_key(error):
+        if not is_wrong_type(error):
             raise
         raise _damaged(run, start, "one of its keys is of another type") from error
     except KeyError as error:
-        raise _damaged(run, start, f"it lacks {error}") from error
+        raise _damaged(run, start, f"{error} is missing") from error
     except (ValueError, LookupError, TypeError, msgspec.MsgspecError) as error:
         raise _damaged(run, start, str(error)) from error
 
 
 def _damaged(run: str, start: str, what: str) -> WireError:
     return WireError(
-        f"run {run}: what the ledger has of it is not what evalq writes: {what}; delete its keys there "
-        f"({start}{{{run}}}:*), then evalq resume tells it anew from the run's folder (what that lacks is "
-        f"{'called, and paid,' if start == SHARED.sweep else 'computed'} again)"
+        f"run {run}: its data in the ledger is damaged: {what}. Delete its keys there ({start}{{{run}}}:*), then run "
+        f"evalq resume, which restores it from the run's folder (evalq "
+        f"{'calls, and pays for,' if start == SHARED.sweep else 'computes'} again what the folder does not have)"
     )
 
 
-def of_one_key(error: redis.RedisError) -> bool:
-    """Whether the server refused a step for what lies in one key: of another run, the same step may well be taken."""
-    # Not every refusal: without its rights, say, a worker can tend no run at all, and has to say so.
+def is_wrong_type(error: redis.RedisError) -> bool:
+    """Whether the server refused a step because one key has a wrong type: other runs' keys may be fine."""
+    # Other refusals, such as missing rights, concern every run.
     return isinstance(error, redis.ResponseError) and "WRONGTYPE" in str(error)
 
 
-def named(found: Mapping[bytes, bytes]) -> Iterator[tuple[str, bytes]]:
-    """What a list of the ledger has by name, without names that are no text: evalq gives none, so they are others'."""
-    for name, value in found.items():
+def decode_fields(fields: Mapping[bytes, bytes]) -> Iterator[tuple[str, bytes]]:
+    """The fields of a list by name, without names that are not text: evalq does not write such names."""
+    for name, value in fields.items():
         with contextlib.suppress(UnicodeDecodeError):
             yield name.decode(), value
 
 
-def texts(found: Iterable[bytes]) -> list[str]:
-    """Those of these names that are text."""
-    return [name for name, _ in named(dict.fromkeys(found, b""))]
+def decode_names(names: Iterable[bytes]) -> list[str]:
+    """Those of ``names`` that are text."""
+    return [name for name, _ in decode_fields(dict.fromkeys(names, b""))]

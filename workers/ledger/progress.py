@@ -1,4 +1,4 @@
-"""How a run stands, as the ledger counts it."""
+"""A run's progress, as the ledger counts it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import msgspec
 from evalq.evalcore.model.life import LEDGER_STATES
 
 ENDED_STATES = tuple(sorted(LEDGER_STATES - {"open"}))
-"""States in which nobody computes a run. The ledger lists its runs by them."""
+"""States in which nobody computes a run. The ledger has a list of runs for each."""
 REPORT_TRIES = 3
-"""How often finalising a run is begun: one that takes its process down is left to whoever watches it."""
+"""Attempts to finalise a run in the fleet; after that, a report that kills its process is left to `evalq watch`."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """A run's counters as the ledger has them: ``chunks`` and ``committed`` are counted there and then, ``planned`` is
-    how many chunks the run was ``sealed`` with.
+    """A run's counters in the ledger.
+
+    ``chunks`` and ``committed`` are counted at each poll; ``planned`` is the number of chunks in the run's seal.
     """
 
     state: str
@@ -39,24 +40,23 @@ class Progress(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Every chunk of a sealed plan is committed."""
-        # Compared with the sealed number, too: a server that lost part of the plan must not look complete by what is
-        # left.
+        """Whether every chunk of a sealed plan is committed."""
+        # Compared with the sealed number, too: a run whose server lost part of the plan must not look complete.
         return self.sealed and self.committed >= self.chunks == self.planned
 
 
 _COUNTS = tuple(name for name in Progress.__struct_fields__ if name not in ("state", "reason", "sealed", "planned"))
 KEPT = ("state", "reason", *(name for name in _COUNTS if name not in ("chunks", "committed")))
-"""The facts that a run keeps under their names, which a look asks for: a field of `Progress` is one of them."""
+"""The facts that a poll asks for by name; each is a field of `Progress`."""
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """A run's progress and what may be wrong: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` ones.
+    """A run's progress and its problems: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` chunks.
 
-    ``detached``: it was left to the workers; ``unreported``: and is complete, and its report is not in the ledger yet.
-    ``unserved``: at the last snapshot no living worker could compute it. ``trouble`` says which hosts failed at it, and
-    why. ``driver`` is who drives it, or did until it fell silent, ``driver_silent`` seconds ago; empty for nobody.
-    Where it is not ``keyed``, no worker can check a chunk.
+    ``detached``: the run was left to the workers. ``unreported``: it is also complete, without a report in the ledger.
+    ``unserved``: no living worker could compute it at the last snapshot. ``trouble`` says which hosts failed and why.
+    ``driver`` drives the run, or did until ``driver_silent`` seconds ago; empty for none. If the run is not ``keyed``,
+    no worker can check a chunk.
     """
 
     progress: Progress
@@ -73,22 +73,22 @@ class RunStatus(msgspec.Struct, frozen=True):
 
 
 def unreported(progress: Progress, facts: Mapping[bytes, bytes]) -> bool:
-    """Whether a run that was left to the workers is complete and has no report yet."""
-    # Tries are bounded: a report that takes workers down must not take down one after the other.
+    """Whether a detached run is complete and has no report yet."""
+    # Attempts are bounded: a report that kills workers must not kill one after the other.
     left = facts[b"detached"] == b"1" and facts[b"reported"] != b"1" and int(facts.get(b"finals", b"0")) < REPORT_TRIES
-    # A run with every chunk may still be "open": nobody has closed it since its last commit.
+    # A complete run may still be "open": nobody has closed it since its last commit.
     return left and progress.complete and progress.state in ("open", "done")
 
 
 def state_of(state: str) -> str:
-    """The state of a run or sweep. Raises ValueError for one that no ledger knows of: nobody could wait for its end."""
+    """Check the state of a run or sweep. Raises ValueError for an unknown one."""
     if state not in LEDGER_STATES:
-        raise ValueError(f"its state is {state[:50]!r}")
+        raise ValueError(f"the state is {state[:50]!r}")
     return state
 
 
 def progress_of(meta: Mapping[bytes, bytes]) -> Progress:
-    """A run's counters, from the facts that a look has found. Raises ValueError or KeyError for others."""
+    """A run's counters from the facts of a poll. Raises ValueError or KeyError for damaged ones."""
     seal = meta.get(b"sealed") or b"0"
     facts = {"state": state_of(meta[b"state"].decode()), "reason": meta.get(b"reason", b"").decode(errors="replace")}
     counts = {name: int(meta.get(name.encode(), b"0")) for name in _COUNTS}

@@ -19,9 +19,9 @@ from evalq.evalcore.errors import Incomplete
 from evalq.evalcore.model.manifest import Chunk, Header, from_wire
 from evalq.evalcore.records.digests import checked_key
 from evalq.workers.ledger.driver_steps import DriverSteps
-from evalq.workers.ledger.keys import SHARED, RunKeys, as_written, named, of_one_key, texts
+from evalq.workers.ledger.keys import SHARED, RunKeys, decode_fields, decode_names, is_wrong_type, reading
 from evalq.workers.ledger.progress import ENDED_STATES, KEPT, RunStatus, progress_of, unreported
-from evalq.workers.ledger.scripts import Claimed, Committed, answer_of, server_micros
+from evalq.workers.ledger.scripts import Claimed, Committed, parse_reply, server_micros
 from evalq.workers.ledger.sweep_model import counters
 from evalq.workers.settings import Settings
 
@@ -72,10 +72,10 @@ class _HeaderCache:
 
 _BACKOFF_MS = 32_000
 """The longest wait before a chunk is published again."""
-_SWEEP_SECONDS, _SWEPT = 30.0, 1000
+_DELIST_SECONDS, _MOST_DELISTED = 30.0, 1000
 """How often a process looks for expired runs to remove, and how many of each state it then removes at most."""
-TAKE_LOOKS = 10_000
-"""How many chunks one script looks at to find those to publish."""
+MAX_TAKE_SCAN = 10_000
+"""How many chunks one script call checks to find those to publish."""
 
 
 class RunLedger(DriverSteps):
@@ -83,13 +83,13 @@ class RunLedger(DriverSteps):
 
     The driver opens a run and appends its chunks. Chunks are taken (to be published). Workers claim and commit them.
     The driver collects and trims them, and in the end it closes the run. Each step is one atomic script. ``token``
-    belongs to a process that drives runs: see `Driving`. If a server fails, methods raise redis.RedisError.
+    belongs to a process that drives runs: see `DriverSteps`. If a server fails, methods raise redis.RedisError.
     """
 
     def __init__(self, client: redis.Redis, settings: Settings, token: str = "") -> None:
         super().__init__(client, settings, token)
         self._headers = _HeaderCache()
-        self._swept = -inf
+        self._delisted = -inf
 
     # -- publishing -------------------------------------------------------------------------------------
 
@@ -98,13 +98,13 @@ class RunLedger(DriverSteps):
 
         Also none if another ``epoch`` is in force: their messages would be stale.
         """
-        taken: list[int] = []
+        seqs: list[int] = []
         more = 1
-        while more and len(taken) < most:
-            room = (self.settings.window, most - len(taken), TAKE_LOOKS)
-            more, *seqs = self.step("take", run, "" if epoch is None else epoch, *room)
-            taken += map(int, seqs)
-        return taken
+        while more and len(seqs) < most:
+            room = (self.settings.window, most - len(seqs), MAX_TAKE_SCAN)
+            more, *some = self.step("take", run, "" if epoch is None else epoch, *room)
+            seqs += map(int, some)
+        return seqs
 
     def poll(self, run: str, *, attending: bool = False) -> RunStatus:
         """Progress, suspects and refusals in one step. The driver sets ``attending``, so that it keeps the run.
@@ -113,12 +113,12 @@ class RunLedger(DriverSteps):
         Raises WireError if the ledger's data of it is damaged.
         """
         grace = int(self.settings.grace_seconds * 1000)
-        asked = (run, int(attending), grace, _BACKOFF_MS, *KEPT)
-        with as_written(run):
-            now, found, suspects, refused, leases = self.step("poll", run, *asked)
-            if not found:
+        args = (run, int(attending), grace, _BACKOFF_MS, *KEPT)
+        with reading(run):
+            now, fields, suspects, refused, leases = self.step("poll", run, *args)
+            if not fields:
                 raise Incomplete(f"the ledger knows no run {run} (expired, pruned or on another server)")
-            facts = _pairs(found)
+            facts = _pairs(fields)
             progress = progress_of(facts)
             return RunStatus(
                 progress=progress,
@@ -149,17 +149,17 @@ class RunLedger(DriverSteps):
         """
         lease_ms = int(self.settings.lease_seconds * 1000)
         known = (code, self._headers.id_of(run))
-        answer, *rest = self.step("claim", run, run, seq, epoch, worker, pid, lease_ms, dead_pid or "", *known)
-        name: Claimed = answer_of(Claimed, answer)
-        if name == "held":
-            return Lease(name, holder=rest[0].decode(), holder_pid=int(rest[1]))
-        if name == "other":
-            return Lease(name, code=rest[0].decode())
-        if name != "leased":
-            return Lease(name)
+        reply, *rest = self.step("claim", run, run, seq, epoch, worker, pid, lease_ms, dead_pid or "", *known)
+        status: Claimed = parse_reply(Claimed, reply)
+        if status == "held":
+            return Lease(status, holder=rest[0].decode(), holder_pid=int(rest[1]))
+        if status == "other":
+            return Lease(status, code=rest[0].decode())
+        if status != "leased":
+            return Lease(status)
         chunk, header_id, header, key, blob, attempts, losses, waited = rest
         return Lease(
-            name,
+            status,
             from_wire(chunk, Chunk),
             self._headers.read(run, header_id.decode(), header),
             checked_key(key.decode("ascii", "replace")),
@@ -189,10 +189,9 @@ class RunLedger(DriverSteps):
         ledger counts the seconds in ``took``, by the name of their histogram.
         """
         args = (chunk.seq, epoch, partial.digest, partial.data, chunk.records, dead, header.code_version)
-        answer: Committed = answer_of(
-            Committed, self.step("commit", header.run, *args, *counters(header.evaluator, took or {}))
-        )
-        return answer
+        reply = self.step("commit", header.run, *args, *counters(header.evaluator, took or {}))
+        status: Committed = parse_reply(Committed, reply)
+        return status
 
     def trying(self, run: str, seq: int, piece: str) -> None:
         """Note the piece of a chunk that this worker evaluates next by itself, in case it kills the worker."""
@@ -232,18 +231,18 @@ class RunLedger(DriverSteps):
 
     def header(self, run: str) -> Header | None:
         """A run's header, or None when the ledger does not know it. Raises WireError."""
-        with as_written(run):
+        with reading(run):
             return self._header(run)
 
     def _header(self, run: str) -> Header | None:
         meta = RunKeys.of(run).meta
         pipe = self.client.pipeline(transaction=False)
-        # Two short fields tell whether the known header is still the one there. Processes that tend runs ask at each
-        # look, and a header may list thousands of inputs.
+        # Two short fields show whether the known header is still the one there. Processes that tend runs ask at each
+        # poll, and a header may list thousands of inputs.
         pipe.hget(meta, "header_id")
         pipe.hstrlen(meta, "header")
-        found, length = pipe.execute()
-        known = found.decode("ascii", "replace") if found else ""
+        header_id, length = pipe.execute()
+        known = header_id.decode("ascii", "replace") if header_id else ""
         known = known if known.endswith(f" {length}") else ""  # otherwise somebody else wrote it
         if known and known == self._headers.id_of(run):
             return self._headers.read(run, known, b"")
@@ -255,7 +254,7 @@ class RunLedger(DriverSteps):
 
         Raises WireError.
         """
-        with as_written(run):
+        with reading(run):
             return int(self.client.hget(RunKeys.of(run).meta, "created") or 0) / 1000
 
     def notes(self, run: str) -> dict[str, int]:
@@ -263,7 +262,7 @@ class RunLedger(DriverSteps):
         (published again), "failed <seq>" (a worker failed at it), "dead <seq>" (records), "fell <seq> <piece>" (a
         worker died trying that piece). Raises WireError.
         """
-        with as_written(run):
+        with reading(run):
             notes = self.client.hgetall(RunKeys.of(run).notes).items()
             return {key.decode(): int(value) for key, value in notes if not key.startswith(b"trying ")}
 
@@ -271,32 +270,32 @@ class RunLedger(DriverSteps):
         """{run: queue} of all runs that have not expired. Permission to read is enough."""
         return {run: queue for run, (queue, facts) in self._listed().items() if facts[0] is not None}
 
-    def untended(self) -> list[str]:
-        """Runs that may want tending: open ones, and those left to the workers without a report so far.
+    def runs_to_tend(self) -> list[str]:
+        """Runs that workers tend: open ones, and detached ones without a report.
 
         It also takes expired runs off all lists.
         """
-        self._sweep()
-        found = []
+        self._delist_expired()
+        runs = []
         for run, (_, (state, detached, reported)) in self._listed(SHARED.tended).items():
             if state == b"open" or (state == b"done" and detached and not reported):
-                found.append(run)
+                runs.append(run)
             else:
                 self.relist(run)
-        return found
+        return runs
 
     def relist(self, run: str) -> None:
         """Update the lists from a run's own keys: the run is open, ended or gone."""
         try:
             self.step("list", run)
         except redis.ResponseError as error:
-            if not of_one_key(error):
+            if not is_wrong_type(error):
                 raise
 
-    def _sweep(self) -> None:
+    def _delist_expired(self) -> None:
         """Take expired runs off the lists: a run's own keys expire by themselves, its name on lists does not."""
-        if time.monotonic() - self._swept >= _SWEEP_SECONDS:
-            self._swept = time.monotonic()
+        if time.monotonic() - self._delisted >= _DELIST_SECONDS:
+            self._delisted = time.monotonic()
             for run in self._expired():
                 self.relist(run)
 
@@ -304,9 +303,9 @@ class RunLedger(DriverSteps):
         """Runs that ended and may have expired since; a limited number at a time."""
         now, pipe = server_micros(self.client) // 1000, self.client.pipeline(transaction=False)
         for state in ENDED_STATES:
-            pipe.zrangebyscore(SHARED.ended + state, "-inf", now, 0, _SWEPT)
-        found = pipe.execute(raise_on_error=False)
-        return [run for names in found if not isinstance(names, Exception) for run in texts(names)]
+            pipe.zrangebyscore(SHARED.ended + state, "-inf", now, 0, _MOST_DELISTED)
+        lists = pipe.execute(raise_on_error=False)
+        return [run for names in lists if not isinstance(names, Exception) for run in decode_names(names)]
 
     def _listed(self, names: str = SHARED.runs) -> dict[str, tuple[str, list[bytes | None]]]:
         """{run: (queue, [its state (None: it expired), whether it was detached, whether it was reported])}.
@@ -314,12 +313,12 @@ class RunLedger(DriverSteps):
         If something else is stored in place of a run's facts, evalq knows only its name. It then counts as open.
         """
         # All runs share the list. A name on it that is no text is not evalq's; it must not hide other runs.
-        known = {run: queue.decode(errors="replace") for run, queue in named(self.client.hgetall(names))}
+        known = {run: queue.decode(errors="replace") for run, queue in decode_fields(self.client.hgetall(names))}
         pipe = self.client.pipeline(transaction=False)
         for run in known:
             pipe.hmget(RunKeys.of(run).meta, "state", "detached", "reported")
-        found = pipe.execute(raise_on_error=False)
-        return {run: (queue, _facts(facts)) for (run, queue), facts in zip(known.items(), found, strict=True)}
+        replies = pipe.execute(raise_on_error=False)
+        return {run: (queue, _facts(reply)) for (run, queue), reply in zip(known.items(), replies, strict=True)}
 
     def give_back(self, worker: str) -> None:
         """Give back all leases of a worker that shuts down."""
@@ -329,16 +328,16 @@ class RunLedger(DriverSteps):
             try:
                 self.step("give_back", run, worker)
             except redis.ResponseError as error:
-                if not of_one_key(error):
+                if not is_wrong_type(error):
                     raise
 
 
-def _facts(found: list[bytes | None] | Exception) -> list[bytes | None]:
-    if isinstance(found, redis.RedisError) and of_one_key(found):
+def _facts(reply: list[bytes | None] | Exception) -> list[bytes | None]:
+    if isinstance(reply, redis.RedisError) and is_wrong_type(reply):
         return [b"open", None, None]
-    if isinstance(found, Exception):
-        raise found
-    return found
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

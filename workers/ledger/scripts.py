@@ -1,8 +1,8 @@
 """The scripts of the ledger: each is one atomic step over the keys of one run, sweep, history or target.
 
-A script is made of the clock, its family's prelude, its own body, and an end; a body that two families share lies in
-`lua/common`. It names keys as `evalq.workers.ledger.keys` does: ``keys.meta`` is one that it is given, ``shared.runs``
-one of the whole ledger. The loader writes KEYS[1] and 'evalq:runs' for them, so that names cost a step nothing.
+A script consists of the clock, its family's prelude, its own body, and an end. Bodies that two families share are in
+`lua/common`. Scripts name keys as `evalq.workers.ledger.keys` does: ``keys.meta`` is a key of the run, ``shared.runs``
+a key of the whole ledger. The loader replaces them by KEYS[1] and 'evalq:runs', so that names cost a step nothing.
 """
 
 from __future__ import annotations
@@ -21,42 +21,41 @@ from evalq.evalcore.model.life import RunState, leading_to
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
 from evalq.workers.settings import Settings
 
-# -- what scripts answer, as types: mypy sees that each answer is handled --------------------------
+# -- replies of scripts as types, so that mypy checks that each reply is handled -------------------
 
 Claimed = Literal["leased", "held", "committed", "closed", "stale", "other", "gone"]
-"""Of a claim: the chunk is leased; or another process holds it, it is committed, its run is closed, the message is of a
-former epoch, the run is for another code, or the ledger does not know it."""
+"""Replies to a claim: the chunk is leased; or another process holds it, it is committed, its run is closed, the message
+is from an earlier epoch, the run needs another code version, or the ledger does not know the run."""
 
 Committed = Literal["committed", "duplicate", "divergent", "stale", "closed", "other", "gone"]
-"""Of a commit: the answer is taken; or it is there already, another one is, the rest as in `Claimed`."""
+"""Replies to a commit: the answer is stored; or the same one is there, another one is; the others as in `Claimed`."""
 
 StateAfter = Literal["open", "paused", "spent", "failed", "done", "cancelled", "gone"]
-"""Of closing a run or sweep: the state that it is in then; "gone" for one that the ledger does not know."""
+"""Replies to closing a run or sweep: its state then; "gone" if the ledger does not know it."""
 
 
-def answer_of(kind: Any, data: bytes) -> Any:
-    """What a script said, as one of the literals of ``kind``. Raises ValueError for anything else."""
+def parse_reply(kind: Any, data: bytes) -> Any:
+    """A script's reply as one of the literals of ``kind``. Raises ValueError for any other reply."""
     text = data.decode("ascii", "replace")
-    if text not in _answers(kind):
-        # An unknown answer is refused and not guessed at: it comes from scripts of another version.
-        raise ValueError(f"the ledger answers {text!r}, which no script of this code does")
+    if text not in _replies(kind):
+        raise ValueError(f"the ledger replied {text!r}, which no script of this evalq version does")
     return text
 
 
 @cache
-def _answers(kind: Any) -> frozenset[str]:
+def _replies(kind: Any) -> frozenset[str]:
     return frozenset(get_args(kind))
 
 
 STEP = 1000
-"""Items that one script is given: it keeps the server from everybody else for a few milliseconds."""
+"""Items for one script call: it blocks the server for all other clients for a few milliseconds."""
 
 
 class ScriptFamily(NamedTuple):
-    """Scripts that are given the same keys, from one folder below `lua`.
+    """Scripts with the same keys, from one folder below `lua`.
 
-    Where the keys ``expire``, their lifetime in ms is the first argument of each; where they may be ``driven``, the
-    token of whoever takes the step is the second.
+    If the keys ``expire``, each script's first argument is their lifetime in ms. If they can be ``driven``, the second
+    is the token of the process that takes the step.
     """
 
     folder: str
@@ -75,18 +74,18 @@ RATE_LIMIT = ScriptFamily("ratelimit", RateLimitKeys)
 
 @cache
 def script_text(family: ScriptFamily, name: str, clock: str = "") -> str:
-    """The text of a script. ``clock`` may define now_us() otherwise than by the server's clock, for simulation.
+    """The text of a script. ``clock`` may replace the server's clock by another now_us(), for simulation.
 
-    Raises KeyError for a script that names a key which there is not.
+    Raises KeyError if the script names a key that does not exist.
     """
     body = _file(family.folder, name) or _file("common", name)
     parts = [clock or _file("common", "clock"), _file("common", "driver") if family.driven else ""]
     parts += [_file(family.folder, "prelude"), f"local function body()\n{body}end"]
     text = "\n".join([*parts, _file("common", "expire") if family.expire else "return (body())"])
-    given = {key: f"KEYS[{number}]" for number, key in enumerate(family.keys._fields if family.keys else (), 1)}
-    # In comments of a script, too: a name there has to be that of a key.
-    text = re.sub(r"\bkeys\.(\w+)", lambda found: given[found[1]], text)
-    return re.sub(r"\bshared\.(\w+)", lambda found: f"'{SHARED._asdict()[found[1]]}'", text)
+    keys = {key: f"KEYS[{number}]" for number, key in enumerate(family.keys._fields if family.keys else (), 1)}
+    # In comments of a script, too: a name there must be that of a key.
+    text = re.sub(r"\bkeys\.(\w+)", lambda match: keys[match[1]], text)
+    return re.sub(r"\bshared\.(\w+)", lambda match: f"'{SHARED._asdict()[match[1]]}'", text)
 
 
 @cache
@@ -95,15 +94,15 @@ def _file(folder: str, name: str) -> str:
     return path.read_text() if path.is_file() else ""
 
 
-def keep_texts() -> None:
-    """Read every script now, for a process that outlives an upgrade of its files: a step of theirs is none of ours."""
+def preload_scripts() -> None:
+    """Read every script now: a long-lived process must not use scripts from a later upgrade of its files."""
     for folder in (files("evalq.workers.ledger") / "lua").iterdir():
         for file in folder.iterdir():
             _file(folder.name, file.name.removesuffix(".lua"))
 
 
 class Scripts:
-    """The steps of runs or of sweeps over one client (which returns bytes), as their driver ``token`` ("": as none)."""
+    """The steps of runs or of sweeps over one client (which returns bytes), for the driver ``token`` ("": none)."""
 
     family: ClassVar[ScriptFamily]
 
@@ -114,12 +113,12 @@ class Scripts:
         self._loaded: dict[str, Any] = {}
 
     def step(self, script: str, run: str, *args: Any) -> Any:
-        """One atomic step on a run or sweep: what the script returns.
+        """Take one atomic step on a run or sweep; returns the script's reply.
 
-        Raises AlreadyRunning for a step that only its driver takes, Finished where a whole report is there to be taken.
+        Raises AlreadyRunning if only another process, the driver, may take the step; Finished if the run has a report.
         """
         if script not in self._loaded:
-            # Sent as a digest (EVALSHA), and as text again to a server that has lost it with a restart.
+            # Sent as a digest (EVALSHA), and as text to a server that lost it with a restart.
             self._loaded[script] = self.client.register_script(script_text(self.family, script))
         keys = self.family.keys.of(run) if self.family.keys else ()
         try:
@@ -128,36 +127,36 @@ class Scripts:
             # A script's error is a single line, so the driver's token travels in it: "DRIVEN <token>".
             what, _, by = str(error).partition(" ")
             if what == "DRIVEN":
-                # A driver's token is gone once its run is closed and let go: then nobody is there to be named.
+                # The driver's token is gone once it has closed and released the run.
                 raise AlreadyRunning(run, by or "one that has ended since") from None
             if what == "FINISHED":
                 raise Finished(run) from None
             raise
 
     def in_steps(self, script: str, run: str, items: Iterable[Sequence[Any]]) -> list[Any]:
-        """One step for each `STEP` items; returns what each answered."""
-        # Slices are no transaction: each script that is called so may be repeated from the first slice on.
-        answers, rest = [], iter(items)
+        """Take one step for each `STEP` items; returns the replies."""
+        # The slices are no transaction: a script used here must allow repetition from the first slice on.
+        replies, rest = [], iter(items)
         while some := list(islice(rest, STEP)):
-            answers.append(self.step(script, run, *(value for item in some for value in item)))
-        return answers
+            replies.append(self.step(script, run, *(value for item in some for value in item)))
+        return replies
 
     def release(self, run: str) -> None:
-        """Leave a run or sweep to whoever comes next; nothing where this process does not drive it."""
+        """Release a run or sweep for the next driver; does nothing if this process does not drive it."""
         if self.token:
             self.step("release", run)
 
     def close(self, run: str, state: RunState, reason: str = "") -> StateAfter:
-        """Move a run or sweep on to where the table of `evalq.evalcore.model.life` lets it go; returns its state then.
+        """Move a run or sweep to ``state`` if the table in `evalq.evalcore.model.life` allows it; returns the new state.
 
-        "gone" for one that the ledger does not know; a run is "done" with every chunk only. Without a token it is
-        somebody else's wish, which a driver notices. Raises AlreadyRunning for a driver whose run is another's by now.
+        "gone" if the ledger does not know it. A run becomes "done" only with every chunk. Without a token, the driver
+        notices the new state at its next poll. Raises AlreadyRunning if another process drives the run by now.
         """
-        answer: StateAfter = answer_of(StateAfter, self.step("close", run, state, reason, *leading_to(state)))
-        return answer
+        reply: StateAfter = parse_reply(StateAfter, self.step("close", run, state, reason, *leading_to(state)))
+        return reply
 
 
-# -- the ledger's time: its server's, so that no machine of a fleet needs the right one ------------
+# -- time by the server's clock, so that the clocks of the fleet's machines may be wrong -----------
 
 
 def server_micros(client: Any) -> int:

@@ -1,4 +1,4 @@
-"""What the ledger has of a sweep, as types: its header, its status, results of calls; and histograms of times."""
+"""Types for a sweep in the ledger: its header, status and results of calls; and histograms of times."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from evalq.evalcore.model.canonical import pack
 from evalq.workers.ledger.progress import state_of
 
 SETTINGS = "settings"
-"""Where a header's ``asked`` says which settings its target has to have, by their digest: others make no call of it."""
+"""The field of a header's ``asked`` with the digest of the target settings that the sweep needs."""
 
 _BY = "by "
-"""What begins the names of fields that say what a process made."""
+"""The prefix of fields with the tally of a process."""
 
 
 class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What processes that call need to know of a sweep."""
+    """The facts of a sweep that calling processes need."""
 
     run: str
     target: str
@@ -30,14 +30,14 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cases: Annotated[int, msgspec.Meta(ge=1)]
     repeats: Annotated[int, msgspec.Meta(ge=1)]
     asked: dict[str, str] = {}
-    """What else makes it this sweep and no other, by name: a short text, or the digest of a long one."""
+    """Further facts that identify the sweep, by name: a short text, or the digest of a long one."""
 
     def may_call(self, config: str) -> bool:
-        """Whether it may be called under settings of this digest."""
+        """Whether a target with settings of this digest may serve the sweep."""
         return self.asked.get(SETTINGS, config) == config
 
     def differs(self, other: SweepHeader) -> str:
-        """What of it is not as in ``other``, in words; empty for the same sweep."""
+        """The differences from ``other`` in words; empty for the same sweep."""
         mine, theirs = ({"target": h.target, "code": h.code, "cases": str(h.cases), "repeats": str(h.repeats)} | h.asked
                         for h in (self, other))  # fmt: skip
         names = [name for name in dict.fromkeys([*mine, *theirs]) if mine.get(name) != theirs.get(name)]
@@ -45,36 +45,35 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, run: str, data: bytes) -> SweepHeader:
-        """The header that the ledger has of a sweep. Raises WireError for what evalq never wrote."""
+        """Parse a sweep's header in the ledger. Raises WireError."""
         try:
             return msgspec.json.decode(data, type=cls)
         except msgspec.DecodeError as error:
-            raise WireError(f"sweep {run}: its header is not what evalq writes: {error}") from error
+            raise WireError(f"sweep {run}: its header in the ledger is damaged: {error}") from error
 
     @property
     def total(self) -> int:
-        """Calls in all."""
+        """The number of calls."""
         return self.cases * self.repeats
 
     def has_call(self, output: Output) -> bool:
-        """Whether ``output`` fits one of its calls: what lies in the ledger may be anybody's."""
+        """Whether ``output`` fits one of the sweep's calls; other programs may have written to the ledger."""
         return output.call < self.total and (output.repeat, output.target) == (output.call // self.cases, self.target)
 
     def by_case(self) -> Iterator[int]:
-        """All calls in the order of outputs.jsonl: a case's repeats after another's."""
+        """All calls in the order of outputs.jsonl: by case, then by repeat."""
         return (repeat * self.cases + case for case in range(self.cases) for repeat in range(self.repeats))
 
 
 class SweepStatus(msgspec.Struct, frozen=True):
-    """How a sweep stands. ``started`` counts attempts, ``repaid`` outputs that were paid and are not those recorded.
+    """A sweep's progress. ``started`` counts attempts, ``repaid`` outputs that were paid and not recorded.
 
-    ``waiting`` outputs lie in the ledger, ``busy`` calls are being made by ``holders`` processes, ``left``: more are to
-    be handed out; ``halted`` cases get no more. ``lost`` calls were begun by a process that died: they may have been
-    paid. ``folder`` is the one that its driver collects in. ``driver`` is who drives it, or did until it fell silent,
-    ``driver_silent`` seconds ago; empty for nobody. ``generation`` is another, higher number each time that its
-    server was found to have forgotten some of it; while it is ``unsettled``, that is being told again. ``tallies``:
-    what each process made. ``under_way``: {process: attempts of its own that have not ended, lost ones too},
-    those of ``living`` processes, which are heard of, first.
+    ``waiting`` outputs are in the ledger. ``holders`` processes make ``busy`` calls; ``left``: there are more calls to
+    hand out; ``halted`` cases get no more calls. A process that died began ``lost`` calls, which may have been paid.
+    The driver collects outputs in ``folder``. ``driver`` drives the sweep, or did until ``driver_silent`` seconds ago;
+    empty for none. ``generation`` rises each time the server is found to have lost data; while the sweep is
+    ``unsettled``, processes report that data again. ``tallies``: {process: its tally}. ``under_way``: {process: its
+    attempts that have not ended, including lost ones}, ``living`` processes first.
     """
 
     state: str
@@ -103,25 +102,24 @@ class SweepStatus(msgspec.Struct, frozen=True):
     living: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, meta: Sequence[bytes], *found: Any) -> SweepStatus:
-        """What the script ``look`` answers of a sweep that is known. Raises ValueError or KeyError for others."""
-        waiting, busy, recorded, halted, left, prompts, lost, silent, *sums, unsettled, held, names = found
+    def of(cls, meta: Sequence[bytes], *rest: Any) -> SweepStatus:
+        """Parse the reply of the script ``poll`` for a known sweep. Raises ValueError or KeyError for others."""
+        waiting, busy, recorded, halted, left, prompts, lost, silent, *sums, unsettled, attempts, names = rest
         living = tuple(names.decode().split())  # in the order that `evalq status` shows
-        heard = frozenset(living)
+        alive = frozenset(living)
         started, paid, spent = sums
-        if not math.isfinite(float(spent)):  # no JSON could tell it, and no budget holds against it
-            raise ValueError(f"what it has cost is {spent.decode()}")
+        if not math.isfinite(float(spent)):  # JSON cannot hold it, and no budget could be checked
+            raise ValueError(f"the cost is {spent.decode()}")
         words = [word.decode(errors="replace") for word in meta]
         facts = dict(zip(words[0::2], words[1::2], strict=True))
         counts = {name: int(facts.get(name, 0)) for name in ("recorded", "errors", "reclaimed", "generation")}
-        by = {name.removeprefix(_BY): value for name, value in facts.items() if name.startswith(_BY)}
-        at = {name.decode(): int(attempts) for name, attempts in zip(held[0::2], held[1::2], strict=True)}
+        tallies = {name.removeprefix(_BY): value for name, value in facts.items() if name.startswith(_BY)}
+        under_way = {name.decode(): int(count) for name, count in zip(attempts[0::2], attempts[1::2], strict=True)}
         return cls(
             state=state_of(facts["state"]),
             reason=facts.get("reason", ""),
             started=started,
-            # Outputs without a payment here (from a cache or another run) are recorded as well: `free` takes them out
-            # again.
+            # Outputs that were not paid here (from a cache or another run) are recorded, too: subtract them (`free`).
             repaid=max(0, paid - recorded + int(facts.get("free", 0))),
             spent=float(spent),
             waiting=waiting,
@@ -136,16 +134,16 @@ class SweepStatus(msgspec.Struct, frozen=True):
             driver=facts.get("driver", ""),
             driver_silent=max(0, int(silent)) / 1000 if "driver" in facts else 0.0,
             unsettled=bool(unsettled),
-            tallies=by,
-            # The next attempts to end are those of the living, of whatever process their outputs do not tell.
-            under_way=dict(sorted(at.items(), key=lambda item: (item[0] not in heard, item[0]))),
+            tallies=tallies,
+            # Living processes first: outputs do not name their process, and theirs are the next attempts to end.
+            under_way=dict(sorted(under_way.items(), key=lambda item: (item[0] not in alive, item[0]))),
             living=living,
             **counts,
         )
 
 
 class CollectedOutputs(msgspec.Struct, frozen=True):
-    """Outputs that wait in the ledger, up to running number ``upto``; ``last``: the SHA-1 of the last, packed."""
+    """Outputs collected from the ledger, up to running number ``upto``; ``last``: the SHA-1 of the last packed one."""
 
     outputs: list[Output] = []
     upto: int = 0
@@ -153,11 +151,10 @@ class CollectedOutputs(msgspec.Struct, frozen=True):
 
 
 class FolderCounts(msgspec.Struct, frozen=True):
-    """What a run folder knows of a sweep: attempts that ended, outputs that were paid, what those cost, calls lost.
+    """A run folder's counts of a sweep: attempts that ended, outputs that were paid, their cost, lost calls.
 
-    ``free``: outputs that it has less those that were paid; ``told`` and ``untold``: those that were answered, and what
-    that cost is known, or is not. ``tallies`` and ``under_way``: as in `SweepStatus`; attempts
-    under way are no lost ones, and become that where their process is not heard of.
+    ``free``: recorded outputs less paid ones; ``priced`` and ``unpriced``: answers whose cost is known or unknown.
+    ``tallies`` and ``under_way`` are as in `SweepStatus`; attempts under way become lost if their process stays silent.
     """
 
     attempts: int = 0
@@ -167,36 +164,36 @@ class FolderCounts(msgspec.Struct, frozen=True):
     free: int = 0
     tallies: dict[str, str] = {}
     under_way: dict[str, int] = {}
-    told: int = 0
-    untold: int = 0
+    priced: int = 0
+    unpriced: int = 0
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of one call: its output, or why the whole sweep cannot go on (``fatal``).
+    """The result of one call: its output, or why the whole sweep cannot go on (``fatal``).
 
-    It is ``retold`` to a ledger that had lost it.
+    It is ``resent`` to a ledger that had lost it.
     """
 
     output: Output
     kind: str = ""
     fatal: str = ""
-    retold: bool = False
+    resent: bool = False
 
     def row(self) -> tuple[object, ...]:
-        """What the script ``commit`` is given of it."""
+        """The arguments of the script ``commit`` for it."""
         output, last = self.output, self.output.attempts[-1]
         return (
             output.call,
             self.kind,
             self.fatal,
-            # All digits of the float, so that the sum in the ledger is that of the process.
+            # All digits of the float, so that the sum in the ledger equals the process's sum.
             repr(output.cost),
             sum(attempt.prompt_tokens or 0 for attempt in output.attempts),
             sum(attempt.completion_tokens or 0 for attempt in output.attempts),
             bucket(last.latency_seconds),
             round(last.latency_seconds * 1_000_000),
             pack(msgspec.json.encode(output)),
-            int(self.retold),
+            int(self.resent),
             output.priced,
         )
 
@@ -209,7 +206,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 def bucket(seconds: float) -> str:
-    """The bucket a time falls into, by its upper bound: the lowest that is not below it."""
+    """The bucket of a time: the lowest upper bound that is not below it."""
     at = bisect_left(SECONDS, seconds)
     return f"{SECONDS[at]:g}" if at < len(SECONDS) else "+Inf"
 

@@ -35,7 +35,7 @@ from evalq.workers.broker.transport import make_app
 from evalq.workers.callers.supervisor import calling_beside
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
-from evalq.workers.ledger.scripts import keep_texts, server_micros
+from evalq.workers.ledger.scripts import preload_scripts, server_micros
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import ChunkLimits
@@ -78,7 +78,7 @@ def run_worker(
         handler.addFilter(without_traceback)
     for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    keep_texts()
+    preload_scripts()
     for evaluator in preload:
         plugins.get(evaluator)
     # A quiet worker is a command's own. It shares its group with the guard that starts it again, and not for ever: what

@@ -41,7 +41,7 @@ from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.history import Drift, History, HistoryKey, entry_of
-from evalq.workers.ledger.keys import of_one_key
+from evalq.workers.ledger.keys import is_wrong_type
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.scripts import server_seconds
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -94,7 +94,7 @@ class FinishedCases:
             yield
         except (EvalqError, redis.ResponseError) as error:
             # What lies in the history's keys is no reason either; a server that is full or away is waited for.
-            if isinstance(error, redis.ResponseError) and not of_one_key(error):
+            if isinstance(error, redis.ResponseError) and not is_wrong_type(error):
                 raise
             log.warning("run %s: %s: %s", self._run, what, explained(error, "the ledger"))
             # For good: cases without those that failed would look like all of them.

@@ -21,7 +21,7 @@ from evalq.evalcore.version import code_version
 from evalq.workers.broker.publisher import Broker
 from evalq.workers.ledger.failures import Failures
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.keys import SHARED, of_one_key
+from evalq.workers.ledger.keys import SHARED, is_wrong_type
 from evalq.workers.ledger.progress import RunStatus
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.recovery.judge import judge
@@ -104,7 +104,7 @@ class Reconciler:
         which take other steps: without any of them nobody could compute what is published again.
         """
         complete = []
-        runs = self._ledger.untended()
+        runs = self._ledger.runs_to_tend()
         # Or this would grow for as long as the worker lives.
         self._missing = {run: seqs for run, seqs in self._missing.items() if run in runs}
         for run in runs:
@@ -117,7 +117,7 @@ class Reconciler:
             except Incomplete:
                 continue
             except (WireError, redis.ResponseError) as error:
-                if isinstance(error, redis.ResponseError) and not of_one_key(error):
+                if isinstance(error, redis.ResponseError) and not is_wrong_type(error):
                     raise
                 # Said once, and no reason to raise: the runs of others are tended all the same.
                 if run not in self._damaged:
@@ -150,7 +150,7 @@ class Reconciler:
         found = judge(header.evaluator, counts := self._failures.counts(run), status, living)
         fails = found.fails
         if found.unserved or status.unserved:
-            seconds = self._failures.unserved(run, found.unserved)
+            seconds = self._failures.mark_unserved(run, found.unserved)
             if found.unserved and seconds >= settings.unserved_seconds:
                 why = "; ".join(found.trouble)
                 fails = fails or f"no living worker could compute it for {settings.unserved_seconds:g} s: {why}"

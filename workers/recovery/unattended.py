@@ -28,7 +28,7 @@ from evalq.evalcore.records.digests import new_key
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.detached import Detached, Reports
 from evalq.workers.ledger.driver_steps import OtherKey
-from evalq.workers.ledger.keys import SHARED, SweepKeys, named, of_one_key
+from evalq.workers.ledger.keys import SHARED, SweepKeys, decode_fields, is_wrong_type
 from evalq.workers.ledger.progress import REPORT_TRIES
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.sweep_model import SweepStatus
@@ -79,11 +79,13 @@ class UnattendedSweeps:
         try:
             return msgspec.json.decode(data, type=UnattendedSweep) if data else None
         except msgspec.DecodeError as error:
-            raise WireError(f"sweep {run}: what was left with it is not what evalq writes: {error}") from error
+            raise WireError(
+                f"sweep {run}: the facts that its producer left in the ledger are damaged: {error}"
+            ) from error
 
     def over(self) -> list[str]:
         """Those of this code whose calls are over, and whose outputs all lie in the ledger."""
-        return [run for run, code in named(self._client.hgetall(SHARED.unattended)) if self._is_over(run, code)]
+        return [run for run, code in decode_fields(self._client.hgetall(SHARED.unattended)) if self._is_over(run, code)]
 
     def _is_over(self, run: str, code: bytes) -> bool:
         try:
@@ -93,7 +95,7 @@ class UnattendedSweeps:
                 return False
             return code == code_version().encode() and _over(look) and self._all_there(run, look)
         except (WireError, redis.ResponseError) as error:
-            if isinstance(error, redis.ResponseError) and not of_one_key(error):
+            if isinstance(error, redis.ResponseError) and not is_wrong_type(error):
                 raise
             # Said once, and no reason to raise: other sweeps and runs are tended all the same.
             if run not in self._damaged:

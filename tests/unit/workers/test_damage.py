@@ -195,7 +195,7 @@ def test_counters_that_are_none_keep_no_answer_back(hosts: Hosts, server: Server
 def test_a_count_of_tokens_that_is_none_is_no_estimate(hosts: Hosts, server: Server) -> None:
     """Where the mean of a target's calls is asked for."""
     server.client.hset(SHARED.calls, mapping={"answered t": b"junk", "tokens t prompt": b"3"})
-    assert SweepLedger(server.client, hosts.settings).means("t") == {}
+    assert SweepLedger(server.client, hosts.settings).mean_tokens("t") == {}
 
 
 @pytest.mark.parametrize("keys", [BAD, OTHER])
@@ -210,7 +210,7 @@ def test_prune_passes_over_what_is_damaged(hosts: Hosts, server: Server, keys: R
     run, other = ("r", "a") if keys is BAD else ("a", "r")
     assert lines == [f"{other}: in the ledger"]
     assert len(told) == 1
-    assert f"run {run}: what the ledger has of it is not what evalq writes: one of its keys is of another" in told[0]
+    assert f"run {run}: its data in the ledger is damaged: one of its keys is of another" in told[0]
 
 
 @pytest.mark.parametrize("damage", [
@@ -253,7 +253,7 @@ def test_a_history_shows_what_it_can_read(hosts: Hosts, server: Server) -> None:
     keys = HistoryKeys.of(place.member)
     server.client.zadd(SHARED.histories, {b"junk": 1, NO_TEXT: 2})
     server.client.hset(keys.texts, "two", b"junk")
-    assert history.places() == [place]
+    assert history.all() == [place]
     assert [entry.run for entry in history.entries(place)] == ["one"]
     server.client.lpush(keys.ids, "three")
     assert read_snapshot(server.client, hosts.settings).histories == []

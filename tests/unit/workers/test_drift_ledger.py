@@ -134,7 +134,7 @@ def test_a_chain_that_cannot_be_read_is_left_until_a_baseline_is_approved(drift:
     (chain,) = server.client.hkeys(keys.drift)
     for damage in (b"", b"x" * 50, b"(\xb5/\xfd"):
         server.client.hset(keys.drift, chain, damage)
-        with pytest.raises(WireError, match="approving a baseline begins it anew"):
+        with pytest.raises(WireError, match="approve a baseline to restart it"):
             drift.count(NIGHT, a_run("b"))
         assert server.client.hget(keys.drift, chain) == damage
         drift.approve(a_run("c"))

@@ -76,8 +76,8 @@ def test_the_oldest_history_makes_room(history: History, server: Server) -> None
     """Beyond the cap of suites, the one that was added to longest ago goes, with all of its keys."""
     for suite in ("one", "two", "three", "one", "four"):
         history.record(_entry(f"run of {suite} {server.client.incr('n')}", HistoryKey("vs", suite, "t")))
-    assert {place.suite for place in history.places()} == {"one", "three", "four"}
-    assert history.places()[0] == HistoryKey("vs", "four", "t")
+    assert {place.suite for place in history.all()} == {"one", "three", "four"}
+    assert history.all()[0] == HistoryKey("vs", "four", "t")
     assert not server.client.keys('evalq:history:*"two"*')
     assert server.client.zcard(SHARED.histories) == 3
 
@@ -93,7 +93,7 @@ def test_a_clock_that_was_set_back_hides_and_drops_no_history(history: History, 
     shown = read_snapshot(server.client, Settings(), before=before)
     assert {newest.entry.run for newest in shown.histories} == {"run of one", "again", "run of three"}
     history.record(_entry("run of four", HistoryKey("vs", "four", "t")))
-    assert [place.suite for place in history.places()] == ["four", "two", "three"]
+    assert [place.suite for place in history.all()] == ["four", "two", "three"]
 
 
 def test_a_history_outlives_its_runs(history: History, server: Server) -> None:

@@ -22,7 +22,7 @@ from evalq.workers.ledger.scripts import (
     Committed,
     ScriptFamily,
     StateAfter,
-    answer_of,
+    parse_reply,
     script_text,
 )
 from evalq.workers.monitor import COMMANDS
@@ -73,9 +73,9 @@ def test_a_script_answers_what_its_type_says(family: ScriptFamily, name: str, an
 def test_closing_answers_a_state_of_the_ledger() -> None:
     """Those of the table of a run's life, and "gone"; anything else that a server says is refused."""
     assert set(get_args(StateAfter)) == {*LEDGER_STATES, "gone"}
-    assert answer_of(StateAfter, b"paused") == "paused"
+    assert parse_reply(StateAfter, b"paused") == "paused"
     with pytest.raises(ValueError, match="which no script of this code does"):
-        answer_of(StateAfter, b"calling")
+        parse_reply(StateAfter, b"calling")
 
 
 def test_no_two_things_have_one_key() -> None:

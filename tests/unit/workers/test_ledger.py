@@ -332,7 +332,7 @@ def test_expired_runs_are_forgotten(ledger: RunLedger, server: Server) -> None:
     assert set(RunLedger(reader, Settings()).runs()) == {"two"}
     reader.close()
     assert set(server.client.hkeys("evalq:runs")) == {b"one", b"two"}
-    assert ledger.untended() == ["two"]
+    assert ledger.runs_to_tend() == ["two"]
     assert server.client.hkeys("evalq:runs") == [b"two"]
     with pytest.raises(Incomplete, match="one"):
         ledger.poll("one")

@@ -6,7 +6,7 @@ import pytest
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.manifest import Chunk, Header, PlannedInput, Seal, to_wire
-from evalq.workers.ledger.runs import TAKE_LOOKS, RunLedger
+from evalq.workers.ledger.runs import MAX_TAKE_SCAN, RunLedger
 from evalq.workers.ledger.scripts import STEP
 from evalq.workers.settings import Settings
 from tests.integration.harness import Server
@@ -78,7 +78,7 @@ def test_another_header_of_the_same_id_is_noticed(ledger: RunLedger) -> None:
 
 def test_many_chunks_are_told_in_many_steps(ledger: RunLedger, server: Server) -> None:
     """A plan and the answers of a folder go in slices, and finding what is left to publish stops in between."""
-    count = 2 * TAKE_LOOKS + 1
+    count = 2 * MAX_TAKE_SCAN + 1
     ledger.open(_header(), 1, key=KEY)
     before = _scripts(server)
     assert ledger.append("r", _chunks(count), 0, Seal(count, ("s",))) == count

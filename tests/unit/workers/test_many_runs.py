@@ -54,7 +54,7 @@ def _end(ledger: RunLedger, calls: SweepLedger, run: str, how: str) -> None:
         reports = Reports(ledger, ledger.settings)
         reports.detach(run, Detached(0.0))
         ledger.close(run, "done")
-        assert run in ledger.untended()
+        assert run in ledger.runs_to_tend()
         reports.store(run, b"{}")
     else:
         assert ledger.close(run, how) == how  # type: ignore[arg-type]  # one of the states
@@ -114,7 +114,7 @@ def test_a_run_that_expired_is_on_no_list(server: Server, settings: Settings) ->
     assert read_snapshot(server.client, settings).runs == dict.fromkeys(("done", "failed", "cancelled", "paused"), 2)
     for how in ("done", "failed", "cancelled", "paused"):
         kept.delete(f"pruned-{how}")
-    RunLedger(server.client, settings).untended()
+    RunLedger(server.client, settings).runs_to_tend()
     left = {f"kept-{how}".encode() for how in ("done", "failed", "cancelled", "paused")}
     assert set(server.client.hkeys(SHARED.runs)) == left
     listed = {name for state in ENDED_STATES for name in server.client.zrange(SHARED.ended + state, 0, -1)}
@@ -126,7 +126,7 @@ def test_a_run_that_lives_longer_than_its_list_said_stays(server: Server, settin
     ledger = RunLedger(server.client, settings)
     _end(ledger, SweepLedger(server.client, settings), "r", "done")
     server.client.zadd(SHARED.ended + "done", {"r": 1})
-    assert RunLedger(server.client, settings).untended() == []
+    assert RunLedger(server.client, settings).runs_to_tend() == []
     assert read_snapshot(server.client, settings).runs == {"done": 1}
     assert set(ledger.runs()) == {"r"}
 
@@ -136,12 +136,12 @@ def test_a_run_that_is_open_again_is_tended(server: Server, settings: Settings, 
     """By a retry, or by whoever resumes it; and it is counted once."""
     ledger = RunLedger(server.client, settings)
     _end(ledger, SweepLedger(server.client, settings), "r", how)
-    assert ledger.untended() == []
+    assert ledger.runs_to_tend() == []
     if how == "done":
         ledger.reopen("r", [(0, 1, 0)])
     else:
         ledger.open(_header("r"), 2, key=KEY)
-    assert ledger.untended() == ["r"]
+    assert ledger.runs_to_tend() == ["r"]
     assert read_snapshot(server.client, settings).runs == {"open": 1}
 
 

@@ -45,14 +45,14 @@ def _fleet(server: Server, max_calls: int = 0, poll_seconds: float = 0.02) -> Fl
     return fleet
 
 
-def _result(call: int, *, retold: bool = False) -> Result:
+def _result(call: int, *, resent: bool = False) -> Result:
     output = Output(call=call, case=f"c{call % CASES}", agent="a", repeat=call // CASES, prompt="p", target="t",
                     config="c", attempts=(Attempt(cost=COST),))  # fmt: skip
-    return Result(output, retold=retold)
+    return Result(output, resent=resent)
 
 
-def _record(calls: SweepLedger, holder: str, some: list[int], *, retold: bool = False) -> None:
-    calls.commit(RUN, holder, "t", [_result(call, retold=retold) for call in some])
+def _record(calls: SweepLedger, holder: str, some: list[int], *, resent: bool = False) -> None:
+    calls.commit(RUN, holder, "t", [_result(call, resent=resent) for call in some])
 
 
 def _begun(some: list[int]) -> dict[int, int]:
@@ -114,7 +114,7 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
     assert fleet.q.claim(RUN, "q", 30, LEASE)[1] == []
     assert fleet.q.regressed, "it is asked to tell"
     assert fleet.q.claim(RUN, "q", 30, LEASE, _begun(its[2:]), its[:2])[1:] == ([], its[:2])
-    _record(fleet.q, "q", its[:2], retold=True)
+    _record(fleet.q, "q", its[:2], resent=True)
     assert fleet.look().unsettled
     assert fleet.look().generation != fleet.driver.generation(RUN), "the driver is asked, too"
     _restored(fleet, collected)
@@ -123,7 +123,7 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
     told = [*mine[:4], *more[:1]]
     _, got, untold = fleet.p.claim(RUN, "p", 0, LEASE, _begun([*mine[4:], *more[1:]]), told)
     assert (got, set(untold)) == ([], set(told) - set(collected))
-    _record(fleet.p, "p", untold, retold=True)
+    _record(fleet.p, "p", untold, resent=True)
 
     rest = wait_until(lambda: fleet.q.claim(RUN, "q", 30, LEASE, _begun(its[2:]))[1], "all have told")
     assert not set(rest) & {*mine, *its, *more}
@@ -163,7 +163,7 @@ def test_who_came_after_the_servers_moment_is_awaited_where_the_driver_saw_it(se
     assert server.client.smembers(KEYS.awaited) == {b"p"}
     _, _, untold = fleet.p.claim(RUN, "p", 0, LEASE, _begun(mine[4:]), mine[:4])
     assert set(untold) == set(mine[:4])
-    _record(fleet.p, "p", untold, retold=True)
+    _record(fleet.p, "p", untold, resent=True)
     rest = fleet.q.claim(RUN, "q", 30, LEASE)[1]
     assert set(rest) == set(range(HEADER.total)) - set(mine)
 
@@ -315,7 +315,7 @@ def test_calls_that_are_told_once_more_are_no_attempts(server: Server) -> None:
     fleet.driver.forget(RUN, made)
     _, got, untold = fleet.p.claim(RUN, "p", 16, LEASE, {}, made)
     assert not set(got) & set(made), "what it is to tell nobody makes"
-    _record(fleet.p, "p", untold, retold=True)
+    _record(fleet.p, "p", untold, resent=True)
     got += fleet.p.claim(RUN, "p", 16, LEASE)[1]
     _record(fleet.p, "p", got)
     look = fleet.look()
@@ -366,15 +366,15 @@ def test_an_answer_that_tells_no_tokens_counts_at_the_mean_of_those_that_do() ->
         tally = ProcessTally()
         made = [
             EndedAttempts(1, 1, 0.5),
-            EndedAttempts(1, 1, untold=True),
+            EndedAttempts(1, 1, unpriced=True),
             EndedAttempts(1, 1, 1.0),
-            EndedAttempts(1, 1, untold=True),
+            EndedAttempts(1, 1, unpriced=True),
         ]
         for call in order:
             tally.count({call: made[call]})
         assert tally.wire().split()[2:] == ["4", "4", "3.0"]
     tally = ProcessTally()
-    tally.count({1: EndedAttempts(1, 1, untold=True)})
+    tally.count({1: EndedAttempts(1, 1, unpriced=True)})
     assert tally.wire().split()[2:] == ["1", "1", "0.0"]
 
 

@@ -40,10 +40,10 @@ def _begun(server: Server, run: str, driver: str = "a 1 x", **budget: float) -> 
     return calls
 
 
-def _result(call: int, text: str = "", cost: float = 0.0, *, retold: bool = False) -> Result:
+def _result(call: int, text: str = "", cost: float = 0.0, *, resent: bool = False) -> Result:
     output = Output(call=call, case=f"c{call % CASES}", agent="a", repeat=call // CASES, prompt="p", target="t",
                     config="c", text=text or None, attempts=(Attempt(cost=cost or None),))  # fmt: skip
-    return Result(output, retold=retold)
+    return Result(output, resent=resent)
 
 
 def _failed(call: int) -> Result:
@@ -190,12 +190,12 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     assert (look.busy, look.known) == (TOTAL, 0)
     state, got, untold = calls.claim("named", "p", 100, LEASE, dict.fromkeys(made[6:], 1), made[:4])
     assert (state, sorted(got), sorted(untold)) == ("open", made[4:6], made[:4])
-    calls.commit("named", "p", "t", [_result(call, retold=True) for call in untold])
+    calls.commit("named", "p", "t", [_result(call, resent=True) for call in untold])
     calls.commit("named", "p", "t", [_result(call) for call in [*got, *made[6:]]])
     look = calls.poll("named")
     assert look is not None
     assert (look.busy, look.known, look.left, look.repaid) == (0, TOTAL, False, len(got))
-    calls.commit("named", "p", "t", [_result(call, retold=True) for call in untold])
+    calls.commit("named", "p", "t", [_result(call, resent=True) for call in untold])
     again = calls.poll("named")
     assert again is not None
     then = msgspec.structs.replace(again, driver_silent=look.driver_silent)
@@ -211,7 +211,7 @@ def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(serv
     calls.forget("twice", made[:2])
     _, _, untold = calls.claim("twice", "p", 0, LEASE, {}, made)
     assert sorted(untold) == made[:2]
-    calls.commit("twice", "p", "t", [_result(made[0], cost=1.0, retold=True), _result(made[1], cost=1.0)])
+    calls.commit("twice", "p", "t", [_result(made[0], cost=1.0, resent=True), _result(made[1], cost=1.0)])
     look = calls.poll("twice")
     assert look is not None
     assert (look.spent, look.known, look.waiting) == (5.0, 4, 2)
@@ -477,7 +477,7 @@ def test_failures_do_not_say_that_a_target_tells_no_cost(server: Server) -> None
     assert len(calls.claim("free", "p", 50, LEASE, {})[1]) == TOTAL - 1
     calls = _calls(server, "a 1 x")
     calls.delete("told")
-    calls.open(_header("told"), 0, 1.0, known=FolderCounts(untold=9))
+    calls.open(_header("told"), 0, 1.0, known=FolderCounts(unpriced=9))
     calls.offer("told", [Prompt(f"c{number}", "a", "q") for number in range(CASES)])
     assert calls.claim("told", "p", 50, LEASE, {})[1] == [0]
     calls.commit("told", "p", "t", [_result(0)])
