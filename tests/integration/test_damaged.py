@@ -33,7 +33,7 @@ def test_what_is_said_of_a_damaged_run_mends_it(server: Server, tmp_path: Path) 
     ended, listed = command("list", *broker)
     assert ended == 0, listed
     assert re.search(rf"{run} +damaged ", listed)
-    told = re.search(r"delete its keys there \((.+?)\), then evalq resume", said)
+    told = re.search(r"Delete its keys there \((.+?)\), then run evalq resume", said)
     assert told is not None, said
     server.client.delete(*server.client.scan_iter(match=told[1]))
     with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:

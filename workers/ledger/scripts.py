@@ -147,7 +147,7 @@ class Scripts:
             self.step("release", run)
 
     def close(self, run: str, state: RunState, reason: str = "") -> StateAfter:
-        """Move a run or sweep to ``state`` if the table in `evalq.evalcore.model.life` allows it; returns the new state.
+        """Move a run or sweep to ``state`` if the table in `evalq.evalcore.model.life` allows it; returns its state.
 
         "gone" if the ledger does not know it. A run becomes "done" only with every chunk. Without a token, the driver
         notices the new state at its next poll. Raises AlreadyRunning if another process drives the run by now.

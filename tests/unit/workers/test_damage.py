@@ -51,7 +51,7 @@ def hosts(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ho
 def test_a_damaged_field_is_told_with_its_keys(hosts: Hosts, server: Server, field: str, value: bytes) -> None:
     """As damage (WireError) that names what to delete, where it was a bug's traceback."""
     server.client.hset(BAD.meta, field, value)
-    with pytest.raises(WireError, match=r"delete its keys there \(evalq:run:\{r\}:\*\), then evalq resume"):
+    with pytest.raises(WireError, match=r"Delete its keys there \(evalq:run:\{r\}:\*\), then run evalq resume"):
         hosts.ledger.poll("r")
 
 
@@ -61,7 +61,7 @@ def test_what_is_lost_or_of_no_chunk_is_told_too(hosts: Hosts, server: Server) -
     with pytest.raises(WireError, match="junk"):
         hosts.ledger.poll("r")
     server.client.hdel(BAD.meta, "state")
-    with pytest.raises(WireError, match="it lacks b'state'"):
+    with pytest.raises(WireError, match="b'state' is missing"):
         hosts.ledger.poll("r")
     server.client.hset(BAD.notes, "tries 1", b"many")
     with pytest.raises(WireError, match="many"):
@@ -93,7 +93,7 @@ def test_a_sweep_that_costs_no_number_is_damaged(server: Server, hosts: Hosts, s
     calls = SweepLedger(server.client, hosts.settings)
     calls.open(SweepHeader("s", "t", "c", 1, 1))
     server.client.hset(SWEEP.meta, "spent", spent)
-    with pytest.raises(WireError, match=r"what it has cost is .* is called, and paid, again"):
+    with pytest.raises(WireError, match=r"the cost is .* calls, and pays for, again"):
         calls.poll("s")
 
 
@@ -102,7 +102,7 @@ def test_a_sweep_without_a_state_is_damaged(server: Server, hosts: Hosts) -> Non
     calls = SweepLedger(server.client, hosts.settings)
     calls.open(SweepHeader("s", "t", "c", 1, 1))
     server.client.hdel(SWEEP.meta, "state")
-    with pytest.raises(WireError, match="it lacks 'state'"):
+    with pytest.raises(WireError, match="'state' is missing"):
         calls.poll("s")
 
 

@@ -74,7 +74,7 @@ def test_closing_answers_a_state_of_the_ledger() -> None:
     """Those of the table of a run's life, and "gone"; anything else that a server says is refused."""
     assert set(get_args(StateAfter)) == {*LEDGER_STATES, "gone"}
     assert parse_reply(StateAfter, b"paused") == "paused"
-    with pytest.raises(ValueError, match="which no script of this code does"):
+    with pytest.raises(ValueError, match="which no script of this evalq version does"):
         parse_reply(StateAfter, b"calling")
 
 
