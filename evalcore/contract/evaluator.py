@@ -264,8 +264,9 @@ class Calls(msgspec.Struct, frozen=True):
     evaluates the answers. Evaluating the same file later must give the same report.
 
     ``answers_suffice`` says that ``answered`` needs only the answers: they are the only input of its request, and it
-    writes nothing. Workers can then evaluate a sweep after its producer has left. ``repeats`` says that evalq
-    may ask a prompt many times. ``stopping`` then gives an object that tells when cases are decided, or None.
+    writes nothing. Workers can then evaluate a sweep after its producer has left. ``text``: an answer may be any
+    text; otherwise it has to be JSON. ``repeats`` says that evalq may ask a prompt many times. ``stopping`` then gives
+    an object that tells when cases are decided, or None.
     ``judge_stage`` asks other targets about the outputs.
     """
 
@@ -273,6 +274,7 @@ class Calls(msgspec.Struct, frozen=True):
     prompts: Callable[[Request], Iterator[Prompt]]
     answered: Callable[[Request, Path, Path], Request]
     answers_suffice: bool = False
+    text: bool = False
     repeats: bool = False
     stopping: Callable[[Request], Stopping | None] = _no_stopping
     judge_stage: JudgeStage | None = None

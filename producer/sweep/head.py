@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import ConfigError, WireError
 from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.calls import Prompt
@@ -21,7 +21,7 @@ from evalq.producer.folder.files import OUTPUTS
 from evalq.producer.folder.job import RunOptions, once_run_id
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import SweepOptions
-from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
+from evalq.workers.ledger.sweep_model import FORM, SETTINGS, TEXT_FORM, SweepHeader
 
 
 class Before(msgspec.Struct, frozen=True):
@@ -111,6 +111,7 @@ def sweep_facts(
         "max cost": _told(live.max_cost),
         "extends": live.extends,
         SETTINGS: live.config,
+        FORM: TEXT_FORM if live_calls(evaluator).text else "",
     }
     return {name: text for name, text in facts.items() if text}
 

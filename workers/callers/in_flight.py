@@ -10,14 +10,13 @@ import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.evalcore.model.calls import Attempt, Output, Prompt
-from evalq.evalcore.records.json_values import json_text
+from evalq.evalcore.model.calls import Prompt
+from evalq.workers.callers.outcomes import reached_nobody, result_of
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ratelimit import RateLimiter
 from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
-from evalq.workers.targets.price import Price, cost_of
 
 log = logging.getLogger("evalq.calls")
 
@@ -163,7 +162,7 @@ class InFlightCalls:
             done = await self._made(call, attempts)
             if done is None:
                 # Attempts that came to nothing, and may have been paid.
-                self._returned[call] = sum(not _reached_nobody(result) for result in attempts)
+                self._returned[call] = sum(not reached_nobody(result) for result in attempts)
             else:
                 self._results.append(done)
         finally:
@@ -180,7 +179,7 @@ class InFlightCalls:
         repeat = call // self._header.cases
         if session.caller is None or session.pacer is None:
             return None
-        asked = Call(prompt.text, prompt.agent, prompt.case, repeat, prompt.messages)
+        asked = Call(prompt.text, prompt.agent, prompt.case, repeat, prompt.messages, self._header.takes_text)
         tries = Tries(session.named.target)
         while True:
             try:
@@ -281,7 +280,7 @@ class InFlightCalls:
             self._resting -= 1
 
     def _result(self, call: int, prompt: Prompt, attempts: list[Answer | Failure]) -> Result:
-        result = _result_of(self._header, self._session, call, prompt, attempts)
+        result = result_of(self._header, self._session.named, self._session.config, call, prompt, attempts)
         if result.fatal:
             # A wrong key fails every call alike: those that wait need not be spent on finding that out again.
             self._refusals += 1
@@ -359,61 +358,3 @@ class _RecentAnswers:
         taken = [kept for call in calls if (kept := self._results.pop(call, None))]
         self._size -= sum(size for _, size, _ in taken)
         return [msgspec.structs.replace(result, resent=True) for _, _, result in taken]
-
-
-# -- what is recorded of a call: its attempts and its last answer ----------------------------------
-
-
-_FATAL = ("quota", "auth")
-"""Failures that every further call of the sweep would have too."""
-_LONGEST_REASON = 1000
-
-
-def _result_of(
-    header: SweepHeader, session: TargetSession, call: int, prompt: Prompt, attempts: list[Answer | Failure]
-) -> Result:
-    """What is recorded of a call after its last attempt; fatal where any further call would fail in the same way."""
-    last, target = attempts[-1], session.named.target
-    output = Output(
-        call=call,
-        case=prompt.case,
-        agent=prompt.agent,
-        repeat=call // header.cases,
-        prompt=prompt.digest,
-        target=session.named.name,
-        config=session.config,
-        attempts=tuple(_attempt(result, target.price) for result in attempts),
-    )
-    if isinstance(last, Failure):
-        error = f"{last.kind}: {last.reason}"
-        fatal = f"{session.named.name}: {error}" if last.kind in _FATAL else ""
-        failed = msgspec.structs.replace(output, error=error, text=last.text or None)
-        return Result(failed, last.kind, fatal[:_LONGEST_REASON])
-    if target.output == "text":
-        return Result(msgspec.structs.replace(output, output=msgspec.Raw(msgspec.json.encode(last.text))))
-    # An answer may be JSON in a fence, in prose: what was found is evaluated, and the whole is kept beside it.
-    found = json_text(last.text)
-    whole = None if found == last.text.strip() else last.text
-    # On one line, as a line of JSONL has to be; its numbers stay as they were written.
-    raw = msgspec.Raw(msgspec.json.format(found.encode(), indent=-1))
-    return Result(msgspec.structs.replace(output, output=raw, text=whole))
-
-
-def _reached_nobody(result: Answer | Failure) -> bool:
-    """Whether nobody can have been paid for it; what was given up in time may have been answered all the same."""
-    return isinstance(result, Failure) and result.down and result.kind != "timeout"
-
-
-def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
-    failure = result if isinstance(result, Failure) else None
-    prompt, completion = result.prompt_tokens, result.completion_tokens
-    return Attempt(
-        kind=failure.kind if failure else "",
-        reason="; ".join(part for part in (failure.reason if failure else "", result.note) if part),
-        status=failure.status if failure else None,
-        latency_seconds=round(result.latency_seconds, 6),
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        cost=cost_of(price, prompt, completion),
-        cut=result.cut,
-    )

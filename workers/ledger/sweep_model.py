@@ -17,6 +17,9 @@ from evalq.workers.ledger.progress import state_of
 SETTINGS = "settings"
 """The field of a header's ``asked`` with the digest of the target settings that the sweep needs."""
 
+FORM, TEXT_FORM = "answers", "text"
+"""Where ``asked`` says that an answer may be any text, and its value then: else it has to be JSON."""
+
 _BY = "by "
 """The prefix of fields with the tally of a process."""
 
@@ -35,6 +38,11 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def may_call(self, config: str) -> bool:
         """Whether a target with settings of this digest may serve the sweep."""
         return self.asked.get(SETTINGS, config) == config
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether an answer may be any text, unless its target says otherwise."""
+        return self.asked.get(FORM) == TEXT_FORM
 
     def differs(self, other: SweepHeader) -> str:
         """The differences from ``other`` in words; empty for the same sweep."""

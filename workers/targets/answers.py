@@ -24,6 +24,8 @@ class Call(msgspec.Struct, frozen=True):
     case: str = ""
     repeat: int = 0
     messages: tuple[dict[str, Any], ...] = ()
+    takes_text: bool = False
+    """Whether any text is an answer, unless the target says otherwise."""
 
     def __hash__(self) -> int:
         """Without the messages, which no hash takes: the prompt is their JSON."""

@@ -79,12 +79,13 @@ class Caller:
         except Exception as error:  # one failed call must not end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
-        return await off_loop(len(result.text), self._checked, result)
+        needs_json = target.output == "json" or (target.output is None and not call.takes_text)
+        return await off_loop(len(result.text), self._checked, result, needs_json)
 
-    def _checked(self, result: Answer | Failure) -> Answer | Failure:
+    def _checked(self, result: Answer | Failure, needs_json: bool) -> Answer | Failure:
         """The result, made writable, held to its contract, and without secrets."""
         result = _writable(result)
-        if isinstance(result, Answer) and self.named.target.output == "json":
+        if isinstance(result, Answer) and needs_json:
             result = _contracted(result)
         return self._scrubbed(result)
 

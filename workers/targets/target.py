@@ -65,8 +65,10 @@ class Target(Params):
     times_itself: ClassVar[bool] = False
     """Whether ``timeout_seconds`` is kept where a call is made, and not by who waits for it."""
 
-    output: Literal["json", "text"] = Field(
-        default="json", description="What an answer must be: JSON (by itself or fenced in text), or any text"
+    output: Literal["json", "text"] | None = Field(
+        default=None,
+        description="What an answer must be: JSON (by itself or fenced in text), or any text. By default, what the "
+        "evaluator takes: checks takes text and finds JSON in it, vs and judges need JSON",
     )
     timeout_seconds: float = Field(default=120.0, gt=0, le=3600, description="Longest time of a call")
     max_concurrency: int = Field(default=0, ge=0, le=100_000, description="Most calls at once, fleet-wide; 0: no limit")
@@ -305,6 +307,8 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
     """The digest of all settings but the parameters in ``but``."""
     target = named.target
     settings = target.model_dump(mode="json")
+    if target.output is None:
+        del settings["output"]  # the evaluator says what an answer is, and not the target
     for name in (*_NO_PART_OF_ANSWERS, *but):
         settings.pop(name, None)
     for name in ("options", "parameters"):

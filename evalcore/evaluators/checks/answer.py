@@ -273,6 +273,13 @@ class Answer:
             raise self._json
         return self._json
 
+    def _shown_json(self) -> Any:
+        """The JSON of the answer; of a text without any, the text."""
+        try:
+            return self.json
+        except NoJson:
+            return self.output
+
     def part(self, value: Any) -> Answer:
         """A part of the answer, as an answer of its own."""
         # A part of the output has no calls and no judges of its own: these are about the whole.
@@ -282,7 +289,7 @@ class Answer:
     def tool_calls(self) -> list[ToolCall]:
         """The calls of tools, in their order. Raises Uncomputable where the record does not say."""
         try:
-            calls = calls_in(self.output if self._tool_calls is None else {"tool_calls": self._tool_calls})
+            calls = calls_in(self._shown_json() if self._tool_calls is None else {"tool_calls": self._tool_calls})
         except NoCall as error:
             raise Uncomputable(str(error)) from None
         if calls is None:

@@ -306,6 +306,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
     calls = Calls(
         *("target", prompts, answered),
         answers_suffice=True,
+        text=True,
         repeats=True,
         stopping=stopping,
         judge_stage=JudgeStage(asking, to_ask, "judged.jsonl"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from evalq.workers.callers.choices import FAULT_SECONDS, UnreachableTargets, unable
-from evalq.workers.callers.target_sessions import Breaker, TargetSession
+from evalq.workers.callers.outcomes import Breaker
+from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
 from evalq.workers.targets import Answer, Failure
 
