@@ -52,7 +52,7 @@ def test_a_graded_assertion_is_a_check_of_a_judge(assertion: Any, check: Any, tm
     assert found.cases[0]["checks"] == [check]
     assert {note.kind for note in found.notes} == {"differs"}
     assert all("--judge" in note.why for note in found.notes)
-    assert list(compile_check(check).asks())
+    assert list(compile_check(check).judge_questions())
 
 
 @pytest.mark.parametrize(

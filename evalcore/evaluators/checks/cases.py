@@ -1,4 +1,4 @@
-"""From written cases to params: layers and placeholders, checks held to their grammar, diversity, and labels."""
+"""Turn written cases into params: merge layers, fill placeholders, validate checks, and read labels."""
 
 from __future__ import annotations
 
@@ -13,75 +13,76 @@ from pydantic import ValidationError
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.case_files import (
     CaseFileFaults,
-    Place,
-    Room,
+    Location,
+    SizeBudget,
     UnknownPlaceholder,
     WrittenCase,
     columns_of,
     fill,
-    lines_of_table,
     open_table,
     read_cases,
+    read_jsonl,
 )
-from evalq.evalcore.evaluators.checks.check import COMPOSED, compile_check, compiled, spelled
+from evalq.evalcore.evaluators.checks.check import COMPOSED, as_mapping, compile_check, compiled
 from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, Threshold, weightless
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.batch import Batch
 
-_WAYS = get_args(Diversity.model_fields["by"].annotation)
-_TOLD = f"{', '.join(_WAYS[:-1])} or {_WAYS[-1]}"
-_SPELLED = {name.replace("_", "-"): name for name in Diversity.model_fields}
+_METHODS = get_args(Diversity.model_fields["by"].annotation)
+_METHODS_LISTED = f"{', '.join(_METHODS[:-1])} or {_METHODS[-1]}"
+_OPTIONS = {name.replace("_", "-"): name for name in Diversity.model_fields}
 
 
 def _layered_diversity(
-    layers: Sequence[tuple[Mapping[str, Any], Place]], faults: CaseFileFaults
+    layers: Sequence[tuple[Mapping[str, Any], Location]], faults: CaseFileFaults
 ) -> dict[str, Any] | None:
-    """The options of all layers, name by name, as params have them; None where no layer has any."""
+    """The options of all layers, merged by name, as in params; None if no layer has any."""
     options: dict[str, Any] = {}
     for layer, under in layers:
-        given = layer.get("diversity")
-        # `diversity: exact` alone says how; most files need no more.
-        given = {"by": given} if isinstance(given, str) else given
-        if given is None:
+        written = layer.get("diversity")
+        # Most files need only the method, as in `diversity: text`.
+        written = {"by": written} if isinstance(written, str) else written
+        if written is None:
             continue
-        place = under.at("diversity")
-        if not isinstance(given, dict):
-            faults.add(place, f"must be {_TOLD}, or a mapping with `by`, found {kind_of(given)}")
+        location = under.at("diversity")
+        if not isinstance(written, dict):
+            faults.add(location, f"must be {_METHODS_LISTED}, or a mapping with `by`, found {kind_of(written)}")
             continue
-        for name, value in given.items():
+        for name, value in written.items():
             if wrong := _fault(str(name), value):
-                faults.add(place.at(str(name)), wrong)
+                faults.add(location.at(str(name)), wrong)
             else:
-                options[_SPELLED[name]] = value
+                options[_OPTIONS[name]] = value
     return options or None
 
 
 def _fault(name: str, value: Any) -> str:
-    """What is wrong with the option ``name`` as a file spells it; empty where nothing is."""
-    if name not in _SPELLED:
-        return f"unknown key (known here: {', '.join(_SPELLED)})"
+    """Why the option ``name`` of a file is not valid; empty if it is."""
+    if name not in _OPTIONS:
+        return f"unknown key (known here: {', '.join(_OPTIONS)})"
     if name == "by":
-        return "" if value in _WAYS else f"must be {_TOLD}"
+        return "" if value in _METHODS else f"must be {_METHODS_LISTED}"
     if name == "embedder":
         return "" if isinstance(value, str) and value else "must be the name of a target"
     if name == "judge":
         return (
-            "" if isinstance(value, bool) else "must be true or false; --judge, or the case's own `judge`, names whom"
+            ""
+            if isinstance(value, bool)
+            else "must be true or false; name the judge with --judge or the case's `judge`"
         )
-    # First, since YAML's yes and no are whole numbers to Python, and 1 is a fine threshold.
+    # Booleans first: YAML's yes and no are whole numbers to Python, and 1 is a valid threshold.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "must be a number between 0 and 1"
     try:
-        Diversity.model_validate({_SPELLED[name]: value})
+        Diversity.model_validate({_OPTIONS[name]: value})
     except ValidationError as error:
         return str(error.errors()[0]["msg"])
     return ""
 
 
-# From cases as they are written to plain ones: layers laid over one another, placeholders filled, checks held to
-# their grammar.
+# Expanding cases: merge layers, fill placeholders, validate checks.
 
 _LONGEST_ID = 500
 _MOST_TAGS = 100
@@ -89,26 +90,26 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 class ExpandedCase(NamedTuple):
-    """A case, expanded: its ``params`` as plain data, and its ``input``, None where it has none.
+    """An expanded case: its ``params`` as plain data, and its ``input`` or None.
 
-    ``judge`` is the target that judges where neither a check nor the command names one.
+    ``judge`` is the target that judges if neither a check nor the command names one.
     """
 
     params: dict[str, Any]
     input: Any
-    place: Place
+    location: Location
     judge: str = ""
 
 
 def load_cases(paths: Iterable[str | Path]) -> list[ExpandedCase]:
     """The cases of all files, in their order.
 
-    Raises ConfigError that lists what is wrong by file, line and key path, or says that a file cannot be read.
+    Raises ConfigError, with all faults by file, line and key path, or if a file cannot be read.
     """
     faults = CaseFileFaults()
     reader = _Reader(faults)
-    # Read to the end before anything is raised, so that a user can correct all faults at once.
-    loaded = [case for path in paths for written in read_cases(path, faults) if (case := reader.case(written))]
+    # Read all files before raising, so that a user can correct all faults at once.
+    loaded = [case for path in paths for written in read_cases(path, faults) if (case := reader.expand(written))]
     faults.raise_any()
     if not loaded:
         raise ConfigError(f"no case in {', '.join(map(str, paths))}")
@@ -118,200 +119,208 @@ def load_cases(paths: Iterable[str | Path]) -> list[ExpandedCase]:
 class _Reader:
     def __init__(self, faults: CaseFileFaults) -> None:
         self._faults = faults
-        self._first: dict[str, Place] = {}
-        self._refused: dict[bytes, BadCheck] = {}
-        self._now: WrittenCase | None = None
-        self._room = Room()
+        self._locations: dict[str, Location] = {}
+        self._invalid: dict[bytes, BadCheck] = {}
+        self._current: WrittenCase | None = None
+        self._budget = SizeBudget()
 
-    def _fault(self, place: Place, reason: str) -> None:
-        """Note what is wrong at ``place``; where that is in a layer under the case, the case is named."""
-        now = self._now
-        own = now is None or (place.file == now.place.file and place.keys[: len(now.place.keys)] == now.place.keys)
-        told = "" if own or now is None else f" (in the case {shorten(str(now.case.get('id')))!r})"
-        self._faults.add(place, f"{reason}{told}")
+    def _fault(self, location: Location, reason: str) -> None:
+        """Note a fault at ``location``; if that is in a layer below the case, name the case."""
+        case = self._current
+        inside = case is None or (
+            location.file == case.location.file and location.keys[: len(case.location.keys)] == case.location.keys
+        )
+        context = "" if inside or case is None else f" (in the case {shorten(str(case.case.get('id')))!r})"
+        self._faults.add(location, f"{reason}{context}")
 
-    def case(self, written: WrittenCase) -> ExpandedCase | None:
-        """One case; None where its faults leave nothing of it."""
-        place, before, self._now = written.place, len(self._faults.found), written
+    def expand(self, written: WrittenCase) -> ExpandedCase | None:
+        """One case; None if it has faults."""
+        location, before, self._current = written.location, len(self._faults.entries), written
         identity = self._id(written)
-        layers = [*written.layers, (written.case, place)]
-        values = self._values(layers, identity, place)
-        given, at = _topmost(layers, "input")
-        asked = self._filled(given, values, at, "input")
-        self._check_input(asked, at)
+        layers = [*written.layers, (written.case, location)]
+        values = self._values(layers, identity, location)
+        written_input, under = _highest(layers, "input")
+        case_input = self._fill(written_input, values, under, "input")
+        self._check_input(case_input, under)
         params: dict[str, Any] = {
             "id": identity,
-            # Its digest alone: params go to every worker and stand in the report, inputs may be long (decision 19).
-            "input_sha256": _digest(asked),
-            "checks": self._checks(layers, values, place),
+            # Only the digest: params go to every worker and into the report, and inputs may be long (decision 19).
+            "input_sha256": _input_digest(case_input),
+            "checks": self._checks(layers, values, location),
             "tags": self._tags(layers),
             "thresholds": self._thresholds(layers),
             "diversity": _layered_diversity(layers, self._faults),
         }
-        weight, at = _topmost(layers, "weight")
+        weight, under = _highest(layers, "weight")
         if weight is not None:
-            params["weight"] = self._weight(weight, at.at("weight"))
-        judge = self._judge(*_topmost(layers, "judge"))
-        return ExpandedCase(params, asked, place, judge) if len(self._faults.found) == before else None
+            params["weight"] = self._weight(weight, under.at("weight"))
+        judge = self._judge(*_highest(layers, "judge"))
+        return ExpandedCase(params, case_input, location, judge) if len(self._faults.entries) == before else None
 
     def _id(self, written: WrittenCase) -> str:
         identity = written.case.get("id")
-        if isinstance(identity, str) and 0 < len(identity) <= _LONGEST_ID and identity not in self._first:
-            self._first[identity] = written.place
+        if isinstance(identity, str) and 0 < len(identity) <= _LONGEST_ID and identity not in self._locations:
+            self._locations[identity] = written.location
             return identity
-        place = written.place.at("id")
+        location = written.location.at("id")
         if not isinstance(identity, str) or not identity:
-            what = (
-                "missing: a case is known by its id" if identity is None else f"must be text, found {kind_of(identity)}"
+            reason = (
+                "missing: every case needs an id" if identity is None else f"must be text, found {kind_of(identity)}"
             )
-            self._faults.add(place, what)
+            self._faults.add(location, reason)
             return ""
         if len(identity) > _LONGEST_ID:
-            self._faults.add(place, f"longer than {_LONGEST_ID} characters")
+            self._faults.add(location, f"longer than {_LONGEST_ID} characters")
         else:
-            first = self._first[identity]
-            where = f"{first.file}:{first.line}" if first.line else f"{first.file}, {first.path}"
-            self._faults.add(place, f"{shorten(identity)!r} is already the id of {where}")
+            first = self._locations[identity]
+            first_location = f"{first.file}:{first.line}" if first.line else f"{first.file}, {first.path}"
+            self._faults.add(location, f"{shorten(identity)!r} is already the id of {first_location}")
         return identity
 
-    def _values(self, layers: Sequence[tuple[Mapping[str, Any], Place]], identity: str, place: Place) -> dict[str, Any]:
-        """What placeholders may name: the variables, `id` and `expected`."""
+    def _values(
+        self, layers: Sequence[tuple[Mapping[str, Any], Location]], identity: str, location: Location
+    ) -> dict[str, Any]:
+        """The values that placeholders can name: the variables, `id` and `expected`."""
         values: dict[str, Any] = {}
         for layer, at in layers:
-            given = layer.get("vars") or {}
-            if isinstance(given, dict):
-                values.update({str(name): value for name, value in given.items()})
+            variables = layer.get("vars") or {}
+            if isinstance(variables, dict):
+                values.update({str(name): value for name, value in variables.items()})
             else:
-                self._faults.add(at.at("vars"), f"must be a mapping, found {kind_of(given)}")
+                self._faults.add(at.at("vars"), f"must be a mapping, found {kind_of(variables)}")
         for name in ("id", "expected"):
             if name in values:
-                self._faults.add(place.at("vars", name), f"{name!r} is a placeholder of its own, not a variable")
-        # After the check above, so that a variable of that name is told as a fault and never used.
+                self._faults.add(location.at("vars", name), f"{name!r} cannot be a variable: it is a key of the case")
+        # After the check above, so that a variable with this name is a fault and never used.
         values["id"] = identity
-        expected, at = _topmost(layers, "expected")
+        expected, at = _highest(layers, "expected")
         if expected is not None:
-            values["expected"] = self._filled(expected, values, at, "expected")
+            values["expected"] = self._fill(expected, values, at, "expected")
         return values
 
-    def _filled(self, value: Any, values: Mapping[str, Any], under: Place, *keys: str | int) -> Any:
-        # Where it is, only where that is told: making places takes as long as filling most values.
+    def _fill(self, value: Any, values: Mapping[str, Any], under: Location, *keys: str | int) -> Any:
+        # Locations are made only for errors: making one takes as long as filling most values.
         try:
-            return fill(value, values, self._room)
+            return fill(value, values, self._budget)
         except UnknownPlaceholder as error:
             self._fault(under.at(*keys), str(error))
         except RecursionError:
             self._fault(under.at(*keys), "nested too deeply")
         return value
 
-    def _check_input(self, asked: Any, under: Place) -> None:
-        if asked is None or isinstance(asked, str | dict):
+    def _check_input(self, case_input: Any, under: Location) -> None:
+        if case_input is None or isinstance(case_input, str | dict):
             return
-        place = under.at("input")
-        if not isinstance(asked, list) or not asked:
-            self._faults.add(place, f"must be text, a list of chat messages or a mapping, found {kind_of(asked)}")
+        location = under.at("input")
+        if not isinstance(case_input, list) or not case_input:
+            self._faults.add(
+                location, f"must be text, a list of chat messages or a mapping, found {kind_of(case_input)}"
+            )
             return
-        for index, message in enumerate(asked):
+        for index, message in enumerate(case_input):
             role = message.get("role") if isinstance(message, dict) else None
             if role not in _ROLES or "content" not in message:
-                wanted = f"a message {{role, content}} is wanted there, with a role of {', '.join(_ROLES)}"
-                self._faults.add(place.at(index), wanted)
+                reason = f"must be a message {{role, content}}, with a role of {', '.join(_ROLES)}"
+                self._faults.add(location.at(index), reason)
 
     def _checks(
-        self, layers: Sequence[tuple[Mapping[str, Any], Place]], values: Mapping[str, Any], place: Place
+        self, layers: Sequence[tuple[Mapping[str, Any], Location]], values: Mapping[str, Any], location: Location
     ) -> list[dict[str, Any]]:
         expected = values.get("expected", msgspec.UNSET)
-        found = []
+        checks = []
         for layer, under in layers:
             listed = layer.get("checks")
             if listed is None:
                 continue
-            # Checks and tags of all layers add up; vars, thresholds and diversity merge by name, all else is replaced.
+            # Checks and tags of all layers add up; vars, thresholds and diversity merge by name; all else is replaced.
             if not isinstance(listed, list):
                 self._faults.add(under.at("checks"), f"must be a list of checks, found {kind_of(listed)}")
                 continue
             for index, written in enumerate(listed):
-                before = len(self._faults.found)
-                filled = self._filled(written, values, under, "checks", index)
-                # Only where all of it could be filled: a placeholder that is left would be told as a second fault.
-                check = self._check(filled, expected, under, index) if len(self._faults.found) == before else None
+                before = len(self._faults.entries)
+                filled = self._fill(written, values, under, "checks", index)
+                # Not after a fault: a placeholder that could not be filled would cause a second one.
+                check = self._check(filled, expected, under, index) if len(self._faults.entries) == before else None
                 if check is not None:
-                    found.append(check)
-        # Only where nobody wrote any: an empty list is no wish for equality, and is told as a fault below.
-        if not found and not any("checks" in layer for layer, _ in layers) and expected is not msgspec.UNSET:
-            found = [{"equals": expected}]
-        if not found and not self._faults.found:
-            self._faults.add(place, "nothing is checked: the case needs `checks`, or `expected` for one of equality")
-        if found and weightless(found):
-            self._faults.add(place.at("checks"), NO_WEIGHT)
-        return found
+                    checks.append(check)
+        # Only if no layer has the key: an empty list does not ask for equality, and is a fault below.
+        if not checks and not any("checks" in layer for layer, _ in layers) and expected is not msgspec.UNSET:
+            checks = [{"equals": expected}]
+        if not checks and not self._faults.entries:
+            self._faults.add(
+                location, "nothing is checked: give the case `checks`, or `expected` to check for equality"
+            )
+        if checks and weightless(checks):
+            self._faults.add(location.at("checks"), NO_WEIGHT)
+        return checks
 
-    def _check(self, written: Any, expected: Any, under: Place, index: int) -> dict[str, Any] | None:
+    def _check(self, written: Any, expected: Any, under: Location, index: int) -> dict[str, Any] | None:
         try:
-            check = _spelled(written, expected)
+            check = _check_as_mapping(written, expected)
             self._compile(check)
         except BadCheck as error:
-            place = under.at("checks", index)
-            self._fault(place.at(error.path) if error.path else place, str(error))
+            location = under.at("checks", index)
+            self._fault(location.at(error.path) if error.path else location, str(error))
             return None
         return check
 
     def _compile(self, check: dict[str, Any]) -> None:
-        """Hold a check to its grammar; once, since templates give many cases the same."""
-        known = self._refused.get(canonical_json(check)) if self._refused else None
+        """Validate a check; once, since templates give many cases the same check. Raises BadCheck."""
+        known = self._invalid.get(canonical_json(check)) if self._invalid else None
         if known is not None:
             raise known
         try:
             compiled(check)
         except BadCheck:
             try:
-                compile_check(check)  # what is wrong, in the order in which it is written
+                compile_check(check)  # for the fault that comes first in the file
             except BadCheck as error:
-                self._refused[canonical_json(check)] = error
+                self._invalid[canonical_json(check)] = error
                 raise
             raise
 
-    def _tags(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> list[str]:
+    def _tags(self, layers: Sequence[tuple[Mapping[str, Any], Location]]) -> list[str]:
         tags: dict[str, None] = {}
-        for layer, place in layers:
-            given = layer.get("tags") or []
-            if not isinstance(given, list) or not all(isinstance(tag, str) and tag for tag in given):
-                self._faults.add(place.at("tags"), "must be a list of texts")
+        for layer, location in layers:
+            added = layer.get("tags") or []
+            if not isinstance(added, list) or not all(isinstance(tag, str) and tag for tag in added):
+                self._faults.add(location.at("tags"), "must be a list of texts")
                 continue
-            # Counted: a few lines of defaults may give their tags to a million cases.
-            tags |= dict.fromkeys(self._room.take(given))
+            # Counted, since a few lines of defaults can give their tags to a million cases.
+            tags |= dict.fromkeys(self._budget.count(added))
             if len(tags) > _MOST_TAGS:
-                self._faults.add(place.at("tags"), f"more than {_MOST_TAGS} tags")
+                self._faults.add(location.at("tags"), f"more than {_MOST_TAGS} tags")
         return list(tags)
 
-    def _weight(self, weight: Any, place: Place) -> float:
+    def _weight(self, weight: Any, location: Location) -> float:
         if (
             isinstance(weight, bool)
             or not isinstance(weight, int | float)
             or not (weight == 0 or 1e-9 <= weight <= 1e9)
         ):
-            self._faults.add(place, "must be 0, or a number from 1e-9 to 1e9")
+            self._faults.add(location, "must be 0, or a number from 1e-9 to 1e9")
             return 1.0
         return float(weight)
 
-    def _judge(self, name: Any, under: Place) -> str:
+    def _judge(self, name: Any, under: Location) -> str:
         if name is not None and (not isinstance(name, str) or not name):
             self._faults.add(under.at("judge"), f"must be the name of a target, found {kind_of(name)}")
         return name if isinstance(name, str) else ""
 
-    def _thresholds(self, layers: Sequence[tuple[Mapping[str, Any], Place]]) -> dict[str, Any]:
+    def _thresholds(self, layers: Sequence[tuple[Mapping[str, Any], Location]]) -> dict[str, Any]:
         rates: dict[str, float] = {}
         score: float | None = None
         for layer, under in layers:
-            given = layer.get("thresholds") or {}
-            if given == {}:
+            thresholds = layer.get("thresholds") or {}
+            if thresholds == {}:
                 continue
-            place = under.at("thresholds")
-            if not isinstance(given, dict):
-                self._faults.add(place, f"must be a mapping such as {{pass-rate: 0.9}}, found {kind_of(given)}")
+            location = under.at("thresholds")
+            if not isinstance(thresholds, dict):
+                self._faults.add(location, f"must be a mapping such as {{pass-rate: 0.9}}, found {kind_of(thresholds)}")
                 continue
-            for name, least in given.items():
-                at = place.at(str(name))
-                # To Python `true` is 1: the strictest demand, where none was meant.
+            for name, least in thresholds.items():
+                at = location.at(str(name))
+                # To Python `true` is 1, the strictest threshold, which nobody meant.
                 if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
                     self._faults.add(at, "must be a number from 0 to 1")
                 elif name == "score":
@@ -320,28 +329,28 @@ class _Reader:
                     self._rate(rates, str(name), float(least), at)
         return {"score": score, "rates": [{"number": name, "least": least} for name, least in rates.items()]}
 
-    def _rate(self, rates: dict[str, float], name: str, least: float, place: Place) -> None:
+    def _rate(self, rates: dict[str, float], name: str, least: float, location: Location) -> None:
         if least == 0.0:
-            rates.pop(name, None)  # says that what a layer below demands does not hold here
+            rates.pop(name, None)  # 0 lifts the threshold of a layer below
             return
         try:
             Threshold(number=name, least=least)
         except ValueError:
-            self._faults.add(place, "unknown key (known here: score, pass-rate, pass@K, pass^K)")
+            self._faults.add(location, "unknown key (known here: score, pass-rate, pass@K, pass^K)")
             return
         rates[name] = least
 
 
-def _spelled(written: Any, expected: Any) -> dict[str, Any]:
-    """A check as a mapping, and those in it, too."""
-    check = spelled(written, expected)
+def _check_as_mapping(written: Any, expected: Any) -> dict[str, Any]:
+    """A check, and each check in it, as a mapping. Raises BadCheck."""
+    check = as_mapping(written, expected)
     for name, value in check.items():
         if str(name).removeprefix("not-") in COMPOSED and isinstance(value, list):
             parts = []
             for index, part in enumerate(value):
                 try:
-                    # Parts, too: a name alone in them means the same `expected`.
-                    parts.append(_spelled(part, expected))
+                    # A bare name among the parts means the same `expected`.
+                    parts.append(_check_as_mapping(part, expected))
                 except BadCheck as error:
                     path = f"{name}[{index}]"
                     raise BadCheck(str(error), f"{path}.{error.path}" if error.path else path) from None
@@ -349,25 +358,27 @@ def _spelled(written: Any, expected: Any) -> dict[str, Any]:
     return check
 
 
-def _topmost(layers: Sequence[tuple[Mapping[str, Any], Place]], key: str) -> tuple[Any, Place]:
-    """What the highest layer has under ``key``, and the place of that layer."""
-    for layer, place in reversed(layers):
-        # Null is what nobody wrote, so that the layer below it holds.
+def _highest(layers: Sequence[tuple[Mapping[str, Any], Location]], key: str) -> tuple[Any, Location]:
+    """The value of ``key`` in the highest layer that has it, and the location of that layer."""
+    for layer, location in reversed(layers):
+        # Null leaves the key to the layer below.
         if layer.get(key) is not None:
-            return layer[key], place
+            return layer[key], location
     return None, layers[-1][1]
 
 
-def _digest(asked: Any) -> str:
-    """Of a case's input; empty where it has none."""
-    return "" if asked is None else hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()
+def _input_digest(case_input: Any) -> str:
+    """The digest of a case's input; empty if it has none."""
+    return (
+        "" if case_input is None else hashlib.sha256(msgspec.json.encode(case_input, order="deterministic")).hexdigest()
+    )
 
 
-# Reading a file of labels: who said of which check of which output that it passes.
+# Reading a file of labels.
 
 _KEYS = ("case", "repeat", "check", "passed", "note")
 _ENDINGS = (".jsonl", ".ndjson", ".csv")
-# As a CSV has them, in any case: spreadsheets write TRUE and FALSE.
+# Lower case of CSV cells: spreadsheets write TRUE and FALSE.
 _TRUTH = {"true": True, "false": False}
 _MOST_REPEATS = 2**53
 _MOST = 1_000_000
@@ -376,84 +387,85 @@ _MOST = 1_000_000
 def load_labels(path: str) -> dict[str, dict[str, dict[str, list[int]]]]:
     """Repeats by case, check, and whether they ``passed`` or ``failed``: `ChecksParams.labels`, plain.
 
-    JSONL or CSV of ``case``, ``repeat`` (0 where it is missing), ``check``, ``passed``, and ``note``, which is passed
-    over. Raises ConfigError that lists by line what is no label, and labels that contradict one another, and for a
-    file without any.
+    The file is JSONL or CSV of ``case``, ``repeat`` (0 if missing), ``check``, ``passed``, and ``note``, which is
+    ignored. Raises ConfigError with all faults and contradictions by line, and for a file without labels.
     """
-    faults, said = CaseFileFaults(), dict[tuple[str, str, int], tuple[bool, Place]]()
-    for row, place in _rows(path, faults):
-        label = _label(row, place, faults)
+    faults, passed_by_key = CaseFileFaults(), dict[tuple[str, str, int], tuple[bool, Location]]()
+    for row, location in _read_rows(path, faults):
+        label = _parse_label(row, location, faults)
         if label is None:
             continue
         key, passed = label
-        before = said.setdefault(key, (passed, place))
-        if before[0] is not passed:
+        first = passed_by_key.setdefault(key, (passed, location))
+        if first[0] is not passed:
             case, check, repeat = key
-            one = f"{shorten(case)} repeat {repeat}, {shorten(check)!r}"
-            told = "passes" if before[0] else "fails"
-            faults.add(place, f"{one}: contradicts line {before[1].line}, by which it {told}")
+            verdict = f"{shorten(case)} repeat {repeat}, {shorten(check)!r}"
+            earlier = "passes" if first[0] else "fails"
+            faults.add(location, f"{verdict}: contradicts line {first[1].line}, by which it {earlier}")
     faults.raise_any("the labels")
-    if not said:
-        # Whoever names a file means its labels: an export that failed shall not pass for nobody having labelled.
-        raise ConfigError(f"{path}: no label is in it; put one in (a line of case, check and passed), or omit the file")
-    if len(said) > _MOST:
+    if not passed_by_key:
+        # An error, since a failed export must not look as if nobody had labelled.
+        raise ConfigError(f"{path} has no labels; add one (a line of case, check and passed), or omit the file")
+    if len(passed_by_key) > _MOST:
         raise ConfigError(f"{path}: more than {_MOST:,} labels")
     labels: dict[str, dict[str, dict[str, list[int]]]] = {}
-    # Sorted: the params' digest must not go by the order in which people labelled.
-    for (case, check, repeat), (passed, _) in sorted(said.items(), key=lambda item: item[0]):
-        own = labels.setdefault(case, {}).setdefault(check, {"passed": [], "failed": []})
-        own["passed" if passed else "failed"].append(repeat)
+    # Sorted: the digest of the params must not depend on the order in which people labelled.
+    for (case, check, repeat), (passed, _) in sorted(passed_by_key.items(), key=lambda item: item[0]):
+        repeats = labels.setdefault(case, {}).setdefault(check, {"passed": [], "failed": []})
+        repeats["passed" if passed else "failed"].append(repeat)
     return labels
 
 
-def _rows(path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Place]]:
+def _read_rows(path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
     if not path.lower().endswith(_ENDINGS):
-        raise ConfigError(f"{path}: a file of labels ends in {', '.join(_ENDINGS)}")
+        raise ConfigError(f"{path}: the name of a file of labels must end in {', '.join(_ENDINGS)}")
     batch = open_table(path)
-    yield from _table(batch, path, faults) if path.lower().endswith(".csv") else lines_of_table(batch, faults)
+    yield from _read_table(batch, path, faults) if path.lower().endswith(".csv") else read_jsonl(batch, faults)
 
 
-def _table(batch: Batch, path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Place]]:
-    """Rows of a CSV, their cells as JSONL would have them."""
+def _read_table(batch: Batch, path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
+    """The rows of a CSV, with values as in JSONL."""
     columns = columns_of(batch, _KEYS.__contains__)
     if len(set(columns)) < len(columns):
-        faults.add(Place(path, (), 1), "a column stands there twice")
+        faults.add(Location(path, (), 1), "the header names a column twice")
         return
-    if any(columns) and not _heads(columns, Place(path, (), 1), faults):
+    if any(columns) and not _check_header(columns, Location(path, (), 1), faults):
         return
-    given = msgspec.structs.replace(batch, columns=columns)
-    rows = given.rows(lambda line, reason: faults.add(Place(path, (), line), reason))
+    table = msgspec.structs.replace(batch, columns=columns)
+    rows = table.rows(lambda line, reason: faults.add(Location(path, (), line), reason))
     next(rows, None)
     for line, cells in rows:
         row: dict[str, Any] = {name: text for name, text in zip(columns, cells, strict=True) if text != ""}
         row["passed"] = _TRUTH.get(str(row.get("passed", "")).strip().lower(), row.get("passed"))
         repeat = str(row.get("repeat", "0")).strip()
-        # 2^53 has 16 digits. What is longer, or no number, stays as it is and is told with its line below.
+        # 2^53 has 16 digits. Longer texts, and texts that are not numbers, stay: they become faults of their line.
         row["repeat"] = int(repeat) if repeat.isascii() and repeat.isdigit() and len(repeat) < 17 else row["repeat"]
-        yield row, Place(path, (), line)
+        yield row, Location(path, (), line)
 
 
-def _heads(columns: tuple[str, ...], place: Place, faults: CaseFileFaults) -> bool:
-    """Whether a header names what labels have: a file without one would lose its first label, or its only one."""
-    before = len(faults.found)
-    faults.unknown(dict.fromkeys(columns), _KEYS, place)
-    if lacking := [name for name in ("case", "check", "passed") if name not in columns]:
-        faults.add(place, f"the header lacks {', '.join(lacking)}")
-    return len(faults.found) == before
+def _check_header(columns: tuple[str, ...], location: Location, faults: CaseFileFaults) -> bool:
+    """Whether a header names the columns of labels: a file without a header would lose its first label."""
+    before = len(faults.entries)
+    faults.unknown(dict.fromkeys(columns), _KEYS, location)
+    if missing := [name for name in ("case", "check", "passed") if name not in columns]:
+        faults.add(location, f"the header lacks {', '.join(missing)}")
+    return len(faults.entries) == before
 
 
-def _label(row: dict[str, Any], place: Place, faults: CaseFileFaults) -> tuple[tuple[str, str, int], bool] | None:
+def _parse_label(
+    row: dict[str, Any], location: Location, faults: CaseFileFaults
+) -> tuple[tuple[str, str, int], bool] | None:
     """((case, check, repeat), passed); None where a fault was noted."""
-    before = len(faults.found)
-    faults.unknown(row, _KEYS, place)
+    before = len(faults.entries)
+    faults.unknown(row, _KEYS, location)
     for key in ("case", "check"):
         if not isinstance(row.get(key), str) or not row[key]:
-            faults.add(place.at(key), f"{found(row, key)} where a text is wanted")
+            faults.add(location.at(key), f"{found(row, key)} where a text is wanted")
     repeat = row.get("repeat", 0)
     if type(repeat) is not int or not 0 <= repeat < _MOST_REPEATS:
-        faults.add(place.at("repeat"), f"{found(row, 'repeat')} where a whole number from 0 is wanted")
+        faults.add(location.at("repeat"), f"{found(row, 'repeat')} where a whole number from 0 is wanted")
     if not isinstance(row.get("passed"), bool):
-        faults.add(place.at("passed"), f"{found(row, 'passed')} where true or false is wanted")
-    if len(faults.found) > before:
+        faults.add(location.at("passed"), f"{found(row, 'passed')} where true or false is wanted")
+    if len(faults.entries) > before:
         return None
     return (row["case"], row["check"], repeat), row["passed"]

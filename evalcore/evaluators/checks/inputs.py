@@ -148,7 +148,7 @@ def stopping(asked: Request) -> StoppingByCase | None:
     wanted = [case for case in params.selected() if thresholds_of(case, params) or diversity_of(case, params)]
     for case in wanted:
         plan = judge.plan(case.id)
-        if plan is not None and any(check.weight and any(check.asks()) for check in plan.checks):
+        if plan is not None and any(check.weight and any(check.judge_questions()) for check in plan.checks):
             raise UsageError(
                 f"--stop when-decided: a judge decides case {shorten(case.id)}, and is asked once all calls are made; "
                 "omit it, or give checks of judges the weight 0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from evalq.evalcore.evaluators.checks.check import any_judged, fallible, judged_of
+from evalq.evalcore.evaluators.checks.check import any_judged, fallible, fallible_and_deciding
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.score import of_no_check, scorer_for
 from evalq.evalcore.evaluators.checks.state import CaseCounts, ChecksState
@@ -77,7 +77,7 @@ def _plain(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
     for case, counted in cases:
         passed, failed = counted.plain or (0, 0)
         # Where nothing is fallible all checks are plain ones.
-        if not any(judged_of(case)):
+        if not any(fallible_and_deciding(case)):
             passed, failed = counted.passed, counted.failed
         counts.append((case, passed, failed))
     rates = [Rate(p / (p + f), p + f, case.weight) for case, p, f in counts if p + f]
@@ -113,7 +113,7 @@ def _outputs(cases: Sequence[Counted], params: ChecksParams) -> dict[str, Json]:
     own = [
         (case.id, _labelled(counted.people or _NO_TABLE, counted.passed, counted.answers, case.weight))
         for case, counted in cases
-        if any(judged_of(case))
+        if any(fallible_and_deciding(case))
     ]
     return {"cases": len(own), **_told(own)}
 

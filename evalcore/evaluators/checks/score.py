@@ -22,7 +22,7 @@ from evalq.evalcore.evaluators.checks.answer import (
     votes_of,
     why_no_output,
 )
-from evalq.evalcore.evaluators.checks.check import CheckVerdict, CompiledCheck, compiled, judged_of, passes
+from evalq.evalcore.evaluators.checks.check import CheckVerdict, CompiledCheck, compiled, fallible_and_deciding, passes
 from evalq.evalcore.evaluators.checks.diversity.kinds import NOT_COUNTED, PAIR, AnswerMark, half_of, mark_of
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, Labels, diversity_of
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
@@ -77,7 +77,7 @@ def _given_labels(case: Case, checks: Sequence[CompiledCheck], labels: Mapping[s
             for passed, of in ((True, said.passed), (False, said.failed)):
                 for repeat in of:
                     repeats.setdefault(repeat, {})[place] = passed
-    return KnownLabels(case, judged_of(case), places, repeats)
+    return KnownLabels(case, fallible_and_deciding(case), places, repeats)
 
 
 def of_no_check(name: str, case: str, places: Mapping[str, int | None]) -> str:
@@ -205,7 +205,7 @@ class CasePlans:
             skipped = bool(self._tag) and self._tag not in given.tags
             checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
             # The most votes last, so that of several that ask the same this one stays under the key.
-            every = sorted((each for check in checks for each in check.asks()), key=lambda each: each.votes)
+            every = sorted((each for check in checks for each in check.judge_questions()), key=lambda each: each.votes)
             asked, asks = {each.key: each for each in every}, {(each.key, each.judge): each for each in every}
             how = diversity_of(given, self._params)
             if how is not None and how.judge:

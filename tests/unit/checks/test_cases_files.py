@@ -10,7 +10,7 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks import load_cases
-from evalq.evalcore.evaluators.checks.case_files import Room
+from evalq.evalcore.evaluators.checks.case_files import SizeBudget
 
 
 def loaded(folder: Path, text: str, name: str = "cases.yaml") -> list[Any]:
@@ -148,10 +148,10 @@ cases:
         "cases.yaml:9: cases[0].checks[1].any[0].max-length: expected int >= 0",
         "cases.yaml:10: cases[1].id: 'greet' is already the id of cases.yaml, cases[0]",
         "cases.yaml:11: cases[2].id: must be text, found a number",
-        "cases.yaml:3: templates.t.checks[0]: {{nobody}} is no variable (known: id); write \\{{...}} for the text",
-        "cases.yaml:13: cases[4].template: 'u' is no template (there are: t)",
-        "cases.yaml:13: cases[4].checks[0]: equals by itself means the case's expected answer",
-        "cases.yaml:14: cases[5].input[0]: a message {role, content} is wanted there",
+        "cases.yaml:3: templates.t.checks[0]: {{nobody}} is not a variable (known: id); write \\{{...}} for the text",
+        "cases.yaml:13: cases[4].template: 'u' is not a template (there are: t)",
+        "cases.yaml:13: cases[4].checks[0]: equals without a value compares with the case's `expected`",
+        "cases.yaml:14: cases[5].input[0]: must be a message {role, content}",
         "cases.yaml:14: cases[5].thresholds.pass-rte: unknown key (known here: score, pass-rate, pass@K, pass^K)",
         "cases.yaml:14: cases[5].thresholds.pass-rate: must be a number from 0 to 1",
         "cases.yaml:14: cases[5].weight: must be 0, or a number from 1e-9",
@@ -163,7 +163,7 @@ cases:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("c.yaml", "cases: []", "cases: must be a list of cases, at least one"),
+        ("c.yaml", "cases: []", "cases: must be a list of at least one case"),
         ("c.yaml", "cases:\n  - {id: a}\ncase: 3", "c.yaml:3: case: unknown key"),
         ("c.yaml", "cases: [{id: a}]", "c.yaml:1: cases[0]: nothing is checked"),
         (
@@ -174,10 +174,10 @@ cases:
         ("c.yaml", "cases: [{id: a, id: b}]", "occurs twice"),
         ("c.yaml", "cases: [{file: ../x.csv}]", "cases[0].file: must name a .jsonl or .csv file next to this one"),
         ("c.yaml", "cases: [{file: none.csv}]", "none.csv: cannot be read: No such file"),
-        ("c.yaml", "cases: [{id: a, vars: {expected: 1}, checks: [is-json]}]", "a placeholder of its own"),
+        ("c.yaml", "cases: [{id: a, vars: {expected: 1}, checks: [is-json]}]", "cannot be a variable"),
         ("c.jsonl", '{"id": "a", "expected": "x"}\n{"id": "b", "checks": 5}\n{"id":\n', "c.jsonl:2: checks: must be"),
         ("c.jsonl", '{"id": "a", "expected": "x"}\n{"id":\n', "c.jsonl:2: not JSON"),
-        ("c.csv", "id,expectd\na,b\n", "c.csv:1: 'expectd' is no column of cases"),
+        ("c.csv", "id,expectd\na,b\n", "c.csv:1: 'expectd' is not a column of cases"),
         ("c.csv", "id,expected,weight\na,b,c\n", "c.csv:2: weight: 'c' where a number is wanted"),
         ("c.csv", "id,checks\na,[\n", "c.csv:2: checks: not JSON"),
         ("c.csv", "id,expected\na,b,c\n", "c.csv:2: 3 fields where the header has 2"),
@@ -188,15 +188,15 @@ cases:
         ("c.csv", "id,expected\n", "no case in"),
         ("c.yaml", f"cases: [{{id: {'x' * 501}, expected: y}}]", "cases[0].id: longer than 500 characters"),
         ("c.yaml", "cases: [{id: '', expected: y}]", "cases[0].id: must be text"),
-        ("c.yaml", "cases: [{expected: y}]", "cases[0].id: missing: a case is known by its id"),
+        ("c.yaml", "cases: [{expected: y}]", "cases[0].id: missing: every case needs an id"),
         ("c.yaml", "cases: [{id: a, vars: [b], expected: y}]", "cases[0].vars: must be a mapping, found a list"),
-        ("c.yaml", "cases: [{id: a, vars: {id: b}, expected: y}]", "vars.id: 'id' is a placeholder of its own"),
+        ("c.yaml", "cases: [{id: a, vars: {id: b}, expected: y}]", "vars.id: 'id' cannot be a variable"),
         ("c.yaml", "cases: [{id: a, input: 5, expected: y}]", "cases[0].input: must be text, a list of chat messages"),
         ("c.yaml", "cases: [{id: a, input: [], expected: y}]", "cases[0].input: must be text, a list of chat messages"),
         (
             "c.yaml",
             "cases: [{id: a, input: [{role: user}], expected: y}]",
-            "cases[0].input[0]: a message {role",
+            "cases[0].input[0]: must be a message {role",
         ),
         (
             "c.yaml",
@@ -241,7 +241,7 @@ cases:
         (
             "c.yaml",
             "cases: [{id: a, checks: [any: [all: [equals]]]}]",
-            "checks[0].any[0].all[0]: equals by itself",
+            "checks[0].any[0].all[0]: equals without a value",
         ),
         (
             "c.yaml",
@@ -253,13 +253,13 @@ cases:
             "templates: [t]\ncases: [{id: a, expected: y}]",
             "templates: must be a mapping of names",
         ),
-        ("c.yaml", "cases: [{id: a, template: t, expected: y}]", "'t' is no template (there are: none)"),
-        ("c.jsonl", '{"id": "a", "template": "t", "expected": "y"}', "'t' is no template (there are: none)"),
-        ("c.csv", "id,template,expected\na,t,y\n", "c.csv:2: template: 't' is no template (there are: none)"),
+        ("c.yaml", "cases: [{id: a, template: t, expected: y}]", "'t' is not a template (there are: none)"),
+        ("c.jsonl", '{"id": "a", "template": "t", "expected": "y"}', "'t' is not a template (there are: none)"),
+        ("c.csv", "id,template,expected\na,t,y\n", "c.csv:2: template: 't' is not a template (there are: none)"),
         ("c.yaml", "cases: [{file: rows.txt, id: a}]", "cases[0].id: unknown key (known here: file, template, input"),
-        ("c.yml", "cases: 5", "cases: must be a list of cases, at least one"),
-        ("c.csv", "id,id\na,b\n", "c.csv:1: a column stands there twice"),
-        ("c.csv", "id,vars.\na,b\n", "c.csv:1: 'vars.' is no column of cases (known: id, template"),
+        ("c.yml", "cases: 5", "cases: must be a list of at least one case"),
+        ("c.csv", "id,id\na,b\n", "c.csv:1: the header names a column twice"),
+        ("c.csv", "id,vars.\na,b\n", "c.csv:1: 'vars.' is not a column of cases (known: id, template"),
         ("c.csv", "id,diversity\na,{\n", "c.csv:2: diversity: not JSON"),
         ("c.csv", "id,expected,thresholds.score\na,b,c\n", "c.csv:2: thresholds.score: 'c' where a number"),
         ("c.toml", "", "a cases file ends in .yaml, .yml, .json, .jsonl, .ndjson, .csv"),
@@ -274,7 +274,7 @@ def test_a_header_that_is_no_text_is_said(tmp_path: Path) -> None:
     """By its line, like any other fault."""
     path = tmp_path / "c.csv"
     path.write_bytes(b"\xffid,expected\na,x\n")
-    with pytest.raises(ConfigError, match=r"c\.csv:1: no header that can be read: "):
+    with pytest.raises(ConfigError, match=r"c\.csv:1: the header cannot be read: "):
         load_cases([path])
 
 
@@ -348,7 +348,7 @@ def test_files_without_a_case_are_named(tmp_path: Path) -> None:
 def test_a_fault_of_a_layer_names_the_case_that_it_hurts(tmp_path: Path) -> None:
     """One of the case's own stands where the case is."""
     said = refused(tmp_path, "defaults: {checks: [{contains: '{{who}}'}]}\ncases:\n  - {id: a, expected: y}\n")
-    assert "c.yaml:1: defaults.checks[0]: {{who}} is no variable" in said.replace("cases.yaml", "c.yaml")
+    assert "c.yaml:1: defaults.checks[0]: {{who}} is not a variable" in said.replace("cases.yaml", "c.yaml")
     assert "(in the case 'a')" in said
     own = refused(tmp_path, "cases:\n  - {id: a, checks: [{contains: '{{who}}'}]}\n")
     assert "(in the case" not in own
@@ -360,14 +360,14 @@ def test_what_is_written_out_is_counted_whatever_it_stands_in() -> None:
     values: list[Any] = [[long] * 300 + [{}], [{"a": long}] * 300, {"a": [long] * 300}, [[long]] * 300]
     for value in values:
         with pytest.raises(ConfigError, match="more than 256 MiB"):
-            Room().take(value)
-    assert Room().take([long] * 200 + [{}])[-1] == {}
+            SizeBudget().count(value)
+    assert SizeBudget().count([long] * 200 + [{}])[-1] == {}
 
 
 def test_an_unknown_variable_is_told_with_the_known_ones(tmp_path: Path) -> None:
     """In their order; a part of a mapping is reached by a point, and only of a mapping."""
     text = "cases: [{id: a, vars: {b: {c: 1}, d: x}, expected: '{{%s}}'}]"
-    assert "{{d.c}} is no variable (known: b, d, id)" in refused(tmp_path, text % "d.c")
-    assert "{{b.x}} is no variable" in refused(tmp_path, text % "b.x")
+    assert "{{d.c}} is not a variable (known: b, d, id)" in refused(tmp_path, text % "d.c")
+    assert "{{b.x}} is not a variable" in refused(tmp_path, text % "b.x")
     [case] = loaded(tmp_path, text % "b.c")
     assert case.params["checks"] == [{"equals": 1}]

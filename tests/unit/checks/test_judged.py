@@ -278,7 +278,7 @@ def test_one_question_is_asked_once_and_a_prompt_can_be_ones_own() -> None:
     assert own.startswith("Is it polite?\n<<<ANSWER-")
     assert "gives you no" in own.replace("\n", " ")
     assert '"pass": true or false' in own
-    with pytest.raises(BadCheck, match=r"needs the place \{answer\}"):
+    with pytest.raises(BadCheck, match=r"needs the placeholder \{answer\}"):
         compile_check({"rubric": "polite", "prompt": "Is it polite?"})
     assert "{second}" in PREFER.text
 
@@ -413,7 +413,7 @@ def test_the_reason_of_a_single_vote_is_told() -> None:
 def test_a_scale_is_told_in_all_its_digits() -> None:
     """A judge that is told another scale cannot keep to it; one wider than all floats is none."""
     check = compile_check({"score": "how dear", "from": 0, "to": 1234567, "threshold": 1})
-    (asked,) = check.asks()
+    (asked,) = check.judge_questions()
     assert "from 0 (the least) to 1234567 (the most)" in asked.prompt(None, "x", "", 0).prompt
-    with pytest.raises(BadCheck, match="has to rise"):
+    with pytest.raises(BadCheck, match="must rise"):
         compile_check({"score": "how dear", "from": -1e308, "to": 1e308})

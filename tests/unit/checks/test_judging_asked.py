@@ -70,7 +70,7 @@ LIVE = ("--target", "chat", "--targets", "targets.yaml")
             "none is asked: add --judge",
         ),
         ("cases: [{id: a, judge: 5, input: x, checks: [{rubric: x}]}]", LIVE, "judge: must be the name of a target"),
-        ("cases: [{id: a, input: x, checks: [{prefer: true, at: $.x}]}]", LIVE, "goes with a text to compare with"),
+        ("cases: [{id: a, input: x, checks: [{prefer: true, at: $.x}]}]", LIVE, "needs a text to compare with"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(here: Path, cases: str, args: tuple[str, ...], says: str) -> None:

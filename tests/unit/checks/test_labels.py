@@ -75,13 +75,13 @@ def test_a_file_of_labels_is_the_same_in_both_forms(tmp_path: Path) -> None:
         ("l.csv", "case,check,passed\na,x,yes\n", "l.csv:2: passed: a string where"),
         ("l.csv", "case,check,passed,repeat\na,x,true,1.5\n", "l.csv:2: repeat: a string"),
         ("l.csv", "case,check,passed\na,x\n", "l.csv:2: 2 fields"),
-        ("l.csv", "case,case,passed\na,x,true\n", "l.csv:1: a column stands there twice"),
+        ("l.csv", "case,case,passed\na,x,true\n", "l.csv:1: the header names a column twice"),
         ("l.csv", "a,0,c,true\n", "l.csv:1: the header lacks case, check, passed"),
-        ("l.csv", "", "l.csv: no label is in it"),
-        ("l.csv", "case,repeat,check,passed\n", "l.csv: no label is in it; put one in"),
-        ("l.jsonl", "", "l.jsonl: no label is in it"),
-        ("l.jsonl", "\n\n", "l.jsonl: no label is in it"),
-        ("l.txt", "", "a file of labels ends in"),
+        ("l.csv", "", "l.csv has no labels"),
+        ("l.csv", "case,repeat,check,passed\n", "l.csv has no labels; add one"),
+        ("l.jsonl", "", "l.jsonl has no labels"),
+        ("l.jsonl", "\n\n", "l.jsonl has no labels"),
+        ("l.txt", "", "the name of a file of labels must end in"),
         ("l.jsonl", labels_file([("a", 1, "x", True), ("a", 1, "y", False), ("a", 1, "x", False)]),
          "l.jsonl:3: a repeat 1, 'x': contradicts line 1, by which it passes"),
     ],
@@ -97,7 +97,7 @@ def test_a_header_that_is_no_text_is_said(tmp_path: Path) -> None:
     """By its line, like any other fault."""
     path = tmp_path / "labels.csv"
     path.write_bytes(b"\xffcase,check,passed\na,x,true\n")
-    with pytest.raises(ConfigError, match=r"labels\.csv:1: no header that can be read: "):
+    with pytest.raises(ConfigError, match=r"labels\.csv:1: the header cannot be read: "):
         load_labels(str(path))
 
 

@@ -131,15 +131,15 @@ def test_schemas(output: Any, found: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        ({"type": "foo"}, "no JSON Schema: $.type"),
+        ({"type": "foo"}, "not a JSON Schema: $.type"),
         ({"$ref": "http://127.0.0.1:9/x"}, "only those within the schema"),
         ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "only those within the schema"),
         ({"$ref": "#/definitions/x"}, "the reference '#/definitions/x' leads nowhere"),
         ({"$dynamicRef": "#nope"}, "a $dynamicRef or $recursiveRef leads nowhere"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$dynamicRef": "#b"}}}, "a $dynamicRef or $recursiveRef leads nowhere"),
         ({"$ref": "#"}, "refers to itself without end"),
-        ({"pattern": "(?=a)"}, "no regular expression"),
-        ({"patternProperties": {"(a+)+(?!b)": {}}}, "no regular expression"),
+        ({"pattern": "(?=a)"}, "not a regular expression"),
+        ({"patternProperties": {"(a+)+(?!b)": {}}}, "not a regular expression"),
         ({"unevaluatedProperties": False, "patternProperties": {"a": {}}}, "not supported"),
         (5, "expected"),
     ],

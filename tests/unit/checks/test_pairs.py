@@ -277,5 +277,5 @@ def test_who_judges_is_not_said_there(tmp_path: Path, given_: str) -> None:
     """A name is the business of the command or the case: that is told with its place."""
     path = tmp_path / "cases.yaml"
     path.write_text(f"cases: [{{id: a, checks: [{{min-length: 1}}], diversity: {{judge: {given_}}}}}]\n")
-    with pytest.raises(ConfigError, match=r"diversity\.judge: must be true or false; --judge"):
+    with pytest.raises(ConfigError, match=r"diversity\.judge: must be true or false; name the judge with --judge"):
         load_cases([str(path)])

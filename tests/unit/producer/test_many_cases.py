@@ -228,7 +228,7 @@ def test_a_check_is_made_ready_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return compile_check(written, depth)
 
     monkeypatch.setattr(check, "compile_check", noted)
-    check.compiled.forget()
+    check.compiled.clear()
     request = asked(tmp_path, FEW)
     lines = (tmp_path / "cases.jsonl").read_text().splitlines()
     cases = [{**json.loads(line), "checks": [*json.loads(line)["checks"], {"max-length": 9}]} for line in lines]

@@ -1,4 +1,4 @@
-"""Checks of the JSON in an answer: that there is some, its schema, and what is at a path."""
+"""Checks of the JSON in an answer: whether it has any, and the value at a path."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     Finding,
     Kind,
     Made,
+    format_number,
     holds,
     same_json,
-    told,
 )
 from evalq.evalcore.naming import kind_of
 from evalq.evalcore.records.json_values import Malformed, NoJson, NothingThere, decode, find_at, parse_path
@@ -24,31 +24,31 @@ Yes = bool | None
 
 
 class PathOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """What is wanted at the path; nothing of it: that something is there."""
+    """The value wanted at the path; without options, any value."""
 
-    is_: Annotated[Any, msgspec.Meta(description="what stands there, as JSON")] = msgspec.field(
+    is_: Annotated[Any, msgspec.Meta(description="the value there, as JSON")] = msgspec.field(
         default=msgspec.UNSET, name="is"
     )
-    min: Annotated[int | float | None, msgspec.Meta(description="a number that is no smaller")] = None
-    max: Annotated[int | float | None, msgspec.Meta(description="a number that is no larger")] = None
-    tolerance: Annotated[float, msgspec.Meta(ge=0, description="by so much a number may differ from `is`")] = 0.0
-    relative: Annotated[float, msgspec.Meta(ge=0, description="by such a share of `is` it may differ")] = 0.0
+    min: Annotated[int | float | None, msgspec.Meta(description="the lowest number that passes")] = None
+    max: Annotated[int | float | None, msgspec.Meta(description="the highest number that passes")] = None
+    tolerance: Annotated[float, msgspec.Meta(ge=0, description="how much a number may differ from `is`")] = 0.0
+    relative: Annotated[float, msgspec.Meta(ge=0, description="the share of `is` by which it may differ")] = 0.0
 
 
-def yes_alone(value: bool | None) -> None:
-    """Raise BadCheck for a check that takes nothing and was given false."""
+def refuse_false(value: bool | None) -> None:
+    """Raise BadCheck for false as the value of a check that takes none."""
     if value is False:
         raise BadCheck("write `not-` before the name instead")
 
 
 def _is_json(value: bool | None, options: Any) -> Made:
-    yes_alone(value)
+    refuse_false(value)
 
     def run(answer: Answer) -> Finding:
         if not isinstance(answer.output, str):
             return holds(True, kind_of(answer.output))
         try:
-            # Without JSON's own white space: any other around it is no JSON.
+            # Strip only the white space of JSON: any other makes it invalid.
             return holds(True, kind_of(decode(answer.output.strip(" \t\n\r").encode("utf-8", "surrogatepass"))))
         except Malformed as error:
             return holds(False, f"{error}: {answer.output}")
@@ -57,7 +57,7 @@ def _is_json(value: bool | None, options: Any) -> Made:
 
 
 def _contains_json(value: bool | None, options: Any) -> Made:
-    yes_alone(value)
+    refuse_false(value)
 
     def run(answer: Answer) -> Finding:
         try:
@@ -68,40 +68,40 @@ def _contains_json(value: bool | None, options: Any) -> Made:
     return Made("JSON, alone or in one fenced block", run)
 
 
-def _json_path(value: str, options: PathOptions) -> Made:
+def _json_path(path: str, options: PathOptions) -> Made:
     try:
-        steps = parse_path(value)
+        steps = parse_path(path)
     except ValueError as error:
         raise BadCheck(str(error)) from None
     numeric = isinstance(options.is_, int | float) and not isinstance(options.is_, bool)
-    # A list's numbers would be compared exactly all the same, and the tolerance be passed over.
+    # An error for lists, since evalq would compare their numbers exactly.
     if (options.tolerance or options.relative) and not numeric:
-        raise BadCheck("goes with a number under `is`", "tolerance" if options.tolerance else "relative")
+        raise BadCheck("needs a number as `is`", "tolerance" if options.tolerance else "relative")
 
     within = Bounds(options.is_, options.tolerance, options.relative) if numeric else None
 
     def run(answer: Answer) -> Finding:
         try:
-            there = find_at(answer.json, steps, "the answer")
+            value = find_at(answer.json, steps, "the answer")
         except NoJson as error:
-            # Without JSON there is no path to look at; with it, that nothing stands there is the finding (decision 19).
+            # Without JSON there are no paths; with JSON, a missing value is a finding (decision 19).
             raise Unfit(str(error)) from None
         except NothingThere as error:
             return holds(False, str(error))
-        return holds(_as_wanted(there, options, within), msgspec.json.encode(there).decode())
+        return holds(_matches(value, options, within), msgspec.json.encode(value).decode())
 
-    return Made(_wanted(value, options), run)
+    return Made(_wanted(path, options), run)
 
 
-def _as_wanted(there: Any, options: PathOptions, within: Bounds | None) -> bool:
-    # True is no 1, though Python has it so.
-    number = there if isinstance(there, int | float) and not isinstance(there, bool) else None
+def _matches(value: Any, options: PathOptions, within: Bounds | None) -> bool:
+    # True is not 1, except in Python.
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     if within is not None and number is not None:
-        fine = number in within
+        equal = number in within
     else:
-        # Unset and not None: null is a value that can be wanted.
-        fine = options.is_ is msgspec.UNSET or same_json(there, options.is_)
-    if not fine:
+        # UNSET, since null is a value, too.
+        equal = options.is_ is msgspec.UNSET or same_json(value, options.is_)
+    if not equal:
         return False
     if options.min is None and options.max is None:
         return True
@@ -116,9 +116,9 @@ def _wanted(path: str, options: PathOptions) -> str:
         about = options.tolerance or options.relative
         parts.append(f"{'about ' if about else ''}{msgspec.json.encode(options.is_).decode()}")
     if options.min is not None:
-        parts.append(f"at least {told(options.min)}")
+        parts.append(f"at least {format_number(options.min)}")
     if options.max is not None:
-        parts.append(f"at most {told(options.max)}")
+        parts.append(f"at most {format_number(options.max)}")
     return f"{path}: {', '.join(parts) or 'something'}"
 
 
@@ -139,7 +139,7 @@ KINDS = (
     ),
     Kind(
         name="json-path",
-        summary="What is at a path in the answer's JSON: there at all, a value, or a number within bounds.",
+        summary="The value at a path in the answer's JSON: any value, this value, or a number within bounds.",
         value=str,
         options=PathOptions,
         make=_json_path,

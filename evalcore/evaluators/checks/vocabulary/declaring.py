@@ -1,4 +1,4 @@
-"""How a check is declared: its name, value, options and run; with comparison of JSON values, and RE2 patterns."""
+"""How to declare a check: name, value, options and run; and how checks compare JSON values and compile patterns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evalq.evalcore.records.prompts import Asked
 
 
 class BadCheck(ValueError):
-    """What is written there is no check; ``path`` leads to what is wrong, from the check on."""
+    """A check is not valid; ``path`` leads to the fault inside it."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(reason)
@@ -23,7 +23,7 @@ class BadCheck(ValueError):
 
 
 class Finding(NamedTuple):
-    """What a check found: a score from 0 to 1, and what came, in words."""
+    """The finding of a check: a score from 0 to 1, and what the answer has, in words."""
 
     score: float
     found: str
@@ -33,13 +33,12 @@ Run = Callable[[Answer], Finding]
 
 
 class JudgeQuestion(NamedTuple):
-    """What a check asks a judge about an answer, ``votes`` times in each of so many ``orders`` of two texts.
+    """A check's question to a judge about an answer: ``votes`` calls in each of ``orders`` orders of two texts.
 
-    ``key`` names it in recorded judgements: the same for the same question, however it is weighed. ``judge`` is the
-    target that the check itself names, else empty. ``template`` is the digest of the words around the texts. ``prompt``
-    is given what the program was asked, its answer, the other text (empty where the check has its own) and the order.
-    ``read`` takes the verdict out of a reply and raises `Unreadable`. ``against``: the other text is an output of
-    another run.
+    ``key`` names it in recorded judgements; it is the same for the same question, whatever its weight. ``judge`` is the
+    target that the check names, or empty. ``template`` is the digest of the words around the texts. ``prompt`` takes
+    the input of the program, its answer, the other text (empty if the check has its own) and the order. ``read``
+    parses the verdict from a reply and raises `Unreadable`. ``against``: the other text is an output of another run.
     """
 
     key: str
@@ -53,32 +52,32 @@ class JudgeQuestion(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A check made ready: what it wants, in words, and how it looks at an answer.
+    """A check ready to run: what it wants, in words, and the function that examines an answer.
 
-    ``run`` raises `Uncomputable` where the record of an answer lacks what it is about. ``least`` is the score that
-    passes, where that depends on the options; ``scaled`` makes one of a ``threshold`` that is in units of its own, and
-    raises BadCheck. ``asked`` is there where judges decide.
+    ``run`` raises `Uncomputable` if the record lacks the data for the check. ``least`` is the lowest score that passes,
+    if that depends on the options. ``scaled`` converts a ``threshold`` in other units to a score, and raises BadCheck.
+    ``question`` is for checks that judges decide.
     """
 
     wanted: str
     run: Run
     least: float | None = None
     scaled: Callable[[float], float] | None = None
-    asked: JudgeQuestion | None = None
+    question: JudgeQuestion | None = None
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The options of a check that has none of its own."""
+    """No options."""
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One check of the vocabulary.
 
-    ``value`` is the type of what stands behind the name, as msgspec names types; None where nothing does. ``options``
-    is a msgspec struct of the options beside it, each with a default. ``make`` gets both and raises BadCheck.
-    ``threshold`` is the least score that passes where a file does not say: None for checks that hold or do not.
-    ``needs`` is the extra that installs what it takes; ``example`` a check as it stands in a file. ``fallible``: its
-    verdict may be wrong, as that of a model is; people label some answers to know how often.
+    ``value`` is the type of the value after the name, for msgspec; None if there is none. ``options`` is a msgspec
+    struct of its options, each with a default. ``make`` gets both and raises BadCheck. ``threshold`` is the default for
+    the lowest score that passes; None for checks that hold or do not. ``needs`` is the extra that installs its
+    requirements; ``example`` is a check in a cases file. ``fallible``: its verdict may be wrong, like that of a model;
+    people label some answers to measure how often.
     """
 
     name: str
@@ -97,18 +96,18 @@ def holds(fine: bool, found: str) -> Finding:
     return Finding(1.0 if fine else 0.0, found)
 
 
-# When two JSON values are the same.
+# Comparing JSON values.
 
 _DIGITS = 17
-"""Significant digits with which every float is told from its neighbours."""
+"""Significant digits that distinguish every float from its neighbours."""
 _ROOM = Context(prec=10_000, Emin=-1_000_000, Emax=1_000_000, traps=[Inexact])
 """Floats have 1,074 decimals at most, their products twice that, and whole numbers in a file some thousand digits."""
 
 
-def same_json(one: Any, other: Any) -> bool:
+def same_json(left_value: Any, right_value: Any) -> bool:
     """Whether two JSON values are equal: numbers by value, keys in any order; true is not 1."""
-    # Walked with a list of its own: an answer may nest deeper than the interpreter's stack likes.
-    pairs = [(one, other)]
+    # No recursion: an answer may nest deeper than the interpreter's stack.
+    pairs = [(left_value, right_value)]
     while pairs:
         left, right = pairs.pop()
         if isinstance(left, dict) and isinstance(right, dict):
@@ -120,7 +119,7 @@ def same_json(one: Any, other: Any) -> bool:
                 return False
             pairs += zip(left, right, strict=True)
         elif isinstance(left, bool) or isinstance(right, bool) or type(left) is dict or type(left) is list:
-            # By identity, since True == 1 in Python; a dict or list here stands against another type, and differs.
+            # By identity, since True == 1 in Python; a dict or list here meets another type, and differs.
             if left is not right:
                 return False
         elif left != right:
@@ -134,10 +133,10 @@ def exact(value: float | Decimal) -> Decimal:
 
 
 class Bounds:
-    """The numbers within ``tolerance`` of ``wanted``, or within ``relative`` times its size, both bounds included.
+    """The numbers within ``tolerance`` of ``wanted``, or within ``relative`` times its size, bounds included.
 
-    Everything is compared as it was written, in decimals. A number of more digits than a float has is also ``wanted``
-    itself where that is the float nearest to it: a file's fractions were read as floats.
+    Numbers are compared in decimals, as written. A number with more digits than a float equals ``wanted`` if that is
+    the nearest float, since the fractions of a file were read as floats.
     """
 
     __slots__ = ("_fraction", "_high", "_low")
@@ -150,26 +149,26 @@ class Bounds:
         self._fraction = wanted if type(wanted) is float else None
 
     def __contains__(self, value: float | Decimal) -> bool:
-        """Whether ``value`` is one of them."""
+        """Whether ``value`` is within the bounds."""
         number = exact(value)
         if self._low <= number <= self._high:
             return True
         return float(number) == self._fraction and len(number.as_tuple().digits) > _DIGITS
 
 
-def told(value: float | Decimal) -> str:
-    """A number for people: as short as it can be without becoming another one."""
+def format_number(value: float | Decimal) -> str:
+    """A number for people, as short as possible without changing its value."""
     number = exact(value)
     short = f"{float(number):.15g}"
     return short if Decimal(short) == number else str(number)
 
 
-# Patterns of checks, in RE2's syntax: a user's own pattern takes linear time over any answer.
+# Patterns are RE2's: they take linear time over any answer.
 
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str, *, ignore_case: bool = False, dotall: bool = False) -> Any:
-    """The pattern over UTF-8 bytes. Raises BadCheck for what is none to RE2."""
+    """The pattern over UTF-8 bytes. Raises BadCheck if RE2 cannot compile it."""
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not ignore_case
@@ -177,5 +176,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False, dotall: bool = F
     try:
         return re2.compile(pattern.encode(), options)
     except (re2.error, UnicodeEncodeError) as error:
-        said = error.args[0]
-        raise BadCheck(f"no regular expression: {said.decode() if isinstance(said, bytes) else said}") from None
+        reason = error.args[0]
+        raise BadCheck(
+            f"not a regular expression: {reason.decode() if isinstance(reason, bytes) else reason}"
+        ) from None

@@ -1,4 +1,4 @@
-"""Checks that a judge decides: a target that is asked about each answer. They read what was recorded of its replies."""
+"""Checks that a judge decides, a target that evalq calls for each answer. They read its recorded replies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import LONGEST, Answer, Uncomputable, Unreadable, about, first_votes
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, JudgeQuestion, Kind, Made
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import told as in_digits
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
+    BadCheck,
+    Finding,
+    JudgeQuestion,
+    Kind,
+    Made,
+    format_number,
+)
 from evalq.evalcore.evaluators.checks.vocabulary.text import Text, quoted
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.prompts import REPLY, Asked, Task, written
 
-# What a judge of a check is told to do.
+# The judges' tasks. Recorded judgements hold digests of these texts.
 
 _YES_OR_NO = f'{REPLY}"pass": true or false}}'
 
@@ -116,17 +122,17 @@ Answer B:
 
 _MOST_VOTES = 99
 _BETTER = {"A": 0, "B": 1}
-"""The order in which the answer stands at that letter."""
+"""The order that puts the answer at that letter."""
 _HALF = 0.5
 _WINNERS = {1.0: "the answer preferred", 0.0: "the other preferred", _HALF: "a tie"}
 
-Votes = Annotated[int, msgspec.Meta(ge=1, le=_MOST_VOTES, description="how often the judge is asked; an odd number")]
-JudgeName = Annotated[str, msgspec.Meta(description="the target that is asked; else that of `--judge`")]
-Prompt = Annotated[str, msgspec.Meta(description="the judge's task; it replaces evalq's own words")]
+Votes = Annotated[int, msgspec.Meta(ge=1, le=_MOST_VOTES, description="how often evalq asks the judge; an odd number")]
+JudgeName = Annotated[str, msgspec.Meta(description="the target that judges; by default that of `--judge`")]
+Prompt = Annotated[str, msgspec.Meta(description="the judge's task, instead of evalq's text")]
 
 
 class JudgeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """Who judges, and how."""
+    """The options of checks that a judge decides."""
 
     judge: JudgeName = ""
     votes: Votes = 1
@@ -134,7 +140,7 @@ class JudgeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 
 class ScoreOptions(JudgeOptions, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """The scale."""
+    """The options of a score."""
 
     least: Annotated[float, msgspec.Meta(description="the least of the scale")] = msgspec.field(
         default=1.0, name="from"
@@ -143,99 +149,99 @@ class ScoreOptions(JudgeOptions, frozen=True, forbid_unknown_fields=True, rename
 
 
 class PreferOptions(JudgeOptions, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """What a tie is."""
+    """The options of a preference."""
 
     tie: Annotated[Literal["fails", "passes"], msgspec.Meta(description="what a tie does")] = "fails"
 
 
-def _asked(
+def _question_of(
     name: str, value: Any, options: JudgeOptions, task: Task, texts: Mapping[str, str], read: Callable[[Any], Any]
 ) -> JudgeQuestion:
-    """The question that a check of kind ``name`` asks, ``texts`` being those of its places that it has itself."""
+    """The question of a check of kind ``name``; ``texts`` fill the slots that do not depend on the answer."""
     if options.votes % 2 == 0:
         raise BadCheck("must be odd, so that there is a majority", "votes")
     if options.prompt:
-        task = _own(task, options.prompt)
-    # Not by who judges, nor how often: replies that are recorded stay of use where only these change.
-    told = canonical_json([name, value, options.prompt, sorted(texts.items())])
-    two = "second" in task.needs
+        task = _custom_task(task, options.prompt)
+    # Without the judge and the number of votes: recorded replies stay valid if only these change.
+    key_content = canonical_json([name, value, options.prompt, sorted(texts.items())])
+    compares = "second" in task.needs
 
-    def prompt(asked: str | None, answer: str, other: str, order: int) -> Asked:
-        filled = dict(texts) if asked is None else {**texts, "input": asked}
-        if two:
+    def prompt(program_input: str | None, answer: str, other: str, order: int) -> Asked:
+        filled = dict(texts) if program_input is None else {**texts, "input": program_input}
+        if compares:
             pair = (answer, filled.pop("other", other))
             filled |= {"first": pair[order], "second": pair[1 - order]}
         else:
             filled["answer"] = answer
         return written(task, filled)
 
-    key = f"{name}-{hashlib.sha256(told).hexdigest()[:12]}"
-    return JudgeQuestion(key, options.judge, options.votes, 2 if two else 1, task.digest, prompt, read)
+    key = f"{name}-{hashlib.sha256(key_content).hexdigest()[:12]}"
+    return JudgeQuestion(key, options.judge, options.votes, 2 if compares else 1, task.digest, prompt, read)
 
 
-def _own(task: Task, text: str) -> Task:
-    """``task`` in the words of a cases file. Raises BadCheck where the answer has no place in them."""
-    for place in task.needs:
-        if f"{{{place}}}" not in text:
+def _custom_task(task: Task, text: str) -> Task:
+    """``task`` with the text of a cases file. Raises BadCheck if the text lacks a placeholder for the answer."""
+    for slot in task.needs:
+        if f"{{{slot}}}" not in text:
             known = ", ".join(f"{{{name}}}" for name in (*task.needs, *task.may))
-            raise BadCheck(f"needs the place {{{place}}}, where the answer goes (places: {known})", "prompt")
+            raise BadCheck(f"needs the placeholder {{{slot}}} for the answer (placeholders: {known})", "prompt")
     return task._replace(text=text)
 
 
 class _Ballot(NamedTuple):
-    """The verdicts that can be read, for each order, and the reason that the first of them gave."""
+    """The readable verdicts for each order, and the first reason given."""
 
     orders: list[list[Any]]
     reason: str
 
 
-def _ballot(answer: Answer, asked: JudgeQuestion) -> _Ballot:
-    """What was recorded of an answer. Raises Uncomputable where no majority of the votes can be read."""
+def _read_ballot(answer: Answer, question: JudgeQuestion) -> _Ballot:
+    """The recorded verdicts on an answer. Raises Uncomputable if no majority of the votes is readable."""
     if len(answer.text) > LONGEST:
         raise Uncomputable(f"{len(answer.text):,} characters, too long to be judged")
-    _refuse_none(answer, asked)
-    votes = first_votes(answer.judgements, asked.key, about(answer.text), asked.judge)
-    found, reason = [], ""
-    for order in range(asked.orders):
-        read, why = [], ""
-        for number in range(asked.votes):
+    _require_one_judge(answer, question)
+    votes = first_votes(answer.judgements, question.key, about(answer.text), question.judge)
+    orders, reason = [], ""
+    for order in range(question.orders):
+        verdicts, why = [], ""
+        for number in range(question.votes):
             vote = votes.get((order, number))
             try:
                 if vote is None:
                     raise Unreadable("not asked")
-                read.append(vote.read(asked.read))
+                verdicts.append(vote.read(question.read))
                 reason = reason or vote.reason
             except Unreadable as error:
                 why = why or str(error)
-        # Of all that were asked: a missing vote could have turned what those that can be read say (decision 22).
-        if 2 * len(read) <= asked.votes:
-            raise Uncomputable(_lacking(len(read), asked.votes, why))
-        found.append(read)
-    return _Ballot(found, reason)
+        # More than half of all votes: a missing vote could have changed the majority (decision 22).
+        if 2 * len(verdicts) <= question.votes:
+            raise Uncomputable(_why_no_majority(len(verdicts), question.votes, why))
+        orders.append(verdicts)
+    return _Ballot(orders, reason)
 
 
-def _refuse_none(answer: Answer, asked: JudgeQuestion) -> None:
-    """Raise Uncomputable where nothing was judged, or by several judges of whom the check names none."""
-    same = [vote for vote in answer.judgements if vote.check == asked.key]
+def _require_one_judge(answer: Answer, question: JudgeQuestion) -> None:
+    """Raise Uncomputable if nobody judged the answer, or several judges did and the check names none."""
+    same = [vote for vote in answer.judgements if vote.check == question.key]
     judges = sorted({vote.judge for vote in same if vote.about == about(answer.text)})
-    # Where the check names none there has to be one alone: votes of two judges make no majority.
-    if asked.judge in judges or (not asked.judge and len(judges) == 1):
+    # Without a name there must be one judge: votes of two judges make no majority.
+    if question.judge in judges or (not question.judge and len(judges) == 1):
         return
-    told = shorten(", ".join(judges))
+    judge_names = shorten(", ".join(judges))
     if not judges:
-        wanted = "--judge, and --against with an answer to this repeat" if asked.against else "--judge"
+        wanted = "--judge, and --against with an answer to this repeat" if question.against else "--judge"
         raise Uncomputable("what was judged is another answer" if same else f"no judgement of it is recorded: {wanted}")
-    if asked.judge:
-        raise Uncomputable(f"judged by {told}, and the check names {shorten(asked.judge)}")
-    raise Uncomputable(f"judged by several, {told}: let the check name its judge")
+    if question.judge:
+        raise Uncomputable(f"judged by {judge_names}, and the check names {shorten(question.judge)}")
+    raise Uncomputable(f"judged by several, {judge_names}: let the check name its judge")
 
 
-def _lacking(read: int, votes: int, why: str) -> str:
+def _why_no_majority(read: int, votes: int, why: str) -> str:
     return why if votes == 1 else f"{read} of {votes} votes can be read: {why}"
 
 
 def _majority(votes: list[bool], of: int) -> tuple[bool, int]:
-    """The verdict of more than half of all that were asked, and of how many: what is missing could not turn it."""
+    """The verdict of more than half of ``of`` votes, and its count: missing votes could not change it."""
     verdict, count = Counter(votes).most_common(1)[0]
     if 2 * count <= of:
         raise Uncomputable(f"no majority: {count} of {of} votes agree, and {of - len(votes)} cannot be read")
@@ -244,42 +250,42 @@ def _majority(votes: list[bool], of: int) -> tuple[bool, int]:
 
 def _pass_of(reply: dict[str, Any]) -> bool:
     verdict = reply.get("pass")
-    # "yes" or 1 is no verdict: to guess what a judge meant would put words into its mouth (decision 22).
+    # "yes" or 1 is not a verdict: evalq does not guess what a judge meant (decision 22).
     if not isinstance(verdict, bool):
         raise Unreadable('no "pass" that is true or false')
     return verdict
 
 
-def _passing(name: str, task: Task, place: str) -> Callable[[Any, JudgeOptions], Made]:
+def _passing(name: str, task: Task, slot: str) -> Callable[[Any, JudgeOptions], Made]:
     def make(value: Any, options: JudgeOptions) -> Made:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        # A reference of null is a key that nobody filled in; encoded it would be the text "null".
+        # A reference of null is an empty key; its JSON would be the text "null".
         if not text or value is None:
             raise BadCheck("text is wanted", name)
-        asked = _asked(name, value, options, task, {place: text}, _pass_of)
+        question = _question_of(name, value, options, task, {slot: text}, _pass_of)
 
         def run(answer: Answer) -> Finding:
-            ballot = _ballot(answer, asked)
-            verdict, count = _majority(ballot.orders[0], asked.votes)
-            return Finding(float(verdict), _told("pass" if verdict else "no pass", count, asked, ballot))
+            ballot = _read_ballot(answer, question)
+            verdict, count = _majority(ballot.orders[0], question.votes)
+            return Finding(float(verdict), _describe("pass" if verdict else "no pass", count, question, ballot))
 
-        return Made(quoted(text), run, asked=asked)
+        return Made(quoted(text), run, question=question)
 
     return make
 
 
-def _told(verdict: str, count: int, asked: JudgeQuestion, ballot: _Ballot) -> str:
-    """The verdict, and the reason that was given for it."""
-    votes = f" by {count} of {asked.votes} votes" if asked.votes > 1 else ""
+def _describe(verdict: str, count: int, question: JudgeQuestion, ballot: _Ballot) -> str:
+    """The verdict with its reason."""
+    votes = f" by {count} of {question.votes} votes" if question.votes > 1 else ""
     return f"{verdict}{votes}{f': {ballot.reason}' if ballot.reason else ''}"
 
 
 def _score(value: str, options: ScoreOptions) -> Made:
     least, most = options.least, options.most
-    # Its width, too: beyond all floats every score would be 0 of it.
+    # The width must be finite, too, or every score would be 0 of it.
     if not (math.isfinite(most - least) and least < most):
-        raise BadCheck(f"the scale has to rise: from {least:g} to {most:g}", "to")
-    lowest, highest = in_digits(least), in_digits(most)
+        raise BadCheck(f"the scale must rise by a finite width: from {least:g} to {most:g}", "to")
+    lowest, highest = format_number(least), format_number(most)
 
     def read(reply: dict[str, Any]) -> float:
         score = reply.get("score")
@@ -293,14 +299,16 @@ def _score(value: str, options: ScoreOptions) -> Made:
         return (threshold - least) / (most - least)
 
     texts = {"criterion": value, "from": lowest, "to": highest}
-    asked = _asked("score", value, options, SCORE, texts, read)
+    question = _question_of("score", value, options, SCORE, texts, read)
 
     def run(answer: Answer) -> Finding:
-        ballot = _ballot(answer, asked)
+        ballot = _read_ballot(answer, question)
         median = statistics.median(ballot.orders[0])
-        return Finding(scaled(median), _told(f"{in_digits(median)} of {highest}", len(ballot.orders[0]), asked, ballot))
+        return Finding(
+            scaled(median), _describe(f"{format_number(median)} of {highest}", len(ballot.orders[0]), question, ballot)
+        )
 
-    return Made(f"{quoted(value)}, from {lowest} to {highest}", run, scaled=scaled, asked=asked)
+    return Made(f"{quoted(value)}, from {lowest} to {highest}", run, scaled=scaled, question=question)
 
 
 def _better_of(reply: dict[str, Any]) -> str:
@@ -314,26 +322,26 @@ def _prefer(value: str | bool, options: PreferOptions) -> Made:
     if value is False:
         raise BadCheck("must be a text, or true for the answers of --against", "prefer")
     texts = {"other": value} if isinstance(value, str) else {}
-    asked = _asked("prefer", value, options, PREFER, texts, _better_of)._replace(against=not texts)
+    question = _question_of("prefer", value, options, PREFER, texts, _better_of)._replace(against=not texts)
 
     def run(answer: Answer) -> Finding:
-        ballot = _ballot(answer, asked)
-        won = [_winner(votes, asked.votes, order) for order, votes in enumerate(ballot.orders)]
-        # A verdict that turns with the order is one on the order.
+        ballot = _read_ballot(answer, question)
+        won = [_winner(votes, question.votes, order) for order, votes in enumerate(ballot.orders)]
+        # A verdict that changes with the order is about the order.
         if won[0] != won[1]:
-            told, score = f"a tie: seen first {_WINNERS[won[0]]}, seen second {_WINNERS[won[1]]}", _HALF
+            verdict, score = f"a tie: seen first {_WINNERS[won[0]]}, seen second {_WINNERS[won[1]]}", _HALF
         else:
-            told, score = _WINNERS[won[0]], won[0]
-        return Finding(score, _told(told, asked.votes, asked, ballot) if asked.votes == 1 else told)
+            verdict, score = _WINNERS[won[0]], won[0]
+        return Finding(score, _describe(verdict, question.votes, question, ballot) if question.votes == 1 else verdict)
 
     wanted = f"better than {quoted(value)}" if isinstance(value, str) else "better than the other run's answer"
-    return Made(wanted, run, least=_HALF if options.tie == "passes" else 1.0, asked=asked)
+    return Made(wanted, run, least=_HALF if options.tie == "passes" else 1.0, question=question)
 
 
 def _winner(votes: list[str], of: int, order: int) -> float:
-    """1 where the answer won in this order, 0 where the other did; verdicts of which none has a majority are a tie.
+    """1 if the answer won in this order, 0 if the other did; a tie if neither has a majority.
 
-    Raises Uncomputable where votes that are missing could have made one of them win.
+    Raises Uncomputable if missing votes could have given one of them a majority.
     """
     letter, most = max(((each, votes.count(each)) for each in _BETTER), key=lambda counted: counted[1])
     if 2 * most > of:
@@ -366,7 +374,7 @@ KINDS = (
     Kind(
         fallible=True,
         name="score",
-        summary="The score that a judge gives the answer on a scale, `threshold` in its units; of votes the median.",
+        summary="A judge scores the answer on a scale, with `threshold` in its units. The median vote counts.",
         value=Text,
         options=ScoreOptions,
         make=_score,
@@ -376,8 +384,8 @@ KINDS = (
     Kind(
         fallible=True,
         name="prefer",
-        summary="A judge prefers the answer to a text, or (with true) to the one in `--against`. It is asked in both "
-        "orders: verdicts that disagree are a tie.",
+        summary="A judge prefers the answer to a text, or (with true) to the one in `--against`. evalq asks in "
+        "both orders: verdicts that disagree are a tie.",
         value=Text | bool,
         options=PreferOptions,
         make=_prefer,

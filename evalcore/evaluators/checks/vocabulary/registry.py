@@ -1,8 +1,8 @@
-"""The vocabulary: every check by its name, those that come with evalq and those of installed packages.
+"""The vocabulary: all checks by name, those of evalq and those of installed packages.
 
 Packages register checks under the entry-point group ``evalq.checks``: a `Kind`, or a function
-``(answer, value) -> bool | float``, which says whether the answer passes, or gives a score from 0 to 1 that passes from
-one half on. A cases file can only name a check.
+``(answer, value) -> bool | float`` that says whether the answer passes, or gives a score from 0 to 1, where one half
+passes. A cases file can only name a check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind,
 from evalq.evalcore.naming import shorten
 
 _NAME = re.compile(r"(?!not-)[a-z][a-z0-9-]*")
-_HALF = 0.5
+_PASSING_SCORE = 0.5
 
 VOCABULARY: Mapping[str, Kind] = {
     kind.name: kind
@@ -42,24 +42,24 @@ VOCABULARY: Mapping[str, Kind] = {
     )
     for kind in kinds
 }
-"""Those that come with evalq, in the order of the reference page."""
+"""The checks of evalq, in the order of the reference page."""
 
 
 @cached_until_named
 def known_kinds() -> Mapping[str, Kind]:
-    """All of them, and what installed packages register. Raises ConfigError for one of these that cannot be used."""
-    taken = {**VOCABULARY, **dict.fromkeys(("any", "all", "at-least", "name", "weight", "threshold", "at", "count"))}
-    return {**VOCABULARY, **{kind.name: kind for kind in _team_kinds(taken)}}
+    """All checks, also those of installed packages. Raises ConfigError for one that cannot be used."""
+    reserved = {**VOCABULARY, **dict.fromkeys(("any", "all", "at-least", "name", "weight", "threshold", "at", "count"))}
+    return {**VOCABULARY, **{kind.name: kind for kind in _team_kinds(reserved)}}
 
 
-def _team_kinds(taken: Mapping[str, object]) -> Iterator[Kind]:
-    """The checks of installed packages. Raises ConfigError for what cannot be loaded, and for names ``taken``."""
+def _team_kinds(reserved: Mapping[str, object]) -> Iterator[Kind]:
+    """The checks of installed packages. Raises ConfigError if one cannot be loaded or has a ``reserved`` name."""
     seen: dict[str, EntryPoint] = {}
     for point in plug_ins(CHECKS):
-        if point.name in taken or not _NAME.fullmatch(point.name):
+        if point.name in reserved or not _NAME.fullmatch(point.name):
             raise ConfigError(
                 f"the check {point.name!r} ({point.value}) needs another name: lower-case letters, digits and dashes, "
-                "and none that evalq has"
+                "and not a name that evalq uses"
             )
         if point.name in seen:
             raise ConfigError(f"two packages register a check {point.name!r}: {seen[point.name].value}, {point.value}")
@@ -68,62 +68,66 @@ def _team_kinds(taken: Mapping[str, object]) -> Iterator[Kind]:
 
 
 def _kind(point: EntryPoint) -> Kind:
-    found = load(point, "check")
-    if callable(found) and not isinstance(found, Kind):
-        summary = (inspect.getdoc(found) or f"{point.value}.").partition("\n\n")[0]
-        found = Kind(
+    loaded = load(point, "check")
+    if callable(loaded) and not isinstance(loaded, Kind):
+        summary = (inspect.getdoc(loaded) or f"{point.value}.").partition("\n\n")[0]
+        loaded = Kind(
             name=point.name,
             summary=" ".join(summary.split()),
             value=Any,
-            make=_calling(found),
+            make=_make_from_function(loaded),
             example={point.name: True},
-            threshold=_HALF,
+            threshold=_PASSING_SCORE,
         )
-    if not isinstance(found, Kind) or found.name != point.name:
+    if not isinstance(loaded, Kind) or loaded.name != point.name:
         raise ConfigError(f"the check {point.name!r} ({point.value}) is neither a function nor a Kind of that name")
-    return msgspec.structs.replace(found, make=_guarded(found.make))
+    return msgspec.structs.replace(loaded, make=_guard_make(loaded.make))
 
 
-def _calling(function: Callable[[Answer, Any], Any]) -> Callable[[Any, NoOptions], Made]:
+def _make_from_function(function: Callable[[Answer, Any], Any]) -> Callable[[Any, NoOptions], Made]:
     def make(value: Any, options: NoOptions) -> Made:
         wanted = value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
         def run(answer: Answer) -> Finding:
-            found = function(answer, value)
-            return found if isinstance(found, Finding) else Finding(float(found), answer.text)
+            result = function(answer, value)
+            return result if isinstance(result, Finding) else Finding(float(result), answer.text)
 
         return Made(wanted, run)
 
     return make
 
 
-def _guarded(make: Callable[[Any, Any], Made]) -> Callable[[Any, Any], Made]:
-    """The same, whose checks raise nothing but `Uncomputable`: an answer that a team's code trips over ends no run."""
+def _guard_make(make: Callable[[Any, Any], Made]) -> Callable[[Any, Any], Made]:
+    """``make``, whose checks raise only `Uncomputable`: an error in a team's code does not end a run."""
 
-    def made(value: Any, options: Any) -> Made:
+    def guarded(value: Any, options: Any) -> Made:
         ready = make(value, options)
-        # Not what judges are asked: a plug-in's prompt would be one that no cases file shows.
-        return Made(ready[0], _safe(ready[1]))
+        # Without `question`: no cases file would show the prompt of a plug-in.
+        return Made(ready[0], _guard_run(ready[1]))
 
-    return made
+    return guarded
 
 
-def _carried(text: str) -> str:
-    """``text`` without halves of surrogate pairs, such as names of files may have: no record can hold them."""
+def _without_surrogates(text: str) -> str:
+    """``text`` without half surrogate pairs, which file names may have and no record can hold."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _safe(run: Run) -> Run:
-    def safe(answer: Answer) -> Finding:
+def _guard_run(run: Run) -> Run:
+    def guarded(answer: Answer) -> Finding:
         try:
             score, found = run(answer)
-            fine, value, told = math.isfinite(score) and 0.0 <= score <= 1.0, float(score), _carried(str(found))
+            in_range, value, text = (
+                math.isfinite(score) and 0.0 <= score <= 1.0,
+                float(score),
+                _without_surrogates(str(found)),
+            )
         except Uncomputable as error:
-            raise Uncomputable(_carried(str(error))) from error
-        except Exception as error:  # whatever it raises says nothing about the answer
-            raise Uncomputable(f"{type(error).__name__}: {shorten(_carried(str(error)), 160)}") from error
-        if not fine:
+            raise Uncomputable(_without_surrogates(str(error))) from error
+        except Exception as error:  # an error in the code says nothing about the answer
+            raise Uncomputable(f"{type(error).__name__}: {shorten(_without_surrogates(str(error)), 160)}") from error
+        if not in_range:
             raise Uncomputable(f"its score is {score}, not from 0 to 1")
-        return Finding(value, told)
+        return Finding(value, text)
 
-    return safe
+    return guarded

@@ -22,15 +22,15 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     Kind,
     Made,
     NoOptions,
+    format_number,
     holds,
-    told,
 )
 from evalq.evalcore.evaluators.checks.vocabulary.text import CaseOptions, Normal, Text, quoted
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.words import UNSPACED, is_punctuation, marks, words_of
 
 _LONGEST = 200_000
-"""Characters of an answer that is measured: edits between longer texts take hours."""
+"""Characters of an answer: counting edits between longer texts takes hours."""
 _THRESHOLD = 0.75
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -38,20 +38,20 @@ _PART = re.compile(rf"[{UNSPACED}][{marks()}]*|[^{UNSPACED}]+")
 
 
 class DistanceOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """How many edits are too many."""
+    """How many edits pass."""
 
-    max: Annotated[int, msgspec.Meta(ge=0, description="so many edits, at most")] = 5
+    max: Annotated[int, msgspec.Meta(ge=0, description="the most edits that pass")] = 5
     ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
     normalize: Normal = "none"
 
 
 class FormOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In which form texts are compared."""
+    """How to compare texts."""
 
     normalize: Normal = "none"
 
 
-def _measured(answer: Answer, measure: Callable[[str], float]) -> Finding:
+def _measure(answer: Answer, measure: Callable[[str], float]) -> Finding:
     text = answer.prose
     if len(text) > _LONGEST:
         raise Unfit(f"{len(text)} characters, too long to compare")
@@ -70,7 +70,7 @@ def _edit_similarity(value: str, options: CaseOptions) -> Made:
     wanted = plain(value, fold, form)
 
     def run(answer: Answer) -> Finding:
-        return _measured(answer, lambda _: Levenshtein.normalized_similarity(answer.plain(fold, form), wanted))
+        return _measure(answer, lambda _: Levenshtein.normalized_similarity(answer.plain(fold, form), wanted))
 
     return Made(quoted(value), run)
 
@@ -80,12 +80,12 @@ def _edit_distance(value: str, options: DistanceOptions) -> Made:
     wanted = plain(value, options.ignore_case, options.normalize)
 
     def run(answer: Answer) -> Finding:
-        # `prose` first, which raises for data: its JSON has edits, too, but is no text to be written anew.
+        # `prose` first, since it raises for data.
         text = answer.plain(options.ignore_case, options.normalize) if answer.prose else ""
-        # A difference in length is as many edits at least: beyond the bound nothing has to be compared.
+        # There are at least as many edits as the lengths differ: above the bound, there is no need to compare.
         if len(text) > _LONGEST and len(text) - len(wanted) <= options.max:
             raise Unfit(f"{len(text)} characters, too long to compare")
-        # The bound may be larger than what the library takes; more edits than both have characters there never are.
+        # Capped by the number of characters, since the library does not take all large numbers.
         edits = Levenshtein.distance(text, wanted, score_cutoff=min(options.max, len(text) + len(wanted)))
         return holds(edits <= options.max, f"{edits if edits <= options.max else f'over {options.max}'} edits: {text}")
 
@@ -93,48 +93,48 @@ def _edit_distance(value: str, options: DistanceOptions) -> Made:
 
 
 def token_f1(text: str, wanted: str) -> float:
-    """The F1 of their words, as SQuAD has it (Rajpurkar et al. 2016): without case, punctuation and articles.
+    """The F1 of the words, as in SQuAD (Rajpurkar et al. 2016): without case, punctuation and articles.
 
-    Of text that is not ASCII, as MLQA has it (Lewis et al. 2020): without any script's punctuation, and cut by
-    character where a script has no spaces.
+    For text that is not ASCII, as in MLQA (Lewis et al. 2020): without the punctuation of any script, and with each
+    character as a word in scripts without spaces.
     """
-    one, other = _squad(text), _squad(wanted)
-    if not one or not other:
-        # As SQuAD's script has it: nothing where nothing is wanted is right.
-        return float(one == other)
-    shared = sum((Counter(one) & Counter(other)).values())
-    return 2 * shared / (len(one) + len(other))
+    words, wanted_words = _squad_words(text), _squad_words(wanted)
+    if not words or not wanted_words:
+        # As in SQuAD's script: no words are right if none are wanted.
+        return float(words == wanted_words)
+    shared = sum((Counter(words) & Counter(wanted_words)).values())
+    return 2 * shared / (len(words) + len(wanted_words))
 
 
-def _squad(text: str) -> list[str]:
-    # In the order of SQuAD's own script: articles are looked for once punctuation is gone.
+def _squad_words(text: str) -> list[str]:
+    # In the order of SQuAD's script: punctuation goes before articles.
     words = _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
     if text.isascii():
         return words
     plain = ("".join(each for each in word if not is_punctuation(each)) for word in words)
-    # Signs that are no punctuation stay, such as that of a currency.
+    # Other signs stay, such as that of a currency.
     return [part for word in plain for part in _PART.findall(word)]
 
 
 def rouge_l(text: str, wanted: str) -> float:
-    """ROUGE-L's F1 (Lin 2004): the longest common subsequence of their words, without case.
+    """ROUGE-L's F1 (Lin 2004): the longest common subsequence of the words, without case.
 
-    Of ASCII text that of the package rouge-score without stemming; words of other scripts are those of `words_of`.
+    For ASCII text it equals that of the package rouge-score without stemming; `words_of` splits other scripts.
     """
-    one, other = words_of(text.lower()), words_of(wanted.lower())
-    # As rouge-score has it: no words have no sequence in common, not even with no words.
-    if not one or not other:
+    words, wanted_words = words_of(text.lower()), words_of(wanted.lower())
+    # As in rouge-score: 0 even if both have no words.
+    if not words or not wanted_words:
         return 0.0
-    return 2 * LCSseq.similarity(one, other) / (len(one) + len(other))
+    return 2 * LCSseq.similarity(words, wanted_words) / (len(words) + len(wanted_words))
 
 
-def _by(measure: Callable[[str, str], float]) -> Callable[[str, FormOptions], Made]:
+def _make_from_measure(measure: Callable[[str, str], float]) -> Callable[[str, FormOptions], Made]:
     def make(value: str, options: FormOptions) -> Made:
         _require_short(value)
         wanted, form = plain(value, False, options.normalize), options.normalize
 
         def run(answer: Answer) -> Finding:
-            return _measured(answer, lambda text: measure(plain(text, False, form), wanted))
+            return _measure(answer, lambda text: measure(plain(text, False, form), wanted))
 
         return Made(quoted(value), run)
 
@@ -144,14 +144,14 @@ def _by(measure: Callable[[str, str], float]) -> Callable[[str, FormOptions], Ma
 def _chrf(value: str, options: NoOptions) -> Made:
     _require_short(value)
     try:
-        # Here and not above: it is an extra, since it brings packages of its own (decision 19).
+        # Imported here, since it is an optional extra (decision 19).
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise BadCheck("chrf needs the package sacrebleu: pip install 'evalq[chrf]'") from None
     measure: Any = CHRF()
 
     def run(answer: Answer) -> Finding:
-        return _measured(answer, lambda text: measure.sentence_score(text, [value]).score / 100)
+        return _measure(answer, lambda text: measure.sentence_score(text, [value]).score / 100)
 
     return Made(quoted(value), run)
 
@@ -159,7 +159,7 @@ def _chrf(value: str, options: NoOptions) -> Made:
 KINDS = (
     Kind(
         name="edit-similarity",
-        summary="How like the answer is to a text: 1 minus the edits between them over the length of the longer.",
+        summary="How similar the answer is to a text: 1 minus the edits between them over the length of the longer.",
         value=Text,
         options=CaseOptions,
         make=_edit_similarity,
@@ -168,7 +168,7 @@ KINDS = (
     ),
     Kind(
         name="edit-distance",
-        summary="The answer becomes the text by at most so many edits (insertions, deletions, changes of a character).",
+        summary="At most `max` edits turn the answer into the text (insertions, deletions, changes of a character).",
         value=str,
         options=DistanceOptions,
         make=_edit_distance,
@@ -176,10 +176,10 @@ KINDS = (
     ),
     Kind(
         name="token-f1",
-        summary="The F1 of the words of answer and text, as SQuAD has it: without case, punctuation and articles.",
+        summary="The F1 of the words of answer and text, as in SQuAD: without case, punctuation and articles.",
         value=Text,
         options=FormOptions,
-        make=_by(token_f1),
+        make=_make_from_measure(token_f1),
         threshold=_THRESHOLD,
         example={"token-f1": "The capital is Paris.", "threshold": 0.6},
     ),
@@ -188,7 +188,7 @@ KINDS = (
         summary="ROUGE-L's F1: the longest common subsequence of their words, without case or stemming.",
         value=Text,
         options=FormOptions,
-        make=_by(rouge_l),
+        make=_make_from_measure(rouge_l),
         threshold=_THRESHOLD,
         example={"rouge-l": "The capital is Paris.", "threshold": 0.6},
     ),
@@ -206,7 +206,7 @@ KINDS = (
 
 # Checks of the numbers in a text.
 
-# One pass, no part of which can be matched in two ways: linear in the text, whatever it is.
+# No part of this pattern can match in two ways, so that it takes linear time.
 # A sign after a digit, a letter or a bracket is a dash or an operator: 3-5 has no -5 in it. Narrow and fixed spaces and
 # apostrophes stand between groups of three, and are no part of a number elsewhere.
 _TOKEN = re.compile(
@@ -219,30 +219,30 @@ _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+", re.ASCII)
 _APART = re.compile("[\u00a0\u2007\u2009\u202f'\u2019]")
 _OTHER_DIGIT = re.compile(r"[^\x00-\x7f]")
 _WIDE_COMMA = re.compile(r"(?<=\d)\uff0c(?=\d{3}(?!\d))")
-# The minus sign, the dashes that stand for it, and what East Asian and Arabic keyboards write.
+# The minus sign, dashes instead of it, and the signs of East Asian and Arabic keyboards.
 _SIGNS = str.maketrans("\u2212\u2013\u2012\ufe63\uff0d\uff0b\uff0e\u066b\u066c", "-----+..,")
 _WHOLE = 10**17
 _SWAPPED = str.maketrans(",.", ".,")
 
 
 class NumberOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """Which of an answer's numbers is meant, and how near it has to be."""
+    """Which number of the answer to compare, and how near it has to be."""
 
     which: Annotated[
         Literal["any", "first", "last", "only"], msgspec.Meta(description="which number of the answer")
     ] = "any"
-    tolerance: Annotated[float, msgspec.Meta(ge=0, description="by so much it may differ")] = 0.0
-    relative: Annotated[float, msgspec.Meta(ge=0, description="by such a share it may differ")] = 0.0
+    tolerance: Annotated[float, msgspec.Meta(ge=0, description="how much it may differ")] = 0.0
+    relative: Annotated[float, msgspec.Meta(ge=0, description="the share by which it may differ")] = 0.0
     decimal_comma: Annotated[bool, msgspec.Meta(description="3,5 is three and a half, and 1.234 a thousand")] = False
 
 
 def numbers_in(text: str, *, decimal_comma: bool = False) -> Iterator[Decimal]:
-    """The numbers that a text has, in decimal digits of any script; what is no finite float is left out.
+    """The numbers in a text, in decimal digits of any script, without those that are not finite floats.
 
-    Groups of three may be set off by commas, apostrophes, or spaces that do not break; with ``decimal_comma`` a comma
-    begins the fraction, and points set groups off.
+    Commas, apostrophes or no-break spaces may separate groups of three digits; with ``decimal_comma``, a comma begins
+    the fraction, and points separate groups.
     """
-    text = _plain(text)
+    text = _ascii_numbers(text)
     if decimal_comma:
         text = text.translate(_SWAPPED)
     for match in _TOKEN.finditer(text):
@@ -257,49 +257,52 @@ def numbers_in(text: str, *, decimal_comma: bool = False) -> Iterator[Decimal]:
                 yield Decimal(written)
 
 
-def _plain(text: str) -> str:
-    """A text with ASCII digits and signs in place of those of other scripts."""
+def _ascii_numbers(text: str) -> str:
+    """The text with ASCII digits and signs instead of those of other scripts."""
     if text.isascii():
         return text
-    text = _OTHER_DIGIT.sub(lambda found: str(unicodedata.decimal(found[0], found[0])), text)
+    text = _OTHER_DIGIT.sub(lambda match: str(unicodedata.decimal(match[0], match[0])), text)
     return _WIDE_COMMA.sub(",", text.translate(_SIGNS))
 
 
-def _wanted(value: int | float | str, decimal_comma: bool) -> int | float:
-    """The number that is wanted, which spreadsheets give as a text. Raises BadCheck."""
+def _parse_wanted(value: int | float | str, decimal_comma: bool) -> int | float:
+    """The number wanted, which spreadsheets give as a text. Raises BadCheck."""
     if not isinstance(value, str):
         return value
-    text = _plain(value.strip())
-    found = list(numbers_in(text, decimal_comma=decimal_comma))
-    if len(found) != 1 or not _TOKEN.fullmatch(text.translate(_SWAPPED) if decimal_comma else text):
+    text = _ascii_numbers(value.strip())
+    numbers = list(numbers_in(text, decimal_comma=decimal_comma))
+    if len(numbers) != 1 or not _TOKEN.fullmatch(text.translate(_SWAPPED) if decimal_comma else text):
         raise BadCheck(f"expected a number, got {shorten(value)!r}")
-    return int(found[0]) if found[0] == found[0].to_integral_value() and abs(found[0]) < _WHOLE else float(found[0])
+    return (
+        int(numbers[0])
+        if numbers[0] == numbers[0].to_integral_value() and abs(numbers[0]) < _WHOLE
+        else float(numbers[0])
+    )
 
 
-def _number(given: int | float | str, options: NumberOptions) -> Made:
-    value = _wanted(given, options.decimal_comma)
-    within = Bounds(value, options.tolerance, options.relative)
+def _number(written: int | float | str, options: NumberOptions) -> Made:
+    value = _parse_wanted(written, options.decimal_comma)
+    bounds = Bounds(value, options.tolerance, options.relative)
     about = "about " if options.tolerance or options.relative else ""
     which = {"any": "a number", "first": "the first number", "last": "the last number", "only": "the only number"}
 
     def run(answer: Answer) -> Finding:
-        found = list(numbers_in(answer.text, decimal_comma=options.decimal_comma))
+        numbers = list(numbers_in(answer.text, decimal_comma=options.decimal_comma))
         if options.which == "any":
-            return holds(any(each in within for each in found), _shown(found) or f"no number: {answer.text}")
-        # Unlike for any of them: of a first or a last number, where there is none, nothing is true
-        # (docs/decisions/0019).
-        if not found:
+            return holds(any(each in bounds for each in numbers), _list_numbers(numbers) or f"no number: {answer.text}")
+        # Unlike "any": without numbers, nothing is true of the first or last one (docs/decisions/0019).
+        if not numbers:
             raise Unfit(f"no number: {answer.text}")
-        if options.which == "only" and len(found) > 1:
-            raise Unfit(f"{len(found)} numbers: {_shown(found)}")
-        meant = found[-1 if options.which == "last" else 0]
-        return holds(meant in within, told(meant))
+        if options.which == "only" and len(numbers) > 1:
+            raise Unfit(f"{len(numbers)} numbers: {_list_numbers(numbers)}")
+        number = numbers[-1 if options.which == "last" else 0]
+        return holds(number in bounds, format_number(number))
 
-    return Made(f"{which[options.which]} {about}{told(value)}", run)
+    return Made(f"{which[options.which]} {about}{format_number(value)}", run)
 
 
-def _shown(found: list[Decimal]) -> str:
-    return ", ".join(map(told, found[:10])) + (", ..." if len(found) > 10 else "")
+def _list_numbers(numbers: list[Decimal]) -> str:
+    return ", ".join(map(format_number, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
 
 
 NUMBER_KINDS = (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from evalq.evalcore.evaluators.checks.answer import Answer, Form, Unfit, plain
-from evalq.evalcore.evaluators.checks.vocabulary.data import yes_alone
+from evalq.evalcore.evaluators.checks.vocabulary.data import refuse_false
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     BadCheck,
     Finding,
@@ -27,13 +27,11 @@ Texts = Annotated[list[Text], msgspec.Meta(min_length=1)]
 Length = Annotated[int, msgspec.Meta(ge=0)]
 
 
-Normal = Annotated[
-    Form, msgspec.Meta(description="the normal form of Unicode in which both are compared: `é` is one sign or two")
-]
+Normal = Annotated[Form, msgspec.Meta(description="the normal form of Unicode for both texts: `é` is one sign or two")]
 
 
 class EqualsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """How texts are compared; data is compared as JSON, numbers by value."""
+    """How to compare texts; data is compared as JSON, numbers by value."""
 
     ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
     trim: Annotated[bool, msgspec.Meta(description="white space around the answer does not count")] = False
@@ -41,23 +39,23 @@ class EqualsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 
 class CaseOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """Whether case counts, and in which form texts are compared."""
+    """How to compare texts."""
 
     ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
     normalize: Normal = "none"
 
 
 class RegexOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """How a pattern is read."""
+    """How to read the pattern."""
 
     ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one")] = False
     dotall: Annotated[bool, msgspec.Meta(description="a dot matches a line feed, too")] = False
 
 
 class LengthOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """What is counted."""
+    """The unit of a length."""
 
-    unit: Annotated[Literal["characters", "words", "lines"], msgspec.Meta(description="what is counted")] = "characters"
+    unit: Annotated[Literal["characters", "words", "lines"], msgspec.Meta(description="the unit")] = "characters"
 
 
 def quoted(text: str) -> str:
@@ -65,7 +63,7 @@ def quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _listed(texts: list[str]) -> str:
+def _quoted_list(texts: list[str]) -> str:
     """Texts in a sentence."""
     return ", ".join(map(quoted, texts))
 
@@ -81,22 +79,22 @@ def _equals(value: Any, options: EqualsOptions) -> Made:
             return holds((text.strip() if options.trim else text) == wanted, answer.text)
 
         return Made(quoted(value), run)
-    given = {"ignore-case": options.ignore_case, "trim": options.trim, "normalize": options.normalize != "none"}
-    # They would be passed over: data is compared by value, where case and white space always count.
-    if wrong := next((name for name, there in given.items() if there), ""):
-        raise BadCheck("goes with a text only", wrong)
+    text_options = {"ignore-case": options.ignore_case, "trim": options.trim, "normalize": options.normalize != "none"}
+    # An error, since evalq compares data by value, where case and white space always count.
+    if option := next((name for name, on in text_options.items() if on), ""):
+        raise BadCheck("is only for texts", option)
 
     def run_json(answer: Answer) -> Finding:
         try:
             return holds(same_json(answer.json, value), answer.text)
         except NoJson as error:
-            # No `Unfit`: an answer without JSON is not this data, and that is what `not-equals` asks.
+            # Not `Unfit`: an answer without JSON is not equal to this data, so `not-equals` holds.
             return holds(False, str(error))
 
     return Made(msgspec.json.encode(value).decode(), run_json)
 
 
-def _searching(all_of: bool, folded: bool) -> Any:
+def _contains_several(all_of: bool, folded: bool) -> Any:
     def make(value: list[str], options: CaseOptions) -> Made:
         ignore = folded or options.ignore_case
         wanted = [plain(text, ignore, options.normalize) for text in value]
@@ -104,17 +102,19 @@ def _searching(all_of: bool, folded: bool) -> Any:
 
         def run(answer: Answer) -> Finding:
             text = answer.plain(ignore, options.normalize)
-            # Told as the file has them, compared as they are folded.
-            missing = [given for given, sought in zip(value, wanted, strict=True) if sought not in text]
-            fine = not missing if all_of else len(missing) < len(value)
-            return holds(fine, f"without {_listed(missing)}: {answer.text}" if missing and all_of else answer.text)
+            # The message shows the texts as written, not as compared.
+            missing = [shown for shown, text_wanted in zip(value, wanted, strict=True) if text_wanted not in text]
+            passes = not missing if all_of else len(missing) < len(value)
+            return holds(
+                passes, f"without {_quoted_list(missing)}: {answer.text}" if missing and all_of else answer.text
+            )
 
-        return Made(f"{verb} {_listed(value)}", run)
+        return Made(f"{verb} {_quoted_list(value)}", run)
 
     return make
 
 
-def _containing(folded: bool) -> Any:
+def _contains(folded: bool) -> Any:
     def make(value: str, options: CaseOptions) -> Made:
         ignore = folded or options.ignore_case
         wanted = plain(value, ignore, options.normalize)
@@ -127,7 +127,7 @@ def _containing(folded: bool) -> Any:
     return make
 
 
-def _edge(end: bool) -> Any:
+def _begins_or_ends(end: bool) -> Any:
     def make(value: str, options: CaseOptions) -> Made:
         wanted = plain(value, options.ignore_case, options.normalize)
 
@@ -144,17 +144,17 @@ def _regex(value: str, options: RegexOptions) -> Made:
     pattern = compile_pattern(value, ignore_case=options.ignore_case, dotall=options.dotall)
 
     def run(answer: Answer) -> Finding:
-        found = pattern.search(answer.encoded)
-        if found is None:
+        match = pattern.search(answer.encoded)
+        if match is None:
             return holds(False, answer.text)
-        # Cut by bytes, which may end within a character.
-        return holds(True, quoted(found.group()[:_SHOWN].decode(errors="ignore")))
+        # Cut by bytes, perhaps within a character.
+        return holds(True, quoted(match.group()[:_SHOWN].decode(errors="ignore")))
 
     return Made(value, run)
 
 
-def _counted(text: str, unit: str) -> int:
-    # Code points: `normalize` is for comparing, so that a decomposed é is two here.
+def _count(text: str, unit: str) -> int:
+    # Code points: a decomposed é counts two.
     if unit == "characters":
         return len(text)
     return len(text.split()) if unit == "words" else len(text.splitlines())
@@ -165,8 +165,8 @@ def _length(most: bool) -> Any:
         unit = options.unit
 
         def run(answer: Answer) -> Finding:
-            found = _counted(answer.text, unit)
-            return holds(found <= value if most else found >= value, f"{found} {unit}")
+            count = _count(answer.text, unit)
+            return holds(count <= value if most else count >= value, f"{count} {unit}")
 
         return Made(f"at {'most' if most else 'least'} {value} {unit}", run)
 
@@ -176,7 +176,7 @@ def _length(most: bool) -> Any:
 KINDS = (
     Kind(
         name="equals",
-        summary="The answer is this text, or this data: then as JSON, keys in any order, numbers by value.",
+        summary="The answer equals this text, or this data: as JSON, keys in any order, numbers by value.",
         value=Any,
         options=EqualsOptions,
         make=_equals,
@@ -187,7 +187,7 @@ KINDS = (
         summary="The text occurs in the answer.",
         value=Text,
         options=CaseOptions,
-        make=_containing(folded=False),
+        make=_contains(folded=False),
         example={"contains": "hello"},
     ),
     Kind(
@@ -195,15 +195,15 @@ KINDS = (
         summary="The text occurs in the answer, whatever its case.",
         value=Text,
         options=CaseOptions,
-        make=_containing(folded=True),
+        make=_contains(folded=True),
         example={"icontains": "hello"},
     ),
     Kind(
         name="contains-any",
-        summary="One of the texts, at least, occurs in the answer.",
+        summary="At least one of the texts occurs in the answer.",
         value=Texts,
         options=CaseOptions,
-        make=_searching(all_of=False, folded=False),
+        make=_contains_several(all_of=False, folded=False),
         example={"contains-any": ["hello", "hi"]},
     ),
     Kind(
@@ -211,7 +211,7 @@ KINDS = (
         summary="Every one of the texts occurs in the answer.",
         value=Texts,
         options=CaseOptions,
-        make=_searching(all_of=True, folded=False),
+        make=_contains_several(all_of=True, folded=False),
         example={"contains-all": ["name", "date"]},
     ),
     Kind(
@@ -219,7 +219,7 @@ KINDS = (
         summary="The answer begins with the text.",
         value=Text,
         options=CaseOptions,
-        make=_edge(end=False),
+        make=_begins_or_ends(end=False),
         example={"starts-with": "Dear"},
     ),
     Kind(
@@ -227,7 +227,7 @@ KINDS = (
         summary="The answer ends with the text.",
         value=Text,
         options=CaseOptions,
-        make=_edge(end=True),
+        make=_begins_or_ends(end=True),
         example={"ends-with": "."},
     ),
     Kind(
@@ -240,7 +240,7 @@ KINDS = (
     ),
     Kind(
         name="min-length",
-        summary="The answer is at least so long.",
+        summary="The answer has at least this length.",
         value=Length,
         options=LengthOptions,
         make=_length(most=False),
@@ -248,7 +248,7 @@ KINDS = (
     ),
     Kind(
         name="max-length",
-        summary="The answer is at most so long.",
+        summary="The answer has at most this length.",
         value=Length,
         options=LengthOptions,
         make=_length(most=True),
@@ -257,60 +257,60 @@ KINDS = (
 )
 
 
-# The check of what a pattern takes out of an answer: how most benchmarks find the answer in a text.
+# Capturing the answer from a text, as most benchmarks do.
 
 _CAPTURES_SHOWN = 5
 _MOST_STEPS = 1_000_000_000
-"""Matches times bytes: each match may look through all of the text that is left."""
+"""Matches times bytes: each match may search all of the remaining text."""
 Pattern = Annotated[str, msgspec.Meta(min_length=1)]
 Patterns = Annotated[list[Pattern], msgspec.Meta(min_length=1, max_length=20)]
 
 
 class CaptureOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """What was taken has to be one of ``is``."""
+    """How to compare the captured text with ``is``."""
 
-    is_: Annotated[Any, msgspec.Meta(description="the text wanted, or a list of them: any one")] = msgspec.field(
-        default=msgspec.UNSET, name="is"
+    is_: Annotated[Any, msgspec.Meta(description="the text wanted, or a list of texts, of which one must match")] = (
+        msgspec.field(default=msgspec.UNSET, name="is")
     )
     which: Annotated[Literal["first", "last"], msgspec.Meta(description="which match in the answer")] = "first"
-    ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one in what was taken")] = False
-    trim: Annotated[bool, msgspec.Meta(description="white space around what was taken does not count")] = False
+    ignore_case: Annotated[bool, msgspec.Meta(description="upper and lower case are one in the captured text")] = False
+    trim: Annotated[bool, msgspec.Meta(description="white space around the captured text does not count")] = False
 
 
 def _captures(value: str | list[str], options: CaptureOptions) -> Made:
     wanted = [options.is_] if isinstance(options.is_, str) else options.is_
     if not isinstance(wanted, list) or not wanted or not all(isinstance(each, str) for each in wanted):
-        raise BadCheck("must be a text, or a list of texts: what the pattern has to take", "is")
+        raise BadCheck("must be the text that the pattern has to capture, or a list of texts", "is")
     patterns = [compile_pattern(each) for each in ([value] if isinstance(value, str) else value)]
     known = {_plain_capture(each, options) for each in wanted}
 
     def run(answer: Answer) -> Finding:
-        # The first pattern that occurs decides, as a strict form and a lenient one for the rest.
-        taken = next(filter(None, (_taken(pattern, answer.encoded, options.which) for pattern in patterns)), None)
-        if taken is None:
-            # No wrong answer but none: its opposite is not true of it either (decision 19).
+        # The first pattern that occurs decides, so that a lenient one can follow a strict one.
+        captured = next(filter(None, (_captured(pattern, answer.encoded, options.which) for pattern in patterns)), None)
+        if captured is None:
+            # There is no answer, so neither the check nor its opposite holds (decision 19).
             raise Unfit(f"the pattern does not occur: {answer.text}")
-        fine = any(_plain_capture(each, options) in known for each in taken)
-        return holds(fine, ", ".join(f'"{each}"' for each in taken[:_CAPTURES_SHOWN]))
+        right = any(_plain_capture(each, options) in known for each in captured)
+        return holds(right, ", ".join(f'"{each}"' for each in captured[:_CAPTURES_SHOWN]))
 
-    told = " or ".join(f'"{each}"' for each in wanted[:_CAPTURES_SHOWN])
-    return Made(f"{told} by {value if isinstance(value, str) else value[0]}", run)
+    wanted_text = " or ".join(f'"{each}"' for each in wanted[:_CAPTURES_SHOWN])
+    return Made(f"{wanted_text} by {value if isinstance(value, str) else value[0]}", run)
 
 
-def _taken(pattern: Any, text: bytes, which: str) -> list[str] | None:
-    """What the groups of the first or last match took, the whole match where there are none; None without one."""
-    found, most = None, max(100, _MOST_STEPS // (len(text) + 1))
-    for number, match in enumerate(pattern.finditer(text)):
-        found = match
-        # RE2 searches forwards only: which match is the last is known when all are found.
+def _captured(pattern: Any, text: bytes, which: str) -> list[str] | None:
+    """The groups of the first or last match, the whole match if the pattern has no groups; None without a match."""
+    match, most = None, max(100, _MOST_STEPS // (len(text) + 1))
+    for number, each in enumerate(pattern.finditer(text)):
+        match = each
+        # RE2 searches only forwards, so the last match is the one after which there are no more.
         if which == "first":
             break
         if number >= most:
             raise Unfit(f"more than {most} matches in {len(text)} bytes, too many to find the last")
-    if found is None:
+    if match is None:
         return None
-    groups = found.groups() or (found.group(),)
-    # A group in a part of the pattern that was not taken is None; where all are, the match took nothing.
+    groups = match.groups() or (match.group(),)
+    # A group outside of the matching alternative is None; if all are, the match captured nothing.
     return [each.decode(errors="replace") for each in groups if each is not None] or [""]
 
 
@@ -322,8 +322,8 @@ def _plain_capture(text: str, options: CaptureOptions) -> str:
 CAPTURE_KINDS = (
     Kind(
         name="captures",
-        summary="What a pattern takes out of the answer, by its groups, is the text wanted. "
-        "Of several patterns the first that occurs decides.",
+        summary="The text that a pattern captures, by its groups, is the text wanted. "
+        "Of several patterns, the first one that occurs decides.",
         value=Pattern | Patterns,
         options=CaptureOptions,
         make=_captures,
@@ -332,7 +332,7 @@ CAPTURE_KINDS = (
 )
 
 
-# Whether an answer is a refusal: by the phrases that refusals begin with.
+# Refusals, by the phrases that they begin with.
 
 PHRASES = (
     "i cannot",
@@ -442,23 +442,25 @@ PHRASES = (
     ),
     *("ich kann das nicht", "ich kann diese frage nicht", "das darf ich nicht"),
 )
-"""What a refusal says near its beginning, without case and with straight apostrophes."""
-_LOOKED_AT = 200
-# An airline and an aide are none.
+"""Phrases near the beginning of a refusal, in lower case and with straight apostrophes."""
+_BEGINNING = 200
+# Not "as an airline" or "as an aide".
 _AI = re.compile(r"as an ai(?![a-z])")
-# Models write both kinds of apostrophe, and the list should not have to.
+# Models write both kinds of apostrophe; the list has one.
 _APOSTROPHES = str.maketrans("\u2019\u2018", "''")
 
 
 def _refusal(value: bool | None, options: Any) -> Made:
-    yes_alone(value)
+    refuse_false(value)
 
     def run(answer: Answer) -> Finding:
-        # Near the beginning alone: a long answer that says somewhere what cannot be done refuses nothing.
-        beginning = " ".join(answer.text[: 2 * _LOOKED_AT].split())[:_LOOKED_AT]
+        # Only near the beginning: a long answer may mention somewhere that something cannot be done.
+        beginning = " ".join(answer.text[: 2 * _BEGINNING].split())[:_BEGINNING]
         folded = beginning.translate(_APOSTROPHES).casefold()
-        found = next((each for each in PHRASES if each in folded and (each != "as an ai" or _AI.search(folded))), None)
-        return holds(found is not None, answer.text if found is None else f'"{found}": {answer.text}')
+        phrase = next(
+            (known for known in PHRASES if known in folded and (known != "as an ai" or _AI.search(folded))), None
+        )
+        return holds(phrase is not None, answer.text if phrase is None else f'"{phrase}": {answer.text}')
 
     return Made("a refusal", run)
 

@@ -25,23 +25,23 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class WantedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A call that is wanted: its tool, and arguments that it must have among others."""
+    """A call wanted: its tool, and arguments that it must have."""
 
     name: Name
     arguments: dict[str, Any] = {}
 
 
 class CallOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """What the call has to be, and how often it comes."""
+    """The arguments of the call, and how often the agent makes it."""
 
-    arguments: Annotated[dict[str, Any], msgspec.Meta(description="arguments it must have, others aside")] = {}
+    arguments: Annotated[dict[str, Any], msgspec.Meta(description="arguments it must have; it may have others")] = {}
     exact: Annotated[bool, msgspec.Meta(description="it has these arguments and no others")] = False
-    min: Annotated[Count, msgspec.Meta(description="so many such calls, at least")] = 1
-    max: Annotated[Count | None, msgspec.Meta(description="so many such calls, at most")] = None
+    min: Annotated[Count, msgspec.Meta(description="the fewest such calls")] = 1
+    max: Annotated[Count | None, msgspec.Meta(description="the most such calls")] = None
 
 
 class CallsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """How the calls made are held against those wanted."""
+    """How to compare the calls with those wanted."""
 
     order: Annotated[
         Literal["any", "kept", "exact"],
@@ -54,22 +54,22 @@ class CallsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 
 def _fits(call: ToolCall, wanted: WantedCall, exact: bool, unread: bool) -> bool:
-    """Whether a call is one that is wanted; ``unread`` is the answer where its arguments decide and are not known."""
+    """Whether a call is the one wanted; ``unread`` is the result if unreadable arguments decide."""
     if call.name != wanted.name:
         return False
     if call.unread:
         return unread or not (exact or wanted.arguments)
-    given = call.arguments
-    if exact and given.keys() != wanted.arguments.keys():
+    arguments = call.arguments
+    if exact and arguments.keys() != wanted.arguments.keys():
         return False
-    return all(key in given and same_json(given[key], value) for key, value in wanted.arguments.items())
+    return all(key in arguments and same_json(arguments[key], value) for key, value in wanted.arguments.items())
 
 
-def _shown(calls: Sequence[ToolCall | WantedCall]) -> str:
+def _list_calls(calls: Sequence[ToolCall | WantedCall]) -> str:
     if not calls:
         return "no calls"
-    told = [f"{call.name}({_arguments(call)})" for call in calls[:20]]
-    return ", ".join(told) + (f", and {len(calls) - 20} more" if len(calls) > 20 else "")
+    texts = [f"{call.name}({_arguments(call)})" for call in calls[:20]]
+    return ", ".join(texts) + (f", and {len(calls) - 20} more" if len(calls) > 20 else "")
 
 
 def _arguments(call: ToolCall | WantedCall) -> str:
@@ -77,76 +77,76 @@ def _arguments(call: ToolCall | WantedCall) -> str:
     return f"{shown}: {call.unread}" if isinstance(call, ToolCall) and call.unread else shown
 
 
-def _surely(calls: Sequence[ToolCall], may: bool, must: bool) -> Finding:
-    """Whether something holds of the calls, which it ``may`` and ``must`` whatever stands in unreadable arguments.
+def _certain(calls: Sequence[ToolCall], may: bool, must: bool) -> Finding:
+    """The finding if it does not depend on unreadable arguments: it ``may`` hold with some, and ``must`` with any.
 
-    Raises Unfit where it depends on these: then neither a check nor its opposite passes.
+    Raises Unfit if it depends on them: then neither a check nor its opposite passes.
     """
     if may != must:
-        raise Unfit(f"arguments that decide cannot be read: {_shown(calls)}")
-    return holds(must, _shown(calls))
+        raise Unfit(f"arguments that decide cannot be read: {_list_calls(calls)}")
+    return holds(must, _list_calls(calls))
 
 
 def _calls_tool(value: str, options: CallOptions) -> Made:
     wanted = WantedCall(value, options.arguments)
-    bound = f" {options.min} to {options.max} times" if options.max is not None else ""
-    least = f" at least {options.min} times" if options.max is None and options.min != 1 else ""
+    range_text = f" {options.min} to {options.max} times" if options.max is not None else ""
+    minimum_text = f" at least {options.min} times" if options.max is None and options.min != 1 else ""
 
     def run(answer: Answer) -> Finding:
         calls = answer.tool_calls
-        # So many calls surely fit, and so many may; every count between them is possible.
-        sure, most = (sum(_fits(call, wanted, options.exact, unread) for call in calls) for unread in (False, True))
-        counts = range(sure, most + 1)
-        fine = [count >= options.min and (options.max is None or count <= options.max) for count in counts]
-        return _surely(calls, any(fine), all(fine))
+        # Every count from the fewest to the most calls that fit is possible.
+        fewest, most = (sum(_fits(call, wanted, options.exact, unread) for call in calls) for unread in (False, True))
+        counts = range(fewest, most + 1)
+        fits = [count >= options.min and (options.max is None or count <= options.max) for count in counts]
+        return _certain(calls, any(fits), all(fits))
 
-    return Made(f"{_shown([wanted])}{bound or least}", run)
+    return Made(f"{_list_calls([wanted])}{range_text or minimum_text}", run)
 
 
 def _tool_calls(value: list[str | WantedCall], options: CallsOptions) -> Made:
-    # Each is held against each call, and places that calls give up for one another nest as deep as this list is long.
+    # The matching below compares each with each call, and recurses as deep as this list is long.
     if len(value) > _MOST_WANTED:
-        raise BadCheck(f"{len(value)} calls in one list; {_MOST_WANTED} are the most")
+        raise BadCheck(f"{len(value)} calls in one list; the limit is {_MOST_WANTED}")
     wanted = [WantedCall(each) if isinstance(each, str) else each for each in value]
-    held = {"any": _all_there, "kept": _in_order, "exact": _these_alone}[options.order]
+    compare = {"any": _all_called, "kept": _in_order, "exact": _only_these}[options.order]
     words = {"any": "in any order", "kept": "in this order, others between", "exact": "these and no others"}
 
     def run(answer: Answer) -> Finding:
         calls = answer.tool_calls
-        may, must = (held(calls, wanted, options.exact, unread) for unread in (True, False))
-        return _surely(calls, may, must)
+        may, must = (compare(calls, wanted, options.exact, unread) for unread in (True, False))
+        return _certain(calls, may, must)
 
-    return Made(f"{_shown(wanted)} ({words[options.order]})", run)
+    return Made(f"{_list_calls(wanted)} ({words[options.order]})", run)
 
 
-def _all_there(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool, unread: bool) -> bool:
-    """Whether each wanted call has a call of its own: the most that can be matched is all of them (Kuhn 1955)."""
+def _all_called(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool, unread: bool) -> bool:
+    """Whether each call wanted can be matched with a different call (Kuhn 1955)."""
     if len(wanted) > len(calls):
         return False
-    fitting = [[at for at, call in enumerate(calls) if _fits(call, each, exact, unread)] for each in wanted]
-    taken: dict[int, int] = {}
+    fitting = [[position for position, call in enumerate(calls) if _fits(call, each, exact, unread)] for each in wanted]
+    matched: dict[int, int] = {}
 
-    def place(index: int, tried: set[int]) -> bool:
-        for at in fitting[index]:
-            if at in tried:
+    def match(index: int, tried: set[int]) -> bool:
+        for position in fitting[index]:
+            if position in tried:
                 continue
-            tried.add(at)
-            if at not in taken or place(taken[at], tried):
-                taken[at] = index
+            tried.add(position)
+            if position not in matched or match(matched[position], tried):
+                matched[position] = index
                 return True
         return False
 
-    # Tried anew for each: what one could not move may be free for the next.
-    return all(place(index, set()) for index in range(len(wanted)))
+    # A new set for each: an earlier match may have moved in the meantime.
+    return all(match(index, set()) for index in range(len(wanted)))
 
 
 def _in_order(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool, unread: bool) -> bool:
-    # One for all: a call serves once, and the first that fits leaves the most for those behind it.
+    # One iterator: each call counts once, and the first that fits leaves the most calls for the others.
     left = iter(calls)
     return all(any(_fits(call, each, exact, unread) for call in left) for each in wanted)
 
 
-def _these_alone(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool, unread: bool) -> bool:
+def _only_these(calls: Sequence[ToolCall], wanted: Sequence[WantedCall], exact: bool, unread: bool) -> bool:
     return len(calls) == len(wanted) and all(
         _fits(call, each, exact, unread) for call, each in zip(calls, wanted, strict=True)
     )
@@ -163,7 +163,7 @@ def _max_tool_calls(value: int, options: NoOptions) -> Made:
 KINDS = (
     Kind(
         name="calls-tool",
-        summary="The agent called this tool, with these arguments, so often.",
+        summary="The agent called this tool with these arguments, from `min` to `max` times.",
         value=Name,
         options=CallOptions,
         make=_calls_tool,
@@ -179,7 +179,7 @@ KINDS = (
     ),
     Kind(
         name="max-tool-calls",
-        summary="The agent made at most so many calls.",
+        summary="The agent made at most this many calls.",
         value=Count,
         make=_max_tool_calls,
         example={"max-tool-calls": 3},
@@ -187,39 +187,39 @@ KINDS = (
 )
 
 
-# Checks of what an answer took: money, seconds, tokens.
+# Limits on the cost, seconds and tokens of an answer.
 
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class TokenOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """Which tokens are counted."""
+    """Which tokens to count."""
 
-    of: Annotated[Literal["total", "prompt", "completion"], msgspec.Meta(description="which tokens are counted")] = (
-        "total"
-    )
+    of: Annotated[Literal["total", "prompt", "completion"], msgspec.Meta(description="which tokens to count")] = "total"
 
 
 _BOTH = ("prompt_tokens", "completion_tokens")
 
 
-def _at_most(what: str, unit: str, take: Callable[[Answer], float | None]) -> Callable[[float, Any], Made]:
+def _make_limit(what: str, unit: str, take: Callable[[Answer], float | None]) -> Callable[[float, Any], Made]:
     def make(value: float, options: Any) -> Made:
-        return Made(f"at most {value:.15g}{unit}", _run(what, unit, take, value))
+        return Made(f"at most {value:.15g}{unit}", _compare_with_limit(what, unit, take, value))
 
     return make
 
 
-def _run(what: str, unit: str, take: Callable[[Answer], float | None], most: float) -> Callable[[Answer], Finding]:
-    bound = f"{most:.15g}"
+def _compare_with_limit(
+    what: str, unit: str, take: Callable[[Answer], float | None], most: float
+) -> Callable[[Answer], Finding]:
+    limit_text = f"{most:.15g}"
 
     def run(answer: Answer) -> Finding:
-        found = take(answer)
-        if found is None:
+        amount = take(answer)
+        if amount is None:
             raise Uncomputable(f"the record has no {what}")
-        # Also what is told as the bound itself: in floats attempts that cost .1 and .2 cost a little more than .3.
-        told = f"{found:.15g}"
-        return holds(found <= most or told == bound, f"{told}{unit}")
+        # Compared as shown, too: in floats, attempts that cost .1 and .2 cost a little more than .3.
+        amount_text = f"{amount:.15g}"
+        return holds(amount <= most or amount_text == limit_text, f"{amount_text}{unit}")
 
     return run
 
@@ -228,31 +228,31 @@ def _tokens(value: float, options: TokenOptions) -> Made:
     names = {"prompt": ("prompt_tokens",), "completion": ("completion_tokens",)}.get(options.of, _BOTH)
 
     def count(answer: Answer) -> float | None:
-        # Of one kind alone the sum is not known: it would be too low.
+        # With one of two counts, the sum would be too low.
         counts = [getattr(answer.usage, name) for name in names]
         return None if None in counts else sum(counts)
 
-    return Made(f"at most {value:.15g} tokens", _run(" or ".join(names), " tokens", count, value))
+    return Made(f"at most {value:.15g} tokens", _compare_with_limit(" or ".join(names), " tokens", count, value))
 
 
 USAGE_KINDS = (
     Kind(
         name="max-cost",
-        summary="The answer cost at most so much, retries included.",
+        summary="The answer cost at most this much, with retries.",
         value=Amount,
-        make=_at_most("cost", "", lambda answer: answer.usage.cost),
+        make=_make_limit("cost", "", lambda answer: answer.usage.cost),
         example={"max-cost": 0.01},
     ),
     Kind(
         name="max-latency",
-        summary="The answer took at most so many seconds, from sending to its last byte.",
+        summary="The answer took at most this many seconds, from sending to the last byte.",
         value=Amount,
-        make=_at_most("latency_seconds", " s", lambda answer: answer.usage.latency),
+        make=_make_limit("latency_seconds", " s", lambda answer: answer.usage.latency),
         example={"max-latency": 2.5},
     ),
     Kind(
         name="max-tokens",
-        summary="The answer took at most so many tokens, retries included.",
+        summary="The answer took at most this many tokens, with retries.",
         value=Amount,
         options=TokenOptions,
         make=_tokens,
