@@ -16,7 +16,7 @@ import pytest
 from evalq.evalcore.contract.evaluator import OutputQuestion, Request
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.checks.stages import VerdictStage
-from evalq.evalcore.evaluators.planagent.judging import judged, prompts
+from evalq.evalcore.evaluators.planagent.judging import add_scores, prompts
 from evalq.evalcore.model.calls import Output
 from evalq.evalcore.records.json_values import NoJson
 from evalq.evalcore.records.prompts import marker_of, reply_of
@@ -168,7 +168,7 @@ def test_a_plan_agents_answer_does_not_write_its_score(tmp_path: Path) -> None:
         assert own["Query ID"].startswith("q")
     (tmp_path / "outputs.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in lines))
     (tmp_path / "copies").mkdir()
-    (copy,) = judged(asked, tmp_path / "outputs.jsonl", tmp_path / "copies").inputs
+    (copy,) = add_scores(asked, tmp_path / "outputs.jsonl", tmp_path / "copies").inputs
     text = Path(copy).read_text(encoding="utf-8")
     assert "perfect" not in text
     assert "poor" in text

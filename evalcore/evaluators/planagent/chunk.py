@@ -1,4 +1,4 @@
-"""Scoring the rows of a chunk: the reference, and the only way for rows that compiled code leaves alone."""
+"""Scoring the rows of a chunk: the reference, and the code for rows that compiled code leaves to Python."""
 
 from __future__ import annotations
 
@@ -42,27 +42,24 @@ RowText = tuple[str, str, str, str, str, str, str, str, str]
 """The columns `READ` of a row."""
 encode_line = msgspec.json.Encoder().encode
 RowGroup = tuple[str, str, Checklist, int | None, str]
-"""What rows have in common: (round, category, checklist, passed checks, the answer's form types).
-
-Passed checks are None where none were judged.
-"""
+"""(round, category, checklist, passed checks, the answer's form types); passed checks are None if none were judged."""
 
 _MAX_NAME = 160
 """Characters of a category, or of form types, that are kept."""
 
 
 def score_rows(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
-    """Score every row of ``batch``; malformed rows are fatal faults. The reference for every faster way."""
+    """Score every row of ``batch``; malformed rows are fatal faults."""
     chunk = ChunkScores(batch, params)
     fields: Callable[[Sequence[str]], Any] = itemgetter(*map(batch.columns.index, READ)) if batch.columns else tuple
     for line, row in batch.rows(chunk.fault):
-        chunk.gaps.look_for_cuts(line, row, batch.columns)
+        chunk.gaps.note_cuts(line, row, batch.columns)
         chunk.add(line, fields(row))
     return chunk.outcome()
 
 
 class ChunkScores:
-    """Gathers the rows of one chunk: rows that count alike are counted first and spread over the state at the end."""
+    """Collects the rows of one chunk: it counts equal rows in groups, and adds the groups to the state at the end."""
 
     def __init__(self, batch: Batch, params: PlanParams) -> None:
         self.source = batch.source
@@ -91,7 +88,7 @@ class ChunkScores:
         seconds = None if answer is None else answer.seconds
         out = self._unscored_line(line, query.strip(), round_.strip(), seconds)
         checklist = self.checklist(expected)
-        self.gaps.see(line, expected, checklist)
+        self.gaps.note(line, expected, checklist)
         self.gaps.count(checklist, 1)
         if checklist.unread:
             out.unread = checklist.unread
@@ -101,9 +98,7 @@ class ChunkScores:
         self._add_line(line, out, *llm)
 
     def _unscored_line(self, line: int, query: str, round_: str, seconds: float | None) -> RecordLine:
-        """The line of a row that nothing was asked of: it is unscored, which is not 0 points, so that it stays out of
-        every average.
-        """
+        """The line of a row without checks. It is unscored, which is not 0 points: it is in no average."""
         name = f"{self.source}:{line}"
         return RecordLine(name, query, round_, "unscored", None, NO_CHECKS, seconds=seconds, reason=NO_CHECK)
 
@@ -114,17 +109,17 @@ class ChunkScores:
         out.checks = checklist.encoded(passed)
         if passed is not None:
             out.reason = msgspec.UNSET
-        # The time of an unscored row is in no mean: such a row is left out of every average (SPEC, section 4).
+        # The time of an unscored row is in no mean (SPEC, section 4).
         points = None
         if out.seconds is not None:
             points = self.scale.points(out.seconds)
             self.seconds.setdefault(out.round, []).append(out.seconds)
-        # Most rows of a chunk count alike: each group is added to the state's many counters once.
+        # Most rows of a chunk are equal: each group updates the state's many counters once.
         counts = self._groups.setdefault((out.round, category, checklist, passed, forms), {})
         counts[points] = counts.get(points, 0) + 1
 
     def _add_line(self, line: int, out: RecordLine, llm_text: str, llm_state: str, llm_comment: str) -> None:
-        """Add the line of a row, with its LLM score where it has one."""
+        """Add the line of a row, with its LLM score if it has one."""
         if out.score is None:
             self.state.round(out.round).unscored += 1
         if llm_text and (llm := read_llm_score(llm_text, llm_state, llm_comment)) is not None:
@@ -136,7 +131,7 @@ class ChunkScores:
         self.state.queries.add(out.id, pack_row(out.round, UNSCORED if out.score is None else out.score, line))
 
     def _has_error(self, column: str, answer: PlanAnswer | None, out: RecordLine) -> bool:
-        """Whether the row has an error, which then is the line's reason and counted."""
+        """Whether the row has an error; if so, count it and make it the line's reason."""
         text = self.errors.find(column, answer)
         if text is None:
             return False
@@ -145,14 +140,14 @@ class ChunkScores:
         return True
 
     def _force(self, out: RecordLine, kind: str, reason: str) -> None:
-        """Note that the row is 0 whatever its checks would say."""
+        """Score the row 0 without judging its checks."""
         out.reason = reason
         self.state.forced[kind] = self.state.forced.get(kind, 0) + 1
 
     def _judge(
         self, checklist: Checklist, raw: str, answer: PlanAnswer | None, error: str, out: RecordLine
     ) -> int | None:
-        """The passed checks, or None and the line's reason where the row is 0 without judging."""
+        """The passed checks; or None, with the line's reason set, if the row is 0 without judging."""
         # SPEC, section 4, in its order: of several reasons for 0 only the first is reported and counted.
         if self._has_error(error, answer, out):
             return None
@@ -163,7 +158,7 @@ class ChunkScores:
             self._force(out, EMPTY, EMPTY)
             return None
         passed = checklist.judge(answer.message, answer.values)
-        # Beside the score, and of missed checks alone: it must never make one pass (SPEC, section 4, the diagnostic).
+        # Only for missed checks, and never for the score (SPEC, section 4, the diagnostic).
         if passed.bit_count() < len(checklist.checks) and answer.items:
             missed = [check for i, check in enumerate(checklist.checks) if not passed >> i & 1]
             for kind, path in paths_of_missed(raw, answer, missed):
@@ -177,7 +172,7 @@ class ChunkScores:
             self.counts.add(group, by_points.items())
         self.counts.finish()
         for round_, seconds in self.seconds.items():
-            # Exact, since a sum of floats would show where the chunks were cut.
+            # Exact, since a sum of floats depends on where the chunks are cut.
             state.round(round_).seconds.merge(ExactSum.of(seconds))
         for round_, pairs in self.llm.items():
             state.llm.merge(LlmAgreement.of(pairs))
@@ -190,9 +185,9 @@ class ChunkScores:
 
 
 class _GroupCounts:
-    """Counts scored rows by group into ``state``; their seconds and LLM scores are not in it. `finish` it once.
+    """Counts scored rows by group into ``state``, without their seconds and LLM scores. Call `finish` once.
 
-    A chunk has many groups, of few texts: counts are added up for each combination of texts before a table has them.
+    A chunk has many groups, of few texts: it adds up counts for each combination of texts before it updates a table.
     """
 
     def __init__(self, state: PlanState, params: PlanParams) -> None:
@@ -204,7 +199,7 @@ class _GroupCounts:
         self._judged: dict[tuple[Checklist, int], list[int]] = {}
 
     def add(self, group: RowGroup, by_points: Iterable[tuple[int | None, int]]) -> None:
-        """Count rows of ``group``: so many with these points each, where None are rows without seconds."""
+        """Count rows of ``group``, by their points for speed; None: rows without seconds."""
         round_, category, checklist, passed, form = group
         stats = self._rounds.get(round_)
         if stats is None:
@@ -216,7 +211,7 @@ class _GroupCounts:
                 stats.points[points] += count
                 if points in self._slow:
                     slow += count
-        # None are rows whose checks were not judged: 0 points, but no failed check (SPEC, section 4).
+        # None: the checks were not judged. That is 0 points, but no failed check (SPEC, section 4).
         score = 0 if passed is None else checklist.points[passed.bit_count()]
         stats.scores[score] += rows
         low = rows if score <= self._low else 0
@@ -231,7 +226,7 @@ class _GroupCounts:
             else:
                 judged[0] += rows
                 judged[1] += low
-        texts = (checklist.label, category, checklist.asked_forms, form)
+        texts = (checklist.label, category, checklist.wanted_forms, form)
         counts = self._texts.get(texts)
         if counts is None:
             # In the order of GroupCount.
@@ -244,13 +239,13 @@ class _GroupCounts:
             counts[4] += failed
 
     def finish(self) -> None:
-        """Put what was added up into the state's tables."""
+        """Add the sums to the state's tables."""
         state = self._state
-        for (label, category, asked, form), counts in self._texts.items():
+        for (label, category, wanted, form), counts in self._texts.items():
             state.sets.add(label, counts)
-            # Cut here, once a text, instead of once a row; texts that are alike when cut are one in the table.
+            # Cut once for each text, not for each row; texts that are equal when cut are one in the table.
             state.categories.add(shortened(category, _MAX_NAME), counts)
-            state.forms.add(shortened(f"{asked or '-'} -> {plain_text(form) or '-'}", _MAX_NAME), counts)
+            state.forms.add(shortened(f"{wanted or '-'} -> {plain_text(form) or '-'}", _MAX_NAME), counts)
         for (checklist, passed), (rows, low) in self._judged.items():
             for i, (check, name) in enumerate(zip(checklist.checks, checklist.names, strict=True)):
                 good = passed >> i & 1
@@ -259,10 +254,10 @@ class _GroupCounts:
                     state.misses.add(name, [rows, low])
 
 
-# What the scores leave out: conditions, rows, times and LLM scores that cannot be read, and cut cells.
+# Data that scores leave out: unreadable conditions, rows, times and LLM scores, and cut cells.
 
 CONDITION, ROW, TIME, LLM_SCORE, CELL, QUERY = "condition", "row", "time", "LLM score", "cell", "Query ID"
-"""What is left out, as `LeftOut.add` takes it."""
+"""The kinds for `LeftOut.add`."""
 _NO_FORM = "no form reads it"
 NO_CHECK = "no check can be read from 기대결과"
 _NO_SECONDS = "responseTimeSec is missing or no number of seconds"
@@ -284,7 +279,7 @@ class _GapLine(msgspec.Struct):
 
 
 class _Gaps:
-    """Counts what a chunk leaves out. Rows that count alike are counted together, so that places are noted apart."""
+    """Counts the data that a chunk leaves out. Equal rows are counted together, and lines are noted separately."""
 
     def __init__(self) -> None:
         self._conditions = self._rows = 0
@@ -292,8 +287,8 @@ class _Gaps:
         self._unscored: dict[str, int] = {}
         self._cuts: list[tuple[int, str]] = []
 
-    def see(self, line: int, expected: str, checklist: Checklist) -> None:
-        """Note where an expected result stands that has conditions which no form reads, or no check at all."""
+    def note(self, line: int, expected: str, checklist: Checklist) -> None:
+        """Note the line of an expected result with unread conditions, or without any check."""
         for text in checklist.unread:
             self._unread.setdefault(text, line)
         if not checklist.checks:
@@ -305,10 +300,10 @@ class _Gaps:
             self._rows += rows
             self._conditions += rows * len(checklist.unread)
 
-    def look_for_cuts(self, line: int, row: Sequence[str], columns: Sequence[str]) -> None:
-        """Note cells of a row that are exactly as long as a spreadsheet's longest."""
+    def note_cuts(self, line: int, row: Sequence[str], columns: Sequence[str]) -> None:
+        """Note cells of a row that are as long as a spreadsheet's longest."""
         for name, cell in zip(columns, row, strict=True):
-            # Units of UTF-16 are at least as many as characters, and at most twice as many.
+            # A character takes one or two units of UTF-16.
             if _MOST_UNITS // 2 <= len(cell) <= _MOST_UNITS and _MOST_UNITS in (
                 len(cell),
                 _units(cell),
@@ -316,7 +311,7 @@ class _Gaps:
                 self._cuts.append((line, name))
 
     def finish(self, state: PlanState, lines: Sequence[bytes], left_out: LeftOut) -> None:
-        """Put all of it into the state and into ``left_out``; ``lines`` are the chunk's record lines."""
+        """Add all to the state and to ``left_out``; ``lines`` are the chunk's record lines."""
         state.unread[0] += self._conditions
         state.unread[1] += self._rows
         left_out.add_all(CONDITION, _NO_FORM, self._conditions, ((at, text) for text, at in self._unread.items()))

@@ -1,6 +1,6 @@
-"""Scoring one chunk of rows that compiled code has read: it says which rows count alike, and Python what they count.
+"""Scoring one chunk with compiled code: it groups equal rows, and Python scores each group.
 
-A row that it leaves, and a chunk that it refuses, is scored by `chunk` as any other.
+`chunk` scores the rows that compiled code leaves, and the chunks that it refuses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from evalq.evalcore.evaluators.planagent.score import (
 )
 from evalq.evalcore.native import compiled
 
-# As the C has them.
+# As in the C code.
 _FORCED = {1: EMPTY, 2: UNPARSABLE}
 _MAX_CHECKS = 60
 _MAX_BANDS = 64
@@ -52,11 +52,11 @@ _MAX_WIDTH = 4096
 
 _SHORT = 400
 _FEW = 4
-"""Characters, and found paths, of a kind that is kept between chunks."""
+"""The most characters, and paths, of a kind that is kept between chunks."""
 
-_Wanted = tuple[tuple[int, bytes, bool], ...] | None
+_CompiledChecks = tuple[tuple[int, bytes, bool], ...] | None
 _CompiledGroup = tuple[str, str, int, int, str, tuple[tuple[int, str], ...]]
-"""What compiled code says of a group: (round, category, state, passed checks, form types, ((kind, path), ...))."""
+"""A group of compiled code: (round, category, state, passed checks, form types, ((kind, path), ...))."""
 
 
 def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
@@ -71,14 +71,14 @@ def evaluate_batch(batch: Batch, params: PlanParams) -> Outcome[PlanState]:
 
 
 def add_rows(native: ModuleType, chunk: ChunkScores, batch: Batch) -> bool:
-    """Add all rows of ``batch`` to ``chunk``; False, and ``chunk`` is of no use, where only Python should read them."""
+    """Add all rows of ``batch`` to ``chunk``. If False, Python must read them, into another ``chunk``."""
     rows = _Callbacks(chunk)
     counts = native.plan_rows(
         batch.data,
         batch.first_line,
         len(batch.columns),
         tuple(map(batch.columns.index, READ)),
-        # As it stands in JSON, less its quotes: line numbers are put behind it.
+        # As in JSON, without quotes: compiled code appends line numbers.
         encode_line(f"{batch.source}:")[1:-1],
         chunk.scale.limits,
         chunk.lines,
@@ -101,34 +101,34 @@ def add_rows(native: ModuleType, chunk: ChunkScores, batch: Batch) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _checks_of(checklist: Checklist) -> _Wanted:
-    """As `plan_rows` takes checks; too many are none at all."""
-    # The passed checks of a row are bits of one 64-bit number there; no checks leave the row to Python.
-    return tuple(map(_wanted, checklist.checks)) if len(checklist.checks) <= _MAX_CHECKS else ()
+def _checks_of(checklist: Checklist) -> _CompiledChecks:
+    """The checks for `plan_rows`; none if they are too many, which leaves the row to Python."""
+    # Compiled code keeps the passed checks of a row in the bits of one 64-bit number.
+    return tuple(map(_compiled_check, checklist.checks)) if len(checklist.checks) <= _MAX_CHECKS else ()
 
 
-def _wanted(check: PlanCheck) -> tuple[int, bytes, bool]:
+def _compiled_check(check: PlanCheck) -> tuple[int, bytes, bool]:
     want = without_space(check.want) if check.kind == "message" else check.want
     return KINDS.index(check.kind), want.encode(), PLAIN.fullmatch(check.want) is not None
 
 
 class _RowKind:
-    """Rows that count alike but for their times: ``parts`` are what their lines and their packed rows have in common.
+    """Rows that are equal except for their times.
 
-    ``parts`` is the line from the id's end to the time, the line from there to its last brace, and the packed row from
-    its line's number on.
+    ``parts`` are the parts that they share: their line from the id's end to the time, from there to the last brace, and
+    their packed row after its line number.
     """
 
-    __slots__ = ("checklist", "error", "forced", "found", "group", "parts", "round", "score")
+    __slots__ = ("checklist", "error", "forced", "group", "parts", "paths", "round", "score")
 
     def __init__(self, checklist: Checklist, group: _CompiledGroup, error: str | None) -> None:
-        round_, category, state, judged, forms, found = group
+        round_, category, state, judged, forms, paths = group
         self.round = round_.strip()
         self.error = error
         self.forced = _FORCED.get(state) if error is None else ERROR
         passed = judged if self.forced is None else None
-        self.found = [(KINDS[kind], shortened(plain_text(path), MAX_PATH)) for kind, path in found]
-        # Encoded as a row of `score` is, and cut where rows differ: the bytes are the same whoever wrote them.
+        self.paths = [(KINDS[kind], shortened(plain_text(path), MAX_PATH)) for kind, path in paths]
+        # Encoded as in `chunk`, and cut where rows differ: the bytes are the same from both.
         self.checklist = checklist
         out = RecordLine("", "", self.round, "unscored", None, NO_CHECKS, reason=NO_CHECK)
         if checklist.unread:
@@ -140,7 +140,7 @@ class _RowKind:
             if error is not None:
                 out.reason = f"{ERROR}: {error}"
         line = encode_line(out).partition(b'"id":""')[2]
-        # "seconds" is the last key but a reason. Where that is a row's text, its quotes have backslashes before them.
+        # "seconds" is the last key but a reason, and a reason's quotes have backslashes.
         before, key, after = line.rpartition(b'"seconds":null')
         self.group: RowGroup | None = None
         if checklist.checks:
@@ -150,7 +150,7 @@ class _RowKind:
         self.parts = before + key[: -len(b"null")], after[:-1], rest
 
     def add_to(self, chunk: ChunkScores, by_points: Sequence[tuple[int | None, int]]) -> None:
-        """Count rows that have no more to say than this."""
+        """Count rows of this kind."""
         rows = sum([count for _, count in by_points])
         chunk.gaps.count(self.checklist, rows)
         if self.group is None:
@@ -162,16 +162,16 @@ class _RowKind:
         if self.forced is not None:
             chunk.state.forced[self.forced] = chunk.state.forced.get(self.forced, 0) + rows
             return
-        for kind, path in self.found:
+        for kind, path in self.paths:
             chunk.state.found_paths(kind).add(path, [rows])
 
 
-_kept_kind = lru_cache(maxsize=8192)(_RowKind)
-"""Chunks of one file mostly have the same kinds."""
+_cached_kind = lru_cache(maxsize=8192)(_RowKind)
+"""A cache, since chunks of one file mostly have the same kinds."""
 
 
 class _Callbacks:
-    """What compiled code asks of Python while it reads a chunk's rows."""
+    """The functions that compiled code calls while it reads a chunk's rows."""
 
     def __init__(self, chunk: ChunkScores) -> None:
         self._chunk = chunk
@@ -179,40 +179,40 @@ class _Callbacks:
         self._errors: list[str | None] = [None]
         self.kinds: list[_RowKind] = []
 
-    def checks(self, expected: str, line: int) -> _Wanted:
-        """The checks of an expected result, as `_checks_of` has them; ``line`` is the first that has it."""
+    def checks(self, expected: str, line: int) -> _CompiledChecks:
+        """The checks of an expected result for compiled code; ``line`` is the first with this result."""
         checklist = self._chunk.checklist(expected)
         self._checklists.append(checklist)
-        self._chunk.gaps.see(line, expected, checklist)
+        self._chunk.gaps.note(line, expected, checklist)
         return _checks_of(checklist) if checklist.checks else None
 
     def error(self, column: str, error: str | None, is_json: bool) -> bool:
-        """Whether a row has an error, with this text in its column and this in its answer; `kind` has its number."""
+        """Whether a row with this column and this answer's error has an error; `kind` gets its number."""
         value = msgspec.json.decode(error) if error is not None and is_json else error
         text = self._chunk.errors.find(column, PlanAnswer("", [], [], None, value))
         self._errors.append(text)
         return text is not None
 
     def kind(self, expected: int, group: _CompiledGroup, wrong: int) -> tuple[bytes, bytes, bytes, list[float]]:
-        """A group's `_Kind.parts`, and the list of its rows' times; those of rows without a score count nowhere."""
+        """A group's `_RowKind.parts`, and the list for its rows' times, which is dropped for rows without a score."""
         error = self._errors[wrong]
-        # What is kept beyond this chunk is little, whatever stands in a row.
+        # Only short kinds are cached, so that long rows do not fill memory.
         length = sum(map(len, (group[0], group[1], group[4], error or "")))
-        known = _kept_kind if length <= _SHORT and len(group[5]) <= _FEW else _RowKind
-        kind = known(self._checklists[expected], group, error)
+        make = _cached_kind if length <= _SHORT and len(group[5]) <= _FEW else _RowKind
+        kind = make(self._checklists[expected], group, error)
         self.kinds.append(kind)
         if kind.group is None:
             return *kind.parts, []
         return *kind.parts, self._chunk.seconds.setdefault(kind.round, [])
 
     def llm(self, number: int, score: str, state: str, comment: str) -> bytes:
-        """What the LLM columns of a row of group ``number`` add to its line."""
-        found = read_llm_score(score, state, comment)
-        if found is None:
+        """The addition of the LLM columns to the line of a row of group ``number``."""
+        llm = read_llm_score(score, state, comment)
+        if llm is None:
             return b""
-        kind, added = self.kinds[number], b',"llm_score":' + encode_line(found)
+        kind, added = self.kinds[number], b',"llm_score":' + encode_line(llm)
         if kind.score is None:
             return added
-        self._chunk.llm.setdefault(kind.round, []).append((kind.score, found.score))
-        accuracy = llm_accuracy(found, self._chunk.params.rules)
+        self._chunk.llm.setdefault(kind.round, []).append((kind.score, llm.score))
+        accuracy = llm_accuracy(llm, self._chunk.params.rules)
         return added if accuracy is msgspec.UNSET else added + b',"accuracy":' + encode_line(accuracy)

@@ -1,4 +1,4 @@
-"""The plan agent's row score as an evaluator: what reads, scores, merges and reports, put together."""
+"""The plan agent's row score as an evaluator: its calls, measures, options and whole-input results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from evalq.evalcore.contract.measures import Measure, Measures, Number, Observat
 from evalq.evalcore.errors import InputChanged
 from evalq.evalcore.evaluators.planagent.chunk import NO_ROUNDS, QUERY
 from evalq.evalcore.evaluators.planagent.compiled import evaluate_batch
-from evalq.evalcore.evaluators.planagent.judging import judge_prompt, judged, prompts
+from evalq.evalcore.evaluators.planagent.judging import add_scores, judge_prompt, prompts
 from evalq.evalcore.evaluators.planagent.markdown import LANGUAGES
 from evalq.evalcore.evaluators.planagent.params import PlanParams
 from evalq.evalcore.evaluators.planagent.queries import Queries, RepeatedRow, RoundPairs, kept_name
@@ -38,19 +38,19 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import MAX_RECORD_BYTES
 from evalq.evalcore.model.state import EXAMPLES, LISTED, Faults
 
-# Rows that repeat a Query ID and round are known only from the whole input.
+# Repeated rows of a Query ID and round: only the whole input shows them.
 
 _SHOWN_NAME = 80
 _QUERY, _ROUND = 0, 1
-_PlacedRow = tuple[int, str, str]
+_NumberedRow = tuple[int, str, str]
 """(line, Query ID, round)"""
 
 
 def settle_repeats(state: PlanState, params: PlanParams, reopen: Callable[[], BinaryIO], scratch: Path) -> PlanState:
-    """Find the lines of the first repeated rows where the state has none. Raises InputChanged."""
+    """Find the lines of the first repeated rows if the state does not have them. Raises InputChanged."""
     queries = state.queries
     if queries.pairs is not None and queries.pairs.repeated:
-        queries.found = _first_repeats(queries, queries.pairs, reopen)
+        queries.first_repeats = _first_repeats(queries, queries.pairs, reopen)
     return state
 
 
@@ -68,13 +68,13 @@ def list_repeats(result: InputResult[PlanState], params: PlanParams) -> list[byt
     result.tally.listed.merge(Faults(total, listed))
     queries.drop_lines(first)
     review = queries.review(len(result.state.rounds), params.pass_mark)
-    apart = sorted({*review.short, *review.repeated})
-    result.tally.left_out.add_all(QUERY, NO_ROUNDS, len(apart), ((0, query) for query in apart[:EXAMPLES]))
+    excluded = sorted({*review.short, *review.repeated})
+    result.tally.left_out.add_all(QUERY, NO_ROUNDS, len(excluded), ((0, query) for query in excluded[:EXAMPLES]))
     return []
 
 
 def _dead_row(record: Batch, params: PlanParams, reason: str) -> Outcome[PlanState]:
-    """A row without a result, which repeats no other."""
+    """A row without a result; it does not count as a repeat."""
     return without_result(PlanState(queries=Queries(dead=[record.first_line])), record, reason)
 
 
@@ -83,36 +83,36 @@ def _quoted(text: str) -> str:
 
 
 def _first_repeats(queries: Queries, pairs: RoundPairs, reopen: Callable[[], BinaryIO]) -> list[RepeatedRow]:
-    """The LISTED first: the input is read up to the last of them, once for them and once for the lines they repeat.
+    """The LISTED first repeated rows: one reading of the input finds them, and one the rows that they repeat.
 
-    Twice, because one reading would have to remember the line of every row that could be repeated.
+    A single reading would have to keep the line of every row that could be repeated.
     """
     dead = set(queries.dead)
     wanted = min(LISTED, pairs.repeated)
     seen = RoundPairs()
-    found: list[_PlacedRow] = []
+    repeats: list[_NumberedRow] = []
     with reopen() as stream:
         rows = _read_rows(stream, dead)
-        while len(found) < wanted and (row := next(rows, None)) is not None:
+        while len(repeats) < wanted and (row := next(rows, None)) is not None:
             if pairs.has_repeats(row[1]) and seen.add(row[1], row[2]):
-                found.append(row)
-    sought = {row[1:] for row in found}
+                repeats.append(row)
+    pairs_sought = {row[1:] for row in repeats}
     first: dict[tuple[str, str], int] = {}
     with reopen() as stream:
         rows = _read_rows(stream, dead)
-        while len(first) < len(sought) and (row := next(rows, None)) is not None:
-            if row[1:] in sought:
+        while len(first) < len(pairs_sought) and (row := next(rows, None)) is not None:
+            if row[1:] in pairs_sought:
                 first.setdefault(row[1:], row[0])
-    if len(found) < wanted or len(first) < len(sought):
-        raise InputChanged("the input changed before its repeated rows could be found in it: start the run anew")
-    return [RepeatedRow(line, query, round_, first[query, round_]) for line, query, round_ in found]
+    if len(repeats) < wanted or len(first) < len(pairs_sought):
+        raise InputChanged("the input changed before its repeated rows could be found in it: start the run again")
+    return [RepeatedRow(line, query, round_, first[query, round_]) for line, query, round_ in repeats]
 
 
-def _read_rows(stream: BinaryIO, dead: set[int]) -> Iterator[_PlacedRow]:
-    """All rows as they are scored, but the dead. The others were read before, so none of them is broken."""
-    # Python's limit of 128 KiB a field is below what an answer's JSON may hold.
+def _read_rows(stream: BinaryIO, dead: set[int]) -> Iterator[_NumberedRow]:
+    """All scored rows, without the dead ones. They were read before, so none is broken."""
+    # An answer's JSON may be longer than Python's limit of 128 KiB for a field.
     csv.field_size_limit(MAX_RECORD_BYTES)
-    # Line feeds alone end lines, as where the input was cut; a dead row's bytes need not be UTF-8.
+    # Only line feeds end lines, as for the cutter; a dead row's bytes need not be UTF-8.
     reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="\n"))
     columns: list[str] = []
     query = round_ = line = 0
@@ -126,7 +126,7 @@ def _read_rows(stream: BinaryIO, dead: set[int]) -> Iterator[_PlacedRow]:
             continue  # a dead row may be anything
         if not columns:
             if any(map(str.strip, row)):
-                # Another file lies there now: too few repeats are then found, which says so.
+                # The file was replaced: too few repeats then raise InputChanged.
                 if not {*READ} <= {*row}:
                     return
                 columns = row
@@ -135,41 +135,41 @@ def _read_rows(stream: BinaryIO, dead: set[int]) -> Iterator[_PlacedRow]:
             yield line, row[query].strip(), kept_name(row[round_].strip())
 
 
-# What two runs are compared by: a query's scores, over its rounds.
+# The measure for comparing two runs: a query's scores over its rounds.
 
 
 def _observe(line: Mapping[str, Any]) -> Observation | None:
-    """A row whose expectation nobody can read is about no case: there is nothing that it could have failed."""
+    """The row's case and score; None for an unscored row, which has no check that it could fail."""
     if line["status"] == "unscored":
         return None
     case = line.get("id") or ""
-    # What stands for accuracy in the report, which the rules may take from an LLM.
+    # The report's accuracy, which the rules may take from an LLM.
     score = line.get("accuracy", line.get("score"))
     return Observation(case) if score is None else Observation(case, (float(score),), took=(line.get("seconds"),))
 
 
-def _of_set(place: str) -> tuple[Number, ...]:
-    """What the results have of a set of rows, be it all of them or a round's."""
-    seconds = "seconds" if place == "set" else ""
+def _set_numbers(path: str) -> tuple[Number, ...]:
+    """The numbers of a set of rows, at ``path`` in the results: of all rows, or of a round."""
+    seconds = "seconds" if path == "set" else ""
     return (
-        Number(f"{place}.records"),
-        Number(f"{place}.scored", "higher"),
-        Number(f"{place}.unscored", "lower", holds_missing=True),
-        Number(f"{place}.seconds_excluded"),
-        Number(f"{place}.score_counts.*"),
-        Number(f"{place}.speed_counts.*"),
-        Number(f"{place}.speed.mean_seconds", "lower", "mean" if seconds else "estimate", seconds),
-        Number(f"{place}.speed.*", "higher", "estimate"),
-        Number(f"{place}.stability.*", "higher", "estimate"),
-        Number(f"{place}.accuracy", "higher", "estimate"),
-        Number(f"{place}.accuracy_readings.*", "higher", "estimate"),
-        Number(f"{place}.intent", "higher", "estimate"),
+        Number(f"{path}.records"),
+        Number(f"{path}.scored", "higher"),
+        Number(f"{path}.unscored", "lower", holds_missing=True),
+        Number(f"{path}.seconds_excluded"),
+        Number(f"{path}.score_counts.*"),
+        Number(f"{path}.speed_counts.*"),
+        Number(f"{path}.speed.mean_seconds", "lower", "mean" if seconds else "estimate", seconds),
+        Number(f"{path}.speed.*", "higher", "estimate"),
+        Number(f"{path}.stability.*", "higher", "estimate"),
+        Number(f"{path}.accuracy", "higher", "estimate"),
+        Number(f"{path}.accuracy_readings.*", "higher", "estimate"),
+        Number(f"{path}.intent", "higher", "estimate"),
     )
 
 
 _NUMBERS = (
-    *_of_set("set"),
-    *_of_set("rounds.*"),
+    *_set_numbers("set"),
+    *_set_numbers("rounds.*"),
     Number("consistency.score", "higher", "estimate"),
     Number("consistency.both_pass", "higher"),
     Number("consistency.both_fail", "lower"),
@@ -240,7 +240,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
     measures = _MEASURES
     views = VIEWS
     sample = Sample(write_sample, records=50_000)
-    calls = Calls("judge", prompts, judged)
+    calls = Calls("judge", prompts, add_scores)
     whole = WholeInput(settle_repeats, list_repeats, _dead_row)
 
     def evaluate(self, batch: Batch, params: PlanParams) -> Outcome[PlanState]:
@@ -248,7 +248,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
         return evaluate_batch(batch, params)
 
     def section(self, results: Sequence[InputResult[PlanState]], params: PlanParams) -> dict[str, Json]:
-        """One input's results as they are; several under ``files``, by name."""
+        """The results of one input; those of several under ``files``, by name."""
         sections = {result.name: file_section(result.state, params) for result in results}
         return {"files": sections} if len(sections) > 1 else next(iter(sections.values()))
 

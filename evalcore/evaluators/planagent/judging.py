@@ -1,4 +1,4 @@
-"""Asking a language model for each row's score: a prompt a row, and the rows again with its scores in their columns."""
+"""Judging rows by a language model: a prompt for each row, and copies of the rows with the model's scores."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from evalq.evalcore.records.cut import Cutter, batches, opened
 from evalq.evalcore.records.inputs import Source, discover, format_suffixes, spool
 from evalq.evalcore.records.json_values import NoJson
 from evalq.evalcore.records.prompts import KEY, enclosed, marker_of, reply_of, whole_reply
+from evalq.evalcore.views.markdown import plural
 
 _JUDGED = "judged"
 _FAILED = "failed"
@@ -46,11 +47,11 @@ def judge_prompt(lang: str) -> str:
     return files(__package__).joinpath(f"prompt.{lang}.md").read_text(encoding="utf-8")
 
 
-def prompts(asked: Request) -> Iterator[Prompt]:
+def prompts(request: Request) -> Iterator[Prompt]:
     """The evaluation prompt with one row, for every row. Raises InputError for rows that cannot be read, UsageError."""
-    lang = str(asked.options.get("lang") or LANGUAGES[0])
+    lang = str(request.options.get("lang") or LANGUAGES[0])
     text = judge_prompt(lang)
-    for source, columns, rows in _inputs(asked):
+    for source, columns, rows in _inputs(request):
         for line, row in rows:
             shown = _shown(columns, row)
             marker = _marker(shown)
@@ -59,7 +60,7 @@ def prompts(asked: Request) -> Iterator[Prompt]:
 
 
 def _shown(columns: Sequence[str], row: Sequence[str]) -> str:
-    """What a judge sees of a row, as JSON: the columns that the specification's prompt names."""
+    """A row for the judge, as JSON: the columns that the specification's prompt names."""
     fields = dict(zip(columns, row, strict=True))
     return msgspec.json.encode({name: fields[name] for name in _SHOWN}).decode()
 
@@ -69,16 +70,16 @@ def _marker(shown: str) -> str:
     return marker_of({"row": shown})
 
 
-def judged(asked: Request, outputs: Path, folder: Path) -> Request:
-    """Copies of the inputs in ``folder`` whose LLM columns hold the recorded answers, and the request that reads them.
+def add_scores(request: Request, outputs: Path, folder: Path) -> Request:
+    """Write copies of the inputs with the replies in their LLM columns into ``folder``; return their request.
 
-    Lines keep their numbers. A row without an answer has an empty score: it is no pair in the agreement.
+    Lines keep their numbers. A row without a reply has an empty score, which is no pair in the agreement.
     """
     replies = _replies(outputs)
     copies = []
-    for source, columns, rows in _inputs(asked):
-        places = [columns.index(name) for name in ("LLM 상태", "LLM 점수", "LLM 코멘트")]
-        # Names of inputs are without the ending of a packing, and no two are the same.
+    for source, columns, rows in _inputs(request):
+        indexes = [columns.index(name) for name in ("LLM 상태", "LLM 점수", "LLM 코멘트")]
+        # Names of inputs are unique, and without the ending of a compressed file.
         copy = folder / source.name
         with copy.open("w", encoding="utf-8", newline="") as out:
             written = _CopiedRows(out)
@@ -86,16 +87,16 @@ def judged(asked: Request, outputs: Path, folder: Path) -> Request:
             for line, row in rows:
                 reply = replies.get(f"{source.name}:{line}")
                 cells = (_FAILED, "", "") if reply is None else reply.columns(_marker(_shown(columns, row)))
-                for place, value in zip(places, cells, strict=True):
-                    row[place] = value
+                for index, value in zip(indexes, cells, strict=True):
+                    row[index] = value
                 written.pad(line)
                 written.add(row)
         copies.append(str(copy))
-    return Request(copies, asked.params, asked.options)
+    return Request(copies, request.params, request.options)
 
 
 class _CopiedRows:
-    """Rows of a copy, at their lines: blank ones are put in where the original had some."""
+    """Rows of a copy, with blank lines so that each row keeps its line number."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -105,21 +106,21 @@ class _CopiedRows:
     def add(self, row: Sequence[str]) -> None:
         """Write a row."""
         self._table.writerow(row)
-        # By line feeds, as the reader counts: a quoted field may hold some.
+        # The reader counts line feeds, and a quoted field may hold some.
         self._next += 1 + sum(field.count("\n") for field in row)
 
     def write(self, line: str) -> None:
-        """One whole line, as Python's `csv` gives it."""
+        """Write one line that Python's `csv` made."""
         self._out.write(line.removesuffix(_ENDING) + "\n")
 
     def pad(self, line: int) -> None:
-        """Blank lines up to ``line``."""
+        """Write blank lines up to ``line``."""
         self._out.write("\n" * max(0, line - self._next))
         self._next = max(self._next, line)
 
 
 class JudgeReply(msgspec.Struct):
-    """What was recorded of a judge's reply about a row."""
+    """A judge's recorded reply about a row."""
 
     case: str
     output: Any = msgspec.UNSET
@@ -127,46 +128,46 @@ class JudgeReply(msgspec.Struct):
     error: str = ""
 
     def columns(self, marker: str) -> tuple[str, str, str]:
-        """(state, score, comment) as the columns hold them."""
-        said = whole_reply(self.output, self.text, self.error)
-        if said is None:
+        """(state, score, comment) for the LLM columns."""
+        text = whole_reply(self.output, self.text, self.error)
+        if text is None:
             return _FAILED, "", _one_line(self.error)[:200]
         try:
-            found = reply_of(said, marker)
+            reply = reply_of(text, marker)
         except NoJson as error:
-            # No score: the row counts as unreadable, not as one that nobody was asked about.
+            # The row counts as unreadable, not as one without a judge.
             return _JUDGED, _UNREADABLE, str(error)
-        # What is no score is written as it came, and counts as unreadable, too.
-        return _JUDGED, _score_text(found.get("score")), _one_line(str(found.get("comment") or ""))
+        # Another value than a number is copied, and counts as unreadable, too.
+        return _JUDGED, _score_text(reply.get("score")), _one_line(str(reply.get("comment") or ""))
 
 
 def _replies(outputs: Path) -> dict[str, JudgeReply]:
-    """{row: what was recorded of the judge's reply about it}."""
+    """{row: the judge's recorded reply about it}."""
     with outputs.open("rb") as stream:
-        found = (msgspec.json.decode(line, type=JudgeReply) for line in stream)
-        return {reply.case: reply for reply in found}
+        replies = (msgspec.json.decode(line, type=JudgeReply) for line in stream)
+        return {reply.case: reply for reply in replies}
 
 
 def _score_text(score: Any) -> str:
-    """A number with all its digits and no exponent, which nobody reads in that column; what is none as JSON."""
+    """A number with all its digits and no exponent, which the column's reader refuses; other values as JSON."""
     if type(score) not in (int, float):
         return msgspec.json.encode(score).decode()
-    # `or 0` for -0.0, whose sign the column's reader refuses; by repr, since a float's own decimals are 50 and more.
+    # `or 0` for -0.0, whose sign the column's reader refuses; by repr, since a float may have 50 decimals.
     text = format(Decimal(repr(score or 0)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _one_line(text: str) -> str:
-    """A text without line ends: rows behind it would have other lines than in the original, by which they are named."""
+    """A text without line ends, so that later rows keep their line numbers, which name them."""
     return " ".join(text.splitlines())
 
 
-def _inputs(asked: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[_Row]]]:
+def _inputs(request: Request) -> Iterator[tuple[Source, tuple[str, ...], Iterator[_Row]]]:
     """Each input with its columns and its rows. Raises InputError, UsageError."""
-    if "-" in asked.inputs:
-        # Once for the prompts, and once more for the copies, when all answers are there.
+    if "-" in request.inputs:
+        # Once for the prompts, and again for the copies.
         raise UsageError("--judge reads its input twice: give a file, not standard input")
-    sources = discover(asked.inputs, format_suffixes("csv"))
+    sources = discover(request.inputs, format_suffixes("csv"))
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         for source in sources:
             spooled = spool(source, Path(scratch))
@@ -183,5 +184,5 @@ def _rows(cutter: Cutter, source: Source) -> Iterator[_Row]:
     for batch in batches(cutter, source):
         yield from batch.rows(fault)
         if faults:
-            # A run would fail on these rows in any case: say so before a model is paid for the others.
-            raise InputError(f"{len(faults)} row(s) cannot be read, so none is judged", faults)
+            # A run would fail on these rows anyway: report them before paying a model for the others.
+            raise InputError(f"{plural(len(faults), 'row')} cannot be read, so none is judged", faults)

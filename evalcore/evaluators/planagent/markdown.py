@@ -17,7 +17,7 @@ from evalq.evalcore.views.markdown import inert, plain_dollars
 
 
 class _MarkdownTexts(NamedTuple):
-    """Everything the report says in one language; braces are filled in by ``str.format``."""
+    """The texts of the report in one language; ``str.format`` fills in the braces."""
 
     title: str
     data: str
@@ -87,7 +87,7 @@ _KO = _MarkdownTexts(
     intent_basis="의도/정확성: F 기대조건 + R 체크패스율 0~5 매핑",
     consistency_basis="일관성: same-pass/fail({mark}점이상/미만) 기준",
     stability_basis={
-        # The seed says both: its section 2-4 fails a score of 0, its template only an error or an empty answer.
+        # The seed has both: its section 2-4 fails a score of 0, its template only an error or an empty answer.
         "score_zero": "안정성: 문항 점수 0이면 0점, 그 외 5점",
         "error_or_empty": "안정성: error/empty 0점",
     },
@@ -110,7 +110,7 @@ _KO = _MarkdownTexts(
     speed_counts="속도 분포",
     failures="안정성 실패(에러) 패턴",
     reasons={"error": "오류", "unparsable": "Raw JSON 파싱 실패", "empty": "메시지와 목록이 모두 비어 있음"},
-    # A failure only where stability is read as specified; the other reading fails rows that were never judged.
+    # A failure only in one reading of stability; the other reading fails only rows without judging.
     no_check_passed="통과한 체크 없음 (0점)",
     insights="정성 인사이트 Top 패턴",
     suspect="{check} 체크는 {of}건 중 {passed}건만 통과했다.",
@@ -244,22 +244,22 @@ LANGUAGES = tuple(_TEXTS)
 
 # The last section: distributions, failures, patterns and the operating checklist.
 
-# An underscore within a word is none of Markdown's signs, and names of fields have many.
+# An underscore inside a word means nothing in Markdown, and field names have many.
 _SPECIAL = re.compile(r"([\\`*<&\[\]|~]|(?<![^\W_])_|_(?![^\W_]))")
 _MOST_DECIMALS = 12
-_UNPRINTED = re.compile(r"[\s\x00-\x1f\x7f]+")
+_INVISIBLE = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 
 def escaped(text: str, blank: str = "") -> str:
-    """``text`` from the data so that it stays one line and one cell, and means nothing to Markdown or HTML."""
-    line = _SPECIAL.sub(r"\\\1", inert(_UNPRINTED.sub(" ", text).strip()))
+    """``text`` of the data as one line in one cell, without meaning in Markdown or HTML."""
+    line = _SPECIAL.sub(r"\\\1", inert(_INVISIBLE.sub(" ", text).strip()))
     return plain_dollars(line) or blank
 
 
 def _notes(
     results: Mapping[str, Json], rounds: Sequence[str], rules: Mapping[str, str], text: _MarkdownTexts
 ) -> Iterator[str]:
-    """The lines below the section's heading; ``rules`` say which rows are stability failures."""
+    """The lines below the section's heading; ``rules`` decide which rows are stability failures."""
     yield f"- {text.score_counts}"
     yield from _distribution(results, rounds, "score_counts", text)
     yield f"- {text.speed_counts}"
@@ -276,7 +276,7 @@ def _notes(
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table between blank lines; its cells are escaped already."""
+    """A Markdown table between blank lines; its cells must be escaped."""
     cells = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
     return ["", *(f"| {' | '.join(row)} |" for row in cells), ""]
 
@@ -289,28 +289,28 @@ def _distribution(results: Mapping[str, Json], rounds: Sequence[str], key: str, 
 
 
 def _failures(failures: Mapping[str, Json], zeros: bool, text: _MarkdownTexts) -> list[str]:
-    """Stability failures by pattern; with ``zeros``, rows that are 0 because no check passed are some of them."""
-    # Else the report says "none" above failures that its own checklist counts.
-    unpassed = failures["no_check_passed"] if zeros else 0
-    if not failures["rows"] and not unpassed:
+    """Stability failures by pattern; with ``zeros``, rows without a passed check are failures, too."""
+    # Without them, the report would say "none" above failures that its checklist counts.
+    without_pass = failures["no_check_passed"] if zeros else 0
+    if not failures["rows"] and not without_pass:
         return [f"  - {text.none}"]
     rows = [[text.reasons[reason], str(count)] for reason, count in failures["reasons"].items() if count]
     errors = failures["errors"]
     rows += [[f"{text.reasons['error']}: {escaped(item['name'])}", str(item["rows"])] for item in errors["top"]]
     if errors["other"]:
         rows.append([f"{text.reasons['error']}: {text.other}", str(errors["other"])])
-    if unpassed:
-        rows.append([text.no_check_passed, str(unpassed)])
+    if without_pass:
+        rows.append([text.no_check_passed, str(without_pass)])
     return _table([text.cause, text.amount], rows)
 
 
 def _insights(results: Mapping[str, Json], text: _MarkdownTexts) -> Iterator[str]:
     for row in results["diagnostics"]:
-        what = text.suspect.format(check=row["check"], of=row["of"], passed=row["passed"])
-        where = text.not_found
+        finding = text.suspect.format(check=row["check"], of=row["of"], passed=row["passed"])
+        path = text.not_found
         if row["found_at"] is not None:
-            where = text.found.format(path=escaped(row["found_at"]), count=row["would_pass"])
-        yield f"  - {what} {where}"
+            path = text.found.format(path=escaped(row["found_at"]), count=row["would_pass"])
+        yield f"  - {finding} {path}"
     low, slow = results["low_scores"], results["slow"]
     yield "  - " + text.low.format(up_to=low["up_to"], rows=low["rows"], share=_percent(low["share"]))
     yield from _rankings(low, text)
@@ -337,7 +337,7 @@ def _rates(results: Mapping[str, Json], text: _MarkdownTexts) -> Iterator[str]:
         [header[0], *header[3:]],
         (
             [row["check"], str(row["of"] - row["passed"]), str(row["of"]), _percent(row["failure_rate"])]
-            # `rate_header` less its columns of rows: a kind of check has several checks a row.
+            # Without the columns of rows: a kind of check has several checks in a row.
             for row in results["checks"]
         ),
     )
@@ -372,7 +372,7 @@ def _checklist(items: Sequence[Mapping[str, Json]], text: _MarkdownTexts) -> Ite
 
 
 def distinct_percents(share: float | None, limit: float) -> tuple[str, str]:
-    """A share and its limit in percent, with as many decimals as show on which side of the limit the share lies."""
+    """A share and its limit in percent, with enough decimals to show which is larger."""
     if share is None:
         return "-", f"{limit:.1%}"
     for decimals in range(1, _MOST_DECIMALS):
@@ -387,7 +387,7 @@ def _percent(share: float | None) -> str:
 
 
 _EXAMPLES = 3
-"""Places of what was left out that are shown of each kind."""
+"""How many examples of left-out data are shown of each kind."""
 
 
 def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
@@ -395,26 +395,26 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     lang = str(options.get("lang") or LANGUAGES[0])
     files = results_by_file(report)
     pages = []
-    for given in report["inputs"]:
-        name = given["name"]
-        pages.append(_page(name, given["records"], files[name], report["params"], _TEXTS[lang]))
+    for source in report["inputs"]:
+        name = source["name"]
+        pages.append(_page(name, source["records"], files[name], report["params"], _TEXTS[lang]))
     return "\n".join([*pages, *_left_out_lines(report, _TEXTS[lang])])
 
 
 def results_by_file(report: Mapping[str, Json]) -> dict[str, Json]:
-    """The results of each input by name: a report of several has them under ``files``."""
+    """The results of each input by name."""
     results = report["results"]
     return dict(results["files"]) if "files" in results else {report["inputs"][0]["name"]: results}
 
 
 def _left_out_lines(report: Mapping[str, Json], text: _MarkdownTexts) -> list[str]:
-    """What the numbers of all inputs leave out, with the first places; nothing without any."""
+    """The data that all inputs leave out, with the first examples; no lines if there is none."""
     lines = []
     for each in omissions_in(report):
-        places = "; ".join(escaped(f"{one.where}: {shorten(one.text, 80)}") for one in each.examples[:_EXAMPLES])
-        known = text.left_out_kinds.get(each.what)
-        said = known.format(count=f"{each.count:,}") if known else escaped(each.sentence(0))
-        lines.append(f"- {said}" + (f" ({text.where}: {places})" if places else ""))
+        examples = "; ".join(escaped(f"{one.where}: {shorten(one.text, 80)}") for one in each.examples[:_EXAMPLES])
+        template = text.left_out_kinds.get(each.what)
+        summary = template.format(count=f"{each.count:,}") if template else escaped(each.sentence(0))
+        lines.append(f"- {summary}" + (f" ({text.where}: {examples})" if examples else ""))
     return [f"## {text.left_out}", *lines, ""] if lines else []
 
 
@@ -475,9 +475,9 @@ def _metrics(
     ]
 
 
-def _consistency_line(found: Mapping[str, Json], text: _MarkdownTexts) -> str:
-    left_out = found["excluded"]["fewer_than_two_rounds"]["count"]
-    return f"- ({text.no_pairs.format(count=left_out)})" if found["score"] is None else _number(found["score"])
+def _consistency_line(consistency: Mapping[str, Json], text: _MarkdownTexts) -> str:
+    score, left_out = consistency["score"], consistency["excluded"]["fewer_than_two_rounds"]["count"]
+    return f"- ({text.no_pairs.format(count=left_out)})" if score is None else _number(score)
 
 
 def _speed(speed: Mapping[str, Json], rules: Mapping[str, str], text: _MarkdownTexts) -> str:

@@ -1,4 +1,4 @@
-"""What a user may change about a plan agent's scores, and the specification's defaults."""
+"""The parameters of a plan agent's scores, with the specification's defaults."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from pydantic import Field, field_validator, model_validator
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.words import compiled
 
-# How the conditions of a checklist are written: ``(?&name)`` in a pattern stands for the part of that name. A form
-# matches a whole condition up to what may end one, so that "is not", "or" and "contains" are never read as "is": such
-# a line stays unread. Spaces and runs of syllables are matched possessively, which keeps reading linear in the length
-# of the text.
+# The patterns of a checklist's conditions. ``(?&name)`` in a pattern stands for the part of that name. A form matches a
+# whole condition up to its end, so that it never reads "is not", "or" and "contains" as "is": such a line stays unread.
+# Spaces and runs of syllables are matched possessively, so that reading takes linear time.
 
 Kind = Literal["message", "formType", "multiSelectAllowYn", "actionType", "dataKey", "buttonKey"]
 _REFERENCE = re.compile(r"\(\?&(\w+)\)")
@@ -25,13 +24,13 @@ NUMBERING = (
     r"|[(\[（［【〔]\s*+(?:\d+|[A-Za-z가-하]|[xX✓✔]?)\s*+[)\]）］】〕]|[A-Za-z가-하]\s*+[.)](?=\s)|[ivxIVX]+\s*+[.)](?=\s)"
     r"|(?:조건|체크|항목|요소|기준|[Cc]heck|[Cc]ondition)\s*+\d+\s*+[.:)：]|@check\b\s*+[:：]?)\s*+)*"
 )
-"""What stands before a condition: numbers, letters, circled numbers, bullets, boxes, ``@check``, also several."""
+"""Marks before a condition: numbers, letters, circled numbers, bullets, boxes, ``@check``, or several of them."""
 
 KEY = re.compile(r"assistantMessage|formType|multiSelectAllowYn|actionType|dataKey|buttonKey|@check", re.IGNORECASE)
-"""What a line without a number mentions when it is a condition all the same."""
+"""The keys that make a line without a number a condition."""
 
 CONNECTOR = r"(?:[\s?.!。？…*}(?&quotes),;/&，；]|그리고|또한|및|and\b|[(（][^()（）]*[)）])*"
-"""What stands between two conditions of one line, or behind the last one: remarks in parentheses, too."""
+"""Text between two conditions of one line, or after the last one, such as remarks in parentheses."""
 
 PARTS: tuple[tuple[str, str], ...] = (
     ("quotes", "\"“”„‟″＂'‘’‚‛′＇`´「」『』《》〈〉«»‹›"),
@@ -45,7 +44,7 @@ PARTS: tuple[tuple[str, str], ...] = (
     ("number", r"\d+(?:[-.]\d+)*\s*+[.)．）、](?!\d)"),
     ("q", r"[(?&quotes)]"),
     ("quoted", r"(?&q)+(?P<want>[^(?&quotes)\n]+)(?&q)+"),
-    # A word in an enumeration, a list or an alternative is none: what is asked for is more than it.
+    # Not a word of an enumeration, a list or an alternative, which ask for more than one word.
     (
         "word",
         (
@@ -127,17 +126,17 @@ PARTS: tuple[tuple[str, str], ...] = (
         ),
     ),
 )
-"""(name, pattern) of what the default forms are made of; one may stand for those above it."""
+"""(name, pattern) of the parts of the default forms; a part may use those above it."""
 
 
 def _key(name: Kind) -> str:
-    """A key in any case, its words also apart: "form type", "form_type"."""
+    """A pattern for a key in any case, and for its words apart: "form type", "form_type"."""
     words = re.sub(r"(?=[A-Z])", " ", name).split()
     return "(?i:" + r"[\s_-]*+".join(words) + ")"
 
 
 def _forms_of(name: Kind) -> list[tuple[Kind, str]]:
-    """A value in quotes; a bare one of ASCII letters; behind a colon or an equals sign one of any letters."""
+    """Forms with a quoted value, with a bare ASCII word, and with any word after a colon or an equals sign."""
     start = rf"(?&where){_key(name)}(?&is)"
     ending = r"(?:(?&thing)|(?&same))(?&end)"
     if name == "multiSelectAllowYn":
@@ -150,7 +149,7 @@ def _forms_of(name: Kind) -> list[tuple[Kind, str]]:
 
 
 FORMS: tuple[tuple[Kind, str], ...] = (
-    # A keyword may hold quotes: the first of them behind which the condition goes on ends it.
+    # A keyword may hold quotes: it ends at the first one after which the condition goes on.
     ("message", r"(?&where)(?&message)(?&in)(?&q)(?P<want>.+?)(?&q)(?&about)(?&mentioned)(?&end)"),
     ("message", r"\s*+(?&quoted)(?&about)(?&message)(?&in)(?&about)(?&mentioned)(?&end)"),
     ("message", r"(?&where)(?&message)(?&in)(?&quoted)(?&end)"),
@@ -167,23 +166,23 @@ FORMS: tuple[tuple[Kind, str], ...] = (
     *_forms_of("dataKey"),
     *_forms_of("buttonKey"),
 )
-"""(kind, pattern) of every way in which a condition is written, in the order in which they are tried."""
+"""(kind, pattern) of every form of a condition, in the order in which they are tried."""
 
 
 def key_pattern(kind: Kind) -> str:
-    """What every form of `FORMS` for ``kind`` has to match somewhere."""
+    """A pattern that matches somewhere in every condition that a form of `FORMS` for ``kind`` reads."""
     return "(?&message)" if kind == "message" else _key(kind)
 
 
-def _joined(pattern: str, parts: Mapping[str, str]) -> str:
-    """``pattern`` with its parts written out. Raises ValueError for one that is not there, or that holds itself."""
+def _insert_parts(pattern: str, parts: Mapping[str, str]) -> str:
+    """``pattern`` with its parts inserted. Raises ValueError for an unknown part, or one that contains itself."""
     for _ in range(len(parts) + 1):
         if not (names := {match[1] for match in _REFERENCE.finditer(pattern)}):
             return pattern
         if unknown := sorted(names - parts.keys()):
             raise ValueError(f"(?&{unknown[0]}) names no part; there are: {', '.join(parts)}")
         pattern = _REFERENCE.sub(lambda match: parts[match[1]], pattern)
-    raise ValueError(f"(?&{min(names)}) is a part that holds itself")
+    raise ValueError(f"(?&{min(names)}) is a part that contains itself")
 
 
 KINDS: tuple[Kind, ...] = ("message", "formType", "multiSelectAllowYn", "actionType", "dataKey", "buttonKey")
@@ -201,7 +200,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class Rules(Params):
-    """Which of two readings the printed table takes; the report's JSON holds both in any case."""
+    """The readings for the printed table; the report's JSON always has both."""
 
     speed: Literal["band_of_mean", "mean_of_points"] = "band_of_mean"
     stability: Literal["score_zero", "error_or_empty"] = "score_zero"
@@ -209,14 +208,14 @@ class Rules(Params):
 
 
 class Part(Params):
-    """A piece of other patterns, which name it: ``(?&name)``."""
+    """A part of other patterns, which refer to it by ``(?&name)``."""
 
     name: str
     pattern: str
 
 
 class Form(Params):
-    """How a check of one kind is written: ``pattern`` is what follows the number, its group "want" the value."""
+    """A form of a check of one kind: ``pattern`` matches the text after the number, its group "want" the value."""
 
     kind: Kind
     pattern: str
@@ -238,7 +237,7 @@ class SpeedBand(Params):
 
 
 class Mask(Params):
-    """What varies within one pattern of error text: matches of ``pattern`` are replaced before counting."""
+    """A part of error texts that varies: matches of ``pattern`` are replaced before counting."""
 
     pattern: str
     replacement: str
@@ -250,14 +249,14 @@ class Mask(Params):
 
 
 class Diagnostic(Params):
-    """A kind of check is suspect when it passes in a smaller share than ``share`` of ``checks`` or more."""
+    """A kind of check is suspect if, of at least ``checks`` checks, a smaller share than ``share`` passes."""
 
     share: float = Field(default=0.01, ge=0, le=1)
     checks: int = Field(default=20, ge=1)
 
     def suspects(self, passed: int, judged: int) -> bool:
         """Whether ``passed`` of ``judged`` is too few, computed without rounding."""
-        # By its decimals: the double 0.01 is a little more than 1/100, and would make 1 of 100 too few.
+        # As a decimal: the double 0.01 is a little more than 1/100, so 1 of 100 would be too few.
         return judged >= self.checks and passed < Fraction(str(self.share)) * judged
 
 
@@ -267,8 +266,8 @@ class PlanParams(Params):
     rules: Rules = Rules()
     parts: tuple[Part, ...] = tuple(Part(name=name, pattern=pattern) for name, pattern in PARTS)
     numbering: str = NUMBERING
-    """What may stand before a condition; a line in which it matches something is a condition, read or not."""
-    # In the real file 50 of 54 keywords that end in a vowel have 과 all the same: particles decide nothing.
+    """Marks before a condition; a line that begins with one is a condition, even if no form reads it."""
+    # In the real file 50 of 54 keywords that end in a vowel have 과 nevertheless: particles decide nothing.
     forms: tuple[Form, ...] = tuple(Form(kind=kind, pattern=pattern) for kind, pattern in FORMS)
     connector: str = CONNECTOR
     ratio_bands: tuple[RatioBand, ...] = (
@@ -277,7 +276,7 @@ class PlanParams(Params):
         RatioBand(over=1, under=2, points=3),
         RatioBand(over=1, under=4, points=2),
     )
-    # The seed's bands begin at 0.01, where its prompt says above 0: 1 of 101 checks earns the point, too.
+    # The seed's bands begin at 0.01, but its prompt says above 0: 1 of 101 checks earns the point, too.
     any_pass_points: int = Field(default=1, ge=0, le=TOP_SCORE)
     # Each limit belongs to the better band: the seed writes "<=5" and then "5~8".
     speed_bands: tuple[SpeedBand, ...] = (
@@ -288,47 +287,47 @@ class PlanParams(Params):
         SpeedBand(seconds=20, points=1),
     )
     pass_mark: int = Field(default=3, ge=0, le=TOP_SCORE)
-    """Consistency: a score from here on is a pass."""
+    """Consistency: a score of at least this is a pass."""
     # SPEC, section 4: JSON's null, false and empty containers, as text. 0 is an error, here as in JSON.
     no_error: tuple[str, ...] = ("null", "false", "[]", "{}")
-    """Texts of the column `오류` that say there is none (any case), besides white space."""
+    """Texts of the column `오류` that mean no error (any case), besides white space."""
     error_masks: tuple[Mask, ...] = (
-        # Ids before numbers, which would tear them apart.
+        # Ids first: the mask for numbers would break them.
         Mask(pattern=r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\b[0-9a-fA-F]{16,}\b", replacement="<id>"),
         Mask(pattern=r"\d+", replacement="<n>"),
     )
     diagnostic: Diagnostic = Diagnostic()
     low_score: int = Field(default=2, ge=0, le=TOP_SCORE)
     """Rows of this score or less are searched for patterns."""
-    # The seed's checklist names these two ("특히 2~3점"); rows of 0 and 1 stand in the distribution alone.
+    # The seed's checklist names these two ("특히 2~3점"); rows of 0 and 1 are only in the distribution.
     slow_points: tuple[int, ...] = (2, 3)
     """Rows of these speed points are searched for patterns."""
     stability_warning: float = Field(default=0.01, ge=0, le=1)
-    """From this share of stability failures on, the operating checklist warns."""
+    """The operating checklist warns from this share of stability failures on."""
     top: int = Field(default=10, ge=1)
-    """How many patterns of a kind are shown; the rest is counted as other."""
+    """How many patterns of a kind are shown; the others are counted together."""
 
     @model_validator(mode="after")
     def _patterns_compile(self) -> Self:
         known = type(self).model_fields
         if all(getattr(self, name) == known[name].default for name in ("parts", "numbering", "connector", "forms")):
-            return self  # those of evalq compile, and to compile all takes a fifth of a small run
+            return self  # evalq's own patterns compile, and compiling all takes a fifth of a small run
         for name in ("numbering", "connector"):
             try:
-                _compiled(self.joined(getattr(self, name)))
+                _compiled(self.insert_parts(getattr(self, name)))
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
         for at, form in enumerate(self.forms):
             try:
-                if "want" not in _compiled(self.joined(form.pattern)).groupindex:
+                if "want" not in _compiled(self.insert_parts(form.pattern)).groupindex:
                     raise ValueError("the pattern must have a group named 'want'")
             except ValueError as error:
                 raise ValueError(f"forms[{at}].pattern: {error}") from None
         return self
 
-    def joined(self, pattern: str) -> str:
-        """``pattern`` with its parts written out. Raises ValueError."""
-        return _joined(pattern, {part.name: part.pattern for part in self.parts})
+    def insert_parts(self, pattern: str) -> str:
+        """``pattern`` with its parts inserted. Raises ValueError."""
+        return _insert_parts(pattern, {part.name: part.pattern for part in self.parts})
 
     @model_validator(mode="after")
     def _bands_in_order(self) -> Self:

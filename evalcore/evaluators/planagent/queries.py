@@ -1,4 +1,4 @@
-"""The rows of each Query ID: with their lines while there are not too many, then only which rounds there are."""
+"""The rows of each Query ID: with their lines while they are few, then only their rounds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 
 from evalq.evalcore.model.state import LISTED, Merging
 
-# Rows with their lines in 16 bytes or a few more, as compiled code packs them, too.
+# Packed rows with their lines: 16 bytes or a few more, the same as in compiled code.
 
 UNSCORED = 255
-"""Stands for the score of a row that has none."""
+"""The score of an unscored row."""
 
 _PAD = 8
 _REST = struct.Struct("<BH")
@@ -22,7 +22,7 @@ _LINE_BYTES = 5
 _MOST = 0xFFFF
 _SHORT_ROW = _LINE_BYTES + _REST.size + _PAD
 _NAMED = _LINE_BYTES + 1
-"""Where a row says how long its round's name is, and then which."""
+"""The offset of the size of the round's name, which the name follows."""
 
 
 def pack_row(round_: str, score: int, line: int) -> bytes:
@@ -31,12 +31,12 @@ def pack_row(round_: str, score: int, line: int) -> bytes:
 
 
 def pack_line(line: int) -> bytes:
-    """The first part of a packed row, which differs from row to row."""
+    """The first part of a packed row, different for each row."""
     return line.to_bytes(_LINE_BYTES, "little")
 
 
 def pack_rest(round_: str, score: int) -> bytes:
-    """The second part, which many rows have in common."""
+    """The second part of a packed row, which many rows share."""
     name = round_.encode()[:_MOST]
     return _REST.pack(score, len(name)) + name.ljust(_room(len(name)), b"\0")
 
@@ -54,13 +54,13 @@ def unpack_rows(packed: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def kept_name(round_: str) -> str:
-    """The name of a round as a packed row has it."""
-    # A character takes four bytes at most, so that nothing of such a name can have been cut.
+    """The name of a round as in a packed row."""
+    # A character takes at most four bytes: such a name is not cut.
     return round_ if len(round_) <= _MOST // 4 else _unpack_rest(pack_rest(round_, UNSCORED))[0]
 
 
 def split(packed: bytes) -> list[bytes]:
-    """Each packed row by itself."""
+    """The packed rows as a list."""
     if _all_short(packed):
         return [packed[at : at + _SHORT_ROW] for at in range(0, len(packed), _SHORT_ROW)]
     rows, at = [], 0
@@ -73,7 +73,7 @@ def split(packed: bytes) -> list[bytes]:
 
 def rests(packed: bytes) -> list[bytes]:
     """The second part of each packed row."""
-    if len(packed) == _SHORT_ROW:  # as nearly all rows of a chunk are where there are many Query IDs
+    if len(packed) == _SHORT_ROW:  # the usual case in a chunk with many Query IDs
         return [packed[_LINE_BYTES:]]
     if _all_short(packed):
         return [packed[at : at + _SHORT_ROW - _LINE_BYTES] for at in range(_LINE_BYTES, len(packed), _SHORT_ROW)]
@@ -81,7 +81,7 @@ def rests(packed: bytes) -> list[bytes]:
 
 
 def no_round_twice(packed: bytes) -> bool:
-    """Whether no two rows are of one round; False also where names are long, and only `unpack_rows` can tell."""
+    """Whether no two rows are of one round; False, too, if names are long and `unpack_rows` must decide."""
     if not _all_short(packed):
         return False
     names = {packed[at : at + _SHORT_ROW - _NAMED] for at in range(_NAMED, len(packed), _SHORT_ROW)}
@@ -89,10 +89,10 @@ def no_round_twice(packed: bytes) -> bool:
 
 
 def _all_short(packed: bytes) -> bool:
-    """Whether each row has a short name, and so as many bytes as all of the others.
+    """Whether each row has a short name, and so all rows have the same size.
 
-    The first row begins at 0, and behind one with a short name the next begins _SHORT bytes on: so where no size that
-    is looked at is larger, these were the sizes.
+    The first row begins at 0, and the next one _SHORT_ROW bytes after a row with a short name. So if no size at these
+    offsets is larger, they are the sizes of all rows.
     """
     return (
         not len(packed) % _SHORT_ROW
@@ -102,32 +102,32 @@ def _all_short(packed: bytes) -> bool:
 
 
 def _room(size: int) -> int:
-    """Bytes a name of ``size`` takes: padded, so that rows of short names are all as long."""
+    """The bytes for a name of ``size``, padded so that all rows with short names have the same size."""
     return max(_PAD, -(-size // _PAD) * _PAD)
 
 
-# Which rounds each Query ID has rows of, in a bit a row: how very many rows are held.
+# The rounds of each Query ID, one bit for each row: the form for very many rows.
 
 BLOCK = 1024
-"""Rounds of one bitmap. Another block has its own, so that a Query ID with few rounds of very many takes few bytes."""
+"""Rounds in one bitmap. Each block has its own, so a Query ID with few of very many rounds takes few bytes."""
 
 _ROUNDS = 2
-"""What the specification requires of a Query ID, and a comparison needs."""
+"""The least rounds of a Query ID that the specification requires and a comparison needs."""
 _SCORES, _SEVERAL, _REPEATED = 0x3F, 0x40, 0x80
 _FLAGS = 8
-"""Bits of a value before the rounds'.
+"""Bits of a value before those of the rounds.
 
-Which scores there are, a bit each; whether more than one row has a score; whether a round came more than once.
+A bit for each score that occurs; one if several rows have a score; one if a round came more than once.
 """
 
 
 class QueryReview(msgspec.Struct):
     """All Query IDs compared over their rounds.
 
-    ``both_pass`` and ``both_fail`` count those with the same side of the pass mark in every scored round, ``compared``
-    those with two or more and none repeated; ``short`` (fewer scored rounds) and ``repeated`` list the others,
-    ``incomplete`` those that lack a row in some round, two rounds being the least there must be. Each is in
-    alphabetical order. ``queries`` is how many there are.
+    ``compared`` counts those with two or more scored rounds and none repeated. Of these, ``both_pass`` and
+    ``both_fail`` count those on one side of the pass mark in all rounds. ``short`` (fewer scored rounds) and
+    ``repeated`` list the others. ``incomplete`` lists those without a row in some round, or with less than two rounds.
+    Lists are in alphabetical order. ``queries`` counts all.
     """
 
     queries: int = 0
@@ -140,7 +140,7 @@ class QueryReview(msgspec.Struct):
 
 
 class _BlockPart(NamedTuple):
-    """What is added to a Query ID's value in one block, and what came of it for each value that was there."""
+    """An addition to a Query ID's value in one block, with its results for values that were there before."""
 
     block: dict[str, bytes]
     value: bytes
@@ -148,12 +148,11 @@ class _BlockPart(NamedTuple):
 
 
 class RoundPairs(Merging, array_like=True):
-    """Pairs of a Query ID and a round: ``rounds`` numbers the rounds' names, ``repeated`` counts rows of a pair that
-    another row has, too.
+    """Pairs of a Query ID and a round: ``rounds`` numbers the rounds' names, ``repeated`` counts repeated pairs.
 
-    A block maps Query IDs to a little-endian number: in its lowest byte what `review` needs besides (in the first
-    block alone, which has every Query ID), then a bit for each round of the block. Query IDs that have had the same
-    rounds share one value, so in a file with all rounds of all Query IDs this is hardly more than their names.
+    A block maps Query IDs to a little-endian number. Its lowest byte has flags for `review` (only in the first block,
+    which has every Query ID), then comes a bit for each round of the block. Query IDs with the same rounds share one
+    value, so in a file with all rounds of all Query IDs this takes little more than their names.
     """
 
     repeated: int = 0
@@ -161,21 +160,21 @@ class RoundPairs(Merging, array_like=True):
     blocks: list[dict[str, bytes]] = msgspec.field(default_factory=lambda: [{}])
 
     def add(self, query: str, round_: str) -> bool:
-        """Add a row without a score; whether there was one of its Query ID and round."""
+        """Add a row without a score; return whether its Query ID had a row of this round before."""
         before = self.repeated
         self._add([(query, self._parts(0, [self._number(round_)]))])
         return self.repeated > before
 
     def take(self, rows: dict[str, bytes]) -> None:
-        """Move packed rows by Query ID here, so that they need no room any more."""
+        """Move packed rows by Query ID here, which empties ``rows``."""
         known: dict[bytes, list[_BlockPart]] = {}
 
         def parts(rest: bytes) -> list[_BlockPart]:
-            found = known.get(rest)
-            if found is None:
+            result = known.get(rest)
+            if result is None:
                 name, score = _unpack_rest(rest)
-                found = known[rest] = self._parts(0 if score == UNSCORED else 1 << score, [self._number(name)])
-            return found
+                result = known[rest] = self._parts(0 if score == UNSCORED else 1 << score, [self._number(name)])
+            return result
 
         self._add((query, parts(rest)) for query, packed in _emptied(rows) for rest in rests(packed))
 
@@ -184,17 +183,17 @@ class RoundPairs(Merging, array_like=True):
         self.repeated += later.repeated
         numbers = [self._number(name) for name in sorted(later.rounds, key=later.rounds.__getitem__)]
         for at, block in enumerate(later.blocks):
-            own = numbers[at * BLOCK : (at + 1) * BLOCK]
+            ours = numbers[at * BLOCK : (at + 1) * BLOCK]
             known: dict[bytes, list[_BlockPart]] = {}
             for value in set(block.values()):
                 bits = int.from_bytes(value, "little")
                 flags = None if at else bits & 0xFF
-                known[value] = self._parts(flags, [own[bit] for bit in _set_bits(bits >> _FLAGS)])
-            # Both number their rounds as they came: a block of theirs may have its rounds in several of ours.
+                known[value] = self._parts(flags, [ours[bit] for bit in _set_bits(bits >> _FLAGS)])
+            # Each side numbers its rounds as they came: a block of theirs may belong to several of ours.
             self._add((query, known[value]) for query, value in block.items())
 
     def sort(self) -> None:
-        """Number the rounds by name: their numbers must not depend on how the rows were cut."""
+        """Number the rounds by name, so that their numbers do not depend on the cut into chunks."""
         order = {name: number for number, name in enumerate(sorted(self.rounds))}
         if order != self.rounds:
             fresh = RoundPairs(rounds=order)
@@ -210,21 +209,21 @@ class RoundPairs(Merging, array_like=True):
         review = QueryReview(len(self.blocks[0]))
         first, *others = self.blocks
         further = _counted(others)
-        # The seed requires two rounds of every Query ID, also of a file that has but one.
+        # The seed requires two rounds of every Query ID, even in a file with one round.
         needed = max(rounds, _ROUNDS)
         failing = (1 << pass_mark) - 1
         for query in sorted(first):
             bits = int.from_bytes(first[query], "little")
             if (bits >> _FLAGS).bit_count() + further.get(query, 0) < needed:
                 review.incomplete.append(query)
-            # A fault (SPEC, section 4), and nothing says which of two rows would be the round's: none is compared.
+            # A fault (SPEC, section 4): nothing says which of two rows is the round's, so none is compared.
             if bits & _REPEATED:
                 review.repeated.append(query)
             elif not bits & _SEVERAL:
                 review.short.append(query)
             else:
                 review.compared += 1
-                # Which scores there are is all that consistency asks: no bit below the mark, or none from it on.
+                # Consistent: no score below the mark, or none from the mark on.
                 review.both_pass += not bits & _SCORES & failing
                 review.both_fail += not bits & _SCORES & ~failing
         return review
@@ -233,8 +232,8 @@ class RoundPairs(Merging, array_like=True):
         return self.rounds.setdefault(name, len(self.rounds))
 
     def _parts(self, flags: int | None, numbers: Iterable[int]) -> list[_BlockPart]:
-        """What rows of these rounds add to each block; ``flags``, which the first block alone has, are None where rows
-        of the same Query IDs are added to that anyway.
+        """The additions of rows of these rounds to each block. ``flags`` belong to the first block; None adds nothing
+        there, since another part does.
         """
         bits: dict[int, int] = {} if flags is None else {0: flags}
         for number in numbers:
@@ -263,22 +262,22 @@ class RoundPairs(Merging, array_like=True):
 
 def _emptied(rows: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
     while rows:
-        # One by one: rows that stay there until all are moved would take their room twice.
+        # One by one, so that no row is in memory twice.
         yield rows.popitem()
 
 
 def _union(one: bytes, other: bytes) -> tuple[bytes, int]:
-    """What both say, and how many rounds both have."""
+    """The union of two values, and how many rounds are in both."""
     mine, theirs = int.from_bytes(one, "little"), int.from_bytes(other, "little")
     both, common = mine | theirs, (mine & theirs) >> _FLAGS
     if mine & _SCORES and theirs & _SCORES:
-        # Two rounds of one score set one bit: that there were two has to be noted by itself.
+        # Two rounds of one score set one bit, so this flag notes that there were two.
         both |= _SEVERAL
     return _value(both), common.bit_count()
 
 
 def _counted(blocks: Iterable[dict[str, bytes]]) -> dict[str, int]:
-    """How many rounds each Query ID has in ``blocks``: one pass over what is in them, since most are in few of many."""
+    """How many rounds each Query ID has in ``blocks``, in one pass, since most are in few of many blocks."""
     rounds: dict[str, int] = {}
     for block in blocks:
         for query, value in block.items():
@@ -297,15 +296,15 @@ def _set_bits(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-HELD_BYTES = 1 << 24
-"""How many bytes of packed rows are held: a million rows."""
-MAX_BYTES = 1 << 14
-"""How many are held of one Query ID, over 1,000 rows: adding one costs as many bytes as there are."""
+MAX_BYTES = 1 << 24
+"""The most bytes of packed rows: a million rows."""
+MAX_QUERY_BYTES = 1 << 14
+"""The most bytes of one Query ID, over 1,000 rows: adding a row copies them all."""
 
 
 # A tuple, not a Struct: every struct in a state has to say how it merges, and this has nothing to merge.
 class RepeatedRow(NamedTuple):
-    """A row whose Query ID and round another row had before."""
+    """A row with the Query ID and round of an earlier row."""
 
     line: int
     query: str
@@ -314,26 +313,26 @@ class RepeatedRow(NamedTuple):
 
 
 class Queries(Merging, array_like=True):
-    """Rows by Query ID, in input order, as `pack_row` packs them: ``held`` bytes.
+    """Rows by Query ID, in input order, packed by `pack_row` into ``size`` bytes.
 
-    Where they are more than HELD_BYTES, or one Query ID has more than MAX_BYTES, ``pairs`` has all of them in place
-    of ``rows``. It has no lines: where rows repeat each other, `repeats.settle_repeats` finds the first of them in the
-    input, but for the ``dead`` ones, whose lines are here, and they are ``found``.
+    If they are more than MAX_BYTES, or one Query ID has more than MAX_QUERY_BYTES, ``pairs`` has all of them in place
+    of ``rows``. It has no lines: `evaluator.settle_repeats` then finds the first repeated rows in the input, without
+    those on the lines ``dead``, and puts them into ``first_repeats``.
     """
 
     rows: dict[str, bytes] = msgspec.field(default_factory=dict)
-    held: int = 0
+    size: int = 0
     pairs: RoundPairs | None = None
     dead: list[int] = msgspec.field(default_factory=list)
-    found: list[RepeatedRow] = msgspec.field(default_factory=list)
+    first_repeats: list[RepeatedRow] = msgspec.field(default_factory=list)
 
     def add(self, query: str, row: bytes) -> None:
-        """Add one packed row behind those of the same Query ID; `finish` after the last one."""
+        """Add one packed row after those of the same Query ID; call `finish` after the last one."""
         old = self.rows.get(query)
         if old is None:
             self.rows[query] = row
-        # By what was there before, as lines.h in the compiled code does: both must turn to pairs at the same row.
-        elif len(old) < MAX_BYTES:
+        # By the size before, as in lines.h of the compiled code: both must turn to pairs at the same row.
+        elif len(old) < MAX_QUERY_BYTES:
             self.rows[query] = old + row
         else:
             if self.pairs is None:
@@ -341,16 +340,16 @@ class Queries(Merging, array_like=True):
             self.pairs.take({query: row})
 
     def finish(self) -> None:
-        """All rows of a chunk were added."""
-        self.held = sum(map(len, self.rows.values()))
-        if self.pairs is not None or self.held > HELD_BYTES:
+        """End the chunk: all its rows were added."""
+        self.size = sum(map(len, self.rows.values()))
+        if self.pairs is not None or self.size > MAX_BYTES:
             self._to_pairs()
 
     def merge(self, later: Queries) -> None:
         """Take in the rows that follow behind these."""
         self.dead += later.dead
-        self.found += later.found
-        if self.pairs is None and later.pairs is None and self.held + later.held <= HELD_BYTES:
+        self.first_repeats += later.first_repeats
+        if self.pairs is None and later.pairs is None and self.size + later.size <= MAX_BYTES:
             self._extend(later)
             return
         pairs = self._to_pairs()
@@ -364,22 +363,22 @@ class Queries(Merging, array_like=True):
         pairs = self.pairs
         if pairs is None:
             pairs = RoundPairs()
-            # Of a copy: `take` empties what it is given, and `repeats` still reads the lines.
+            # From a copy: `take` empties its argument, and `repeats` still reads the lines.
             pairs.take(self.rows.copy())
         return pairs.review(rounds, pass_mark)
 
     def repeats(self) -> tuple[int, list[RepeatedRow]]:
         """How many rows repeat a (Query ID, round), and the LISTED first of them, by line."""
         if self.pairs is not None:
-            return self.pairs.repeated, self.found
-        found = list(self._repeats())
-        # By line, which is a repeat's first field: Query IDs stand in the order of their first rows.
-        return len(found), heapq.nsmallest(LISTED, found)
+            return self.pairs.repeated, self.first_repeats
+        repeats = list(self._repeats())
+        # By line, the first field: Query IDs are in the order of their first rows.
+        return len(repeats), heapq.nsmallest(LISTED, repeats)
 
-    def drop_lines(self, found: list[RepeatedRow]) -> None:
-        """Keep ``found`` of `repeats`, and no other line: `review` then has nothing to copy."""
+    def drop_lines(self, first_repeats: list[RepeatedRow]) -> None:
+        """Keep the ``first_repeats``, and no other line: `review` then copies nothing."""
         if self.pairs is None:
-            self.found = found
+            self.first_repeats = first_repeats
             self._to_pairs()
 
     def _repeats(self) -> Iterator[RepeatedRow]:
@@ -393,15 +392,15 @@ class Queries(Merging, array_like=True):
                     yield RepeatedRow(line, query, round_, seen)
 
     def _extend(self, later: Queries) -> None:
-        self.held += later.held
+        self.size += later.size
         for query, rows in later.rows.items():
             old = self.rows.get(query)
             if old is None:
                 self.rows[query] = rows
-            elif len(old) + len(rows) < MAX_BYTES:
+            elif len(old) + len(rows) < MAX_QUERY_BYTES:
                 self.rows[query] = old + rows
             else:
-                # Row by row: whether they are too many must not depend on where the input was cut.
+                # Row by row: the turn to pairs must not depend on where the input was cut.
                 for row in split(rows):
                     self.add(query, row)
         if self.pairs is not None:
@@ -411,5 +410,5 @@ class Queries(Merging, array_like=True):
         if self.pairs is None:
             self.pairs = RoundPairs()
         self.pairs.take(self.rows)
-        self.held = 0
+        self.size = 0
         return self.pairs

@@ -30,13 +30,13 @@ COLUMNS = (
     "LLM 코멘트",
     "Raw JSON",
 )
-"""What a CSV must have (the seed's section 1)."""
+"""The columns that a CSV must have (the seed's section 1)."""
 
 READ = ("Query ID", "방/반복", "기대결과", "카테고리", "오류", "Raw JSON", "LLM 점수", "LLM 상태", "LLM 코멘트")
-"""What is read of a row to score it, in this order."""
+"""The columns that scoring reads, in this order."""
 
 
-# An answer is read from its Raw JSON: only what is scored, tolerant of every type that could stand there.
+# Reading an answer from its Raw JSON: only the scored keys, of any type.
 
 MAX_DEPTH = 256
 """JSON nested deeper is unparsable; far below any interpreter's limit, so that no row depends on the stack."""
@@ -56,10 +56,10 @@ class _RawAnswer(msgspec.Struct, gc=False):
 
 
 class PlanAnswer(msgspec.Struct, gc=False):
-    """What is scored of one answer.
+    """The scored parts of one answer.
 
-    ``message`` is "" where it is no string, ``items`` empty where it is no list, ``values`` the ``uiValue`` objects
-    among the items, ``seconds`` None where it is no finite number from 0 on, ``error`` whatever stands there.
+    ``message`` is "" if it is no string, and ``items`` is empty if it is no list. ``values`` are the ``uiValue``
+    objects of the items. ``seconds`` is None if it is no finite number of at least 0. ``error`` may be of any type.
     """
 
     message: str
@@ -90,19 +90,19 @@ _lenient = json.JSONDecoder(parse_int=float).decode
 
 
 def read_answer(text: str) -> PlanAnswer | None:
-    """``text`` as an answer; None where it is no JSON object, or nested deeper than MAX_DEPTH.
+    """``text`` as an answer; None if it is no JSON object, or nested deeper than MAX_DEPTH.
 
-    NaN, infinities and lone surrogates, which some writers of JSON let through, do not make it unparsable.
+    It may have NaN, infinities and lone surrogates, which some writers of JSON write.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth_of(text) > MAX_DEPTH:
         return None
     try:
         raw = _decode_strict(text)
     except msgspec.DecodeError:
-        found = _decode_lenient(text)
-        if found is None:
+        lenient = _decode_lenient(text)
+        if lenient is None:
             return None
-        raw = found
+        raw = lenient
     message, items = raw.assistantMessage, raw.dataUIList
     if type(items) is not list:
         items = []
@@ -116,7 +116,7 @@ def read_answer(text: str) -> PlanAnswer | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """Seconds as a number; a string, boolean, negative, NaN or infinite value is none."""
+    """Seconds as a number; None for a string, a boolean, a negative, NaN or infinite value."""
     if type(value) is float:
         return value if 0 <= value < math.inf else None
     # A larger one may be beyond all floats.
@@ -126,23 +126,23 @@ def _seconds(value: Any) -> float | None:
 
 
 def _decode_lenient(text: str) -> _RawAnswer | None:
-    """Read what the strict decoder refuses. Numbers beyond its range become floats."""
+    """Read JSON that the strict decoder refuses. Numbers beyond its range become floats."""
     try:
-        found = _lenient(text)
+        raw = _lenient(text)
     except ValueError:
         return None
-    if type(found) is not dict:
+    if type(raw) is not dict:
         return None
-    return _RawAnswer(*(found.get(key) for key in _RawAnswer.__struct_fields__))
+    return _RawAnswer(*(raw.get(key) for key in _RawAnswer.__struct_fields__))
 
 
 def _depth_of(text: str) -> int:
-    """How deep brackets are nested outside strings; only for JSON with very many of them."""
+    """The depth of brackets outside strings; slow, only for JSON with very many of them."""
     return max(accumulate(_STEP[bracket] for bracket in _NO_BRACKETS.sub("", text)), default=0)
 
 
 def plain_text(value: Any) -> str:
-    """``value`` of JSON as text that UTF-8 can carry: a string as it is, anything else as JSON."""
+    """A JSON ``value`` as text that UTF-8 can carry: a string unchanged, other values as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
     return text.encode("utf-8", "replace").decode()
 
@@ -153,7 +153,7 @@ def shortened(text: str, limit: int) -> str:
     return one_line if len(one_line) <= limit else one_line[: limit - 1] + "…"
 
 
-# Scores that a language model gave in the input are kept next to ours.
+# Scores of a language model in the input, beside ours.
 
 _PLAIN_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _SIZE = TOP_SCORE + 1
@@ -164,7 +164,7 @@ def _empty_square() -> list[int]:
 
 
 class LlmScore(msgspec.Struct, frozen=True):
-    """What the LLM columns of a row hold: ``score`` is None where the text is no number from 0 to 5."""
+    """The LLM columns of a row; ``score`` is None if the text is no number from 0 to 5."""
 
     score: float | None
     state: str
@@ -188,18 +188,18 @@ class LlmAgreement(Merging, array_like=True):
     def of(cls, pairs: Sequence[tuple[int, float | None]]) -> LlmAgreement:
         """The agreement of rows that have both scores; None is an unreadable one."""
         both = [(ours, llm) for ours, llm in pairs if llm is not None]
-        apart = [abs(llm - ours) for ours, llm in both]
+        distances = [abs(llm - ours) for ours, llm in both]
         square = _empty_square()
         for ours, llm in both:
-            # Kappa needs categories: a 3.5 counts in the mean difference and in no cell.
+            # Kappa needs categories: a 3.5 counts only in the mean difference.
             if llm.is_integer():
                 square[ours * _SIZE + int(llm)] += 1
         return cls(
             pairs=len(both),
-            exact=sum(distance == 0 for distance in apart),
-            within_one=sum(distance <= 1 for distance in apart),
+            exact=sum(distance == 0 for distance in distances),
+            within_one=sum(distance <= 1 for distance in distances),
             unreadable=len(pairs) - len(both),
-            distance=ExactSum.of(apart),
+            distance=ExactSum.of(distances),
             square=square,
         )
 
@@ -228,40 +228,40 @@ class LlmAgreement(Merging, array_like=True):
 def weighted_kappa(square: list[int]) -> float | None:
     """Cohen's kappa with quadratic weights of a square of counts (rows one rater, columns the other).
 
-    1 - observed / expected disagreement, where a disagreement weighs the squared distance (Cohen 1968). None where
-    chance alone leaves no disagreement, as with no pairs or a single score on both sides.
+    1 - observed / expected disagreement, where a disagreement weighs the squared distance (Cohen 1968). None if no
+    disagreement is expected by chance, as with no pairs or a single score on both sides.
     """
     rows = [sum(square[i * _SIZE : (i + 1) * _SIZE]) for i in range(_SIZE)]
     columns = [sum(square[j::_SIZE]) for j in range(_SIZE)]
     cells = [(i, j) for i in range(_SIZE) for j in range(_SIZE)]
     observed = sum((i - j) ** 2 * square[i * _SIZE + j] for i, j in cells)
     expected = sum((i - j) ** 2 * rows[i] * columns[j] for i, j in cells)
-    # Whole numbers up to this one division, so that no order of summing shows.
+    # Integers up to this one division, so that the order of sums does not matter.
     return 1 - observed * sum(square) / expected if expected else None
 
 
 def read_llm_score(score: str, state: str, comment: str) -> LlmScore | None:
-    """The LLM columns of a row; None where no score is recorded."""
+    """The LLM columns of a row; None without a score."""
     text = score.strip()
     if not text:
         return None
-    # float() would take "nan", "1e0" and "1_0" as well.
+    # float() would accept "nan", "1e0" and "1_0" as well.
     number = float(text) if _PLAIN_NUMBER.fullmatch(text) else -1.0
     return LlmScore(number if 0 <= number <= TOP_SCORE else None, state, comment)
 
 
-def llm_accuracy(found: LlmScore, rules: Rules) -> float | msgspec.UnsetType:
-    """The score that stands for a row's accuracy in place of ours; none unless ``rules`` say so, and it is a number."""
-    if found.score is None or rules.accuracy != "llm_when_present":
+def llm_accuracy(llm: LlmScore, rules: Rules) -> float | msgspec.UnsetType:
+    """The LLM's score as the row's accuracy, if ``rules`` say so and it is a number; else UNSET."""
+    if llm.score is None or rules.accuracy != "llm_when_present":
         return msgspec.UNSET
-    return found.score
+    return llm.score
 
 
 class RecordLine(msgspec.Struct, gc=False):
     """One line of records.jsonl, keys in the specification's order.
 
-    ``unread`` are conditions that no form reads. ``accuracy`` is the LLM's score, of a scored row that has one, where
-    the rules take it for accuracy.
+    ``unread`` are conditions that no form reads. ``accuracy`` is the LLM's score of a scored row, if the rules take it
+    for accuracy.
     """
 
     record: str

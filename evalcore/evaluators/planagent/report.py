@@ -1,4 +1,4 @@
-"""What the rows of a chunk add up to, and the report's section of an input's results."""
+"""The state that rows merge into, and the report's section for an input."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def _zeros() -> list[int]:
 
 
 class GroupCount:
-    """What the vectors of `PlanState.sets`, `categories` and `forms` count, by position."""
+    """Positions in the vectors of `PlanState.sets`, `categories` and `forms`."""
 
     ROWS, LOW, SLOW, JUDGED, FAILED = range(5)
 
 
 class RoundStats(Merging, array_like=True):
-    """One round's rows. All but ``unscored`` is of scored rows alone.
+    """One round's rows. Except for ``unscored``, all counts are of scored rows.
 
-    ``scores`` and ``points`` count rows by score and by speed points, ``seconds`` sums the timed rows, ``forced``
-    counts the zeros for an error or for nothing to judge. ``llm_rows`` have a readable LLM score, ``llm_score`` sums
-    it and ``llm_ours`` our score of the same rows.
+    ``scores`` and ``points`` count rows by score and by speed points. ``seconds`` sums the timed rows, and ``forced``
+    counts the zeros without judging. ``llm_rows`` have a readable LLM score; ``llm_score`` sums it, and ``llm_ours``
+    sums our score of the same rows.
     """
 
     unscored: int = 0
     scores: list[int] = msgspec.field(default_factory=_zeros)
     forced: int = 0
     points: list[int] = msgspec.field(default_factory=_zeros)
-    # Exact sums: those of floats depend on their order, and so on where the input was cut.
+    # Exact sums: those of floats depend on their order, and so on the cut into chunks.
     seconds: ExactSum = msgspec.field(default_factory=ExactSum)
     llm_rows: int = 0
-    # Kept beside the LLM's sum, so that its reading of accuracy can put one in place of the other in the mean.
+    # With it, the LLM's reading of accuracy can replace our scores by the LLM's in the mean.
     llm_ours: int = 0
     llm_score: ExactSum = msgspec.field(default_factory=ExactSum)
 
@@ -79,10 +79,10 @@ class RoundStats(Merging, array_like=True):
 class PlanState(State):
     """Rows of one plan-agent CSV.
 
-    ``kinds`` holds [passed, judged] by kind of check, ``found`` by kind how often a missed value stood at another key
-    path, ``misses`` [failed, failed in low rows] by what was wanted, ``forced`` the zeros by reason, ``errors`` the
-    texts of errors, ``unread`` [conditions that no form reads, rows with such]. ``sets`` (kinds asked for),
-    ``categories`` and ``forms`` (asked -> answered) count as `GroupCount` says.
+    ``kinds`` has [passed, judged] by kind of check, ``found`` by kind the other key paths of missed values, ``misses``
+    [failed, failed in low rows] by check, ``forced`` the zeros by reason, ``errors`` the texts of errors, ``unread``
+    [conditions that no form reads, rows with such]. ``sets`` (kinds of checks), ``categories`` and ``forms`` (wanted ->
+    answered) have vectors of `GroupCount`.
     """
 
     rounds: dict[str, RoundStats] = msgspec.field(default_factory=dict)
@@ -120,14 +120,14 @@ class PlanState(State):
     def to_wire(self) -> bytes:
         """Canonical JSON, tables at their kept size, rounds in the order of their names."""
         if self.queries.pairs is not None:
-            # Numbered in the order in which rows came until here: two cuts of one file would differ in their bytes.
+            # Rounds are numbered in the order of rows, which would make the bytes depend on the cut into chunks.
             self.queries.pairs.sort()
         for table in (self.misses, self.sets, self.categories, self.forms, self.errors, *self.found.values()):
             table.trim()
         return super().to_wire()
 
     def round(self, name: str) -> RoundStats:
-        """The round ``name``, made where it is new."""
+        """The round ``name``, created if it is new."""
         stats = self.rounds.get(name)
         if stats is None:
             stats = self.rounds[name] = RoundStats()
@@ -155,7 +155,7 @@ _ALSO_FOUND = 5
 
 
 def round_order(name: str) -> tuple[list[tuple[int, int, str]], str]:
-    """A sorting key that puts "2/1" before "10/1": runs of digits count as numbers, of any length."""
+    """A sorting key that puts "2/1" before "10/1": it compares runs of digits as numbers."""
     parts = [
         # By length, then by digits: int() refuses numbers of some thousand digits.
         (0, len(part.lstrip("0")), part.lstrip("0")) if at % 2 else (1, 0, part)
@@ -182,7 +182,7 @@ def file_section(state: PlanState, params: PlanParams) -> dict[str, Json]:
 
 
 class _Means(NamedTuple):
-    """The means of a round or the set, exact, so that they are rounded once; None where there is nothing to average."""
+    """The means of a round or the set, exact, so that they are rounded once; None without rows."""
 
     heuristic: Fraction | None
     llm_when_present: Fraction | None
@@ -198,7 +198,7 @@ def _round_means(stats: RoundStats) -> _Means:
     total = _weighted(stats.scores)
     return _Means(
         heuristic=_mean(total, scored),
-        # Ours out and the LLM's in, over the rows that have both: sums are all that a state keeps of them.
+        # Replace our scores by the LLM's in the rows that have both; the state has only their sums.
         llm_when_present=_mean(total - stats.llm_ours + _exact(stats.llm_score), scored),
         score_zero=_mean(TOP_SCORE * (scored - stats.scores[0]), scored),
         error_or_empty=_mean(TOP_SCORE * (scored - stats.forced), scored),
@@ -208,7 +208,7 @@ def _round_means(stats: RoundStats) -> _Means:
 
 
 def _mean_of_means(rounds: Sequence[_Means]) -> _Means:
-    """The set: rounds weigh the same, those without a mean nothing."""
+    """The means of the set: all rounds with a mean weigh the same."""
 
     def mean(at: int) -> Fraction | None:
         present = [value for means in rounds if (value := means[at]) is not None]
@@ -229,14 +229,14 @@ def _part(means: _Means, stats: Sequence[RoundStats], params: PlanParams) -> dic
         "intent": numbers["heuristic"],
         "accuracy": numbers[params.rules.accuracy],
         "accuracy_readings": {key: numbers[key] for key in ("heuristic", "llm_when_present")},
-        # Both readings, always: the specification's text and its published example differ.
+        # Always both readings: the specification's text and its published example differ.
         "stability": {key: numbers[key] for key in ("score_zero", "error_or_empty")},
         "speed": {
             "mean_seconds": seconds,
             "points_of_mean": None if seconds is None else SpeedScale(params.speed_bands).points_of_mean(seconds),
             "mean_points": numbers["points"],
         },
-        # Unscored rows are no part of it: they are excluded already, by what was asked of them.
+        # Scored rows only: unscored rows are excluded already.
         "seconds_excluded": sum(s.scored - s.timed for s in stats),
         "score_counts": {str(i): sum(s.scores[i] for s in stats) for i in range(TOP_SCORE + 1)},
         "speed_counts": {str(i): sum(s.points[i] for s in stats) for i in range(TOP_SCORE + 1)},
@@ -246,7 +246,7 @@ def _part(means: _Means, stats: Sequence[RoundStats], params: PlanParams) -> dic
 def _consistency(review: QueryReview) -> dict[str, Json]:
     same = review.both_pass + review.both_fail
     return {
-        # The seed divides by all Query IDs, since all are to have two rounds; one without would count as inconsistent.
+        # Not by all Query IDs, as in the seed: one without two rounds would count as inconsistent.
         "score": TOP_SCORE * same / review.compared if review.compared else None,
         "reason": None if review.compared else "no Query ID has scored rows in two rounds",
         "both_pass": review.both_pass,
@@ -258,16 +258,16 @@ def _consistency(review: QueryReview) -> dict[str, Json]:
 
 
 def _diagnostics(state: PlanState, params: PlanParams) -> list[Json]:
-    """Kinds of check that hardly ever pass, and the key path where the most wanted values stand instead."""
+    """Kinds of check that hardly ever pass, each with the key path that has most of the wanted values."""
     rows: list[Json] = []
     for kind in KINDS:
         passed, judged = state.kinds.get(kind, (0, 0))
         # In the real file all 146 dataKey checks fail, since its JSON nests them deeper than the seed says.
         if params.diagnostic.suspects(passed, judged):
             paths = state.found.get(kind, Table()).top(1 + _ALSO_FOUND)
-            found = [{"found_at": path, "would_pass": counts[0]} for path, counts in paths]
-            best = found[0] if found else {"found_at": None, "would_pass": 0}
-            rows.append({"check": kind, "passed": passed, "of": judged, **best, "also_found": found[1:]})
+            rows_by_path = [{"found_at": path, "would_pass": counts[0]} for path, counts in paths]
+            best = rows_by_path[0] if rows_by_path else {"found_at": None, "would_pass": 0}
+            rows.append({"check": kind, "passed": passed, "of": judged, **best, "also_found": rows_by_path[1:]})
     return rows
 
 
@@ -280,7 +280,7 @@ def _mean(total: Fraction | int, count: int) -> Fraction | None:
 
 
 def _exact(total: ExactSum) -> Fraction:
-    # Not the float of it: the mean of means is to be rounded once, at the end.
+    # No float: the mean of means is rounded once, at the end.
     return int(total.mantissa, 16) * Fraction(2) ** total.exponent
 
 
@@ -297,7 +297,7 @@ def _insights(state: PlanState, review: QueryReview, suspects: int, params: Plan
     scored = sum(stats.scored for stats in state.rounds.values())
     return {
         "failures": _failures(state, scored, params),
-        # In the order of KINDS: the state has its kinds in that of the rows.
+        # In the order of KINDS: the state has them in the order of rows.
         "checks": [_check(kind, *state.kinds[kind]) for kind in KINDS if kind in state.kinds],
         "check_sets": _groups(state.sets, params),
         "categories": _groups(state.categories, params),
@@ -313,20 +313,20 @@ def _insights(state: PlanState, review: QueryReview, suspects: int, params: Plan
 
 
 def _failures(state: PlanState, scored: int, params: PlanParams) -> dict[str, Json]:
-    """Zeros that no check was judged for, by reason and by pattern of the error's text; and the other zeros."""
+    """Zeros without judging, by reason and by pattern of the error's text; and the other zeros."""
     rows = sum(state.forced.values())
     return {
         "rows": rows,
         "share": rows / scored if scored else None,
         "reasons": {reason: state.forced.get(reason, 0) for reason in (ERROR, UNPARSABLE, EMPTY)},
-        # Zeros that were judged. The rubric gives 0 for these, too, but no error explains them.
+        # Judged rows without a passed check.
         "no_check_passed": sum(stats.scores[0] for stats in state.rounds.values()) - rows,
         "errors": _ranking(state.errors, 0, params),
     }
 
 
 def _ranking(table: Table, by: int, params: PlanParams) -> dict[str, Json]:
-    """The texts with the highest counts, and what remains."""
+    """The texts with the highest counts, and the count of all others."""
     top = table.top(params.top, by)
     return {
         "top": [{"name": name, "rows": counts[by]} for name, counts in top],
@@ -357,7 +357,7 @@ def _groups(table: Table, params: PlanParams) -> list[Json]:
 
 
 def _patterns(state: PlanState, by: int, scored: int, params: PlanParams) -> dict[str, Json]:
-    # Every scored row has one check set, so that the sum over sets is over all rows, also of names that were not kept.
+    # Every scored row has one check set, so the sum over sets counts all rows, even those of dropped names.
     rows = state.sets.sum(by)
     return {
         "rows": rows,
@@ -369,7 +369,7 @@ def _patterns(state: PlanState, by: int, scored: int, params: PlanParams) -> dic
 
 
 def _checklist(state: PlanState, review: QueryReview, suspects: int, params: PlanParams) -> list[Json]:
-    """The seed's section 6, item by item, each with a status and the facts it rests on."""
+    """The items of the seed's section 6, each with a status and its facts."""
     rounds = state.rounds.values()
     scored = sum(stats.scored for stats in rounds)
     unscored = sum(stats.unscored for stats in rounds)
@@ -378,12 +378,12 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
     untimed = scored - sum(stats.timed for stats in rounds)
     zeros = sum(stats.scores[0] for stats in rounds)
     failed = zeros if params.rules.stability == "score_zero" else sum(stats.forced for stats in rounds)
-    # As decimals: 1 of 100 reaches a limit of 0.01, though the double 0.01 is a little more than that.
+    # As decimals: 1 of 100 reaches a limit of 0.01, though the double 0.01 is a little more.
     unstable = scored > 0 and Fraction(failed, scored) >= Fraction(str(params.stability_warning))
     return [
         {
             "item": "mapping",
-            # Failed, not a warning: two rounds of each Query ID are the seed's precondition for comparing any.
+            # Failed, not a warning: the seed requires two rounds of each Query ID for any comparison.
             "status": "failed" if review.incomplete or review.repeated else "ok",
             "queries": review.queries,
             "rounds": len(rounds),
@@ -392,8 +392,8 @@ def _checklist(state: PlanState, review: QueryReview, suspects: int, params: Pla
         },
         {
             "item": "heuristic",
-            # No LLM score at all is no warning, since the heuristic is for that. What it leaves out is one: a row whose
-            # one readable condition of three passes has 5 points.
+            # Missing LLM scores are no warning: the heuristic replaces them. Unread conditions are one: a row with one
+            # readable condition of three has 5 points if that passes.
             "status": _status(not (state.llm.unreadable or state.unread[0] or unscored)),
             "rows": scored if params.rules.accuracy == "heuristic" else scored - with_llm,
             "with_llm_score": with_llm,

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, TextIO
 
 from evalq.evalcore.contract.evaluator import Request
 
-# Rows are put together from invented requests to an event planner, and how its agent may answer.
+# Rows combine invented requests to an event planner with answers of its agent.
 
 _MS, _CONVERSATION, _SECONDS = "@ms@", "@conversation@", "@seconds@"
-"""What stands in a reply's JSON where a row puts its own value."""
+"""Placeholders in a reply's JSON for the values of a row."""
 
 
 class Topic(NamedTuple):
-    """Something an event planner can be asked to set."""
+    """Something that an event planner can set."""
 
     name: str
     keyword: str
@@ -26,9 +26,9 @@ class Topic(NamedTuple):
 
 
 class SampleReply(NamedTuple):
-    """One way an agent answers, ready for a CSV: the columns `응답` and `오류`, and the Raw JSON in ``pieces``.
+    """One answer of an agent, ready for a CSV: the columns `응답` and `오류`, and the Raw JSON in ``pieces``.
 
-    Between the six pieces go milliseconds three times, the conversation, and seconds.
+    Rows put milliseconds three times, the conversation, and seconds between the six pieces.
     """
 
     text: str
@@ -74,38 +74,38 @@ def _quoted(text: str) -> str:
 
 
 def _all_cases() -> list[SampleCase]:
-    """Every topic with every request, asked for in one of five ways."""
+    """Every topic with every request, with one of five forms of expected result."""
     cases = []
     for at, topic in enumerate(_TOPICS):
         for number, request in enumerate(_REQUESTS):
-            way = (at + number) % 4 if at + 7 * number != 21 else 4
+            form = (at + number) % 4 if at + 7 * number != 21 else 4
             cases.append(
                 SampleCase(
                     _quoted(request.format(topic.name)),
-                    _quoted(_expected(topic, way)),
+                    _quoted(_expected(topic, form)),
                     _quoted(_CATEGORIES[(at * number) % len(_CATEGORIES)]),
-                    tuple(_replies(topic, request.format(topic.name), way)),
+                    tuple(_replies(topic, request.format(topic.name), form)),
                 )
             )
     return cases
 
 
-def _expected(topic: Topic, way: int) -> str:
-    """An expected result in one of the forms that occur; way 4 asks for nothing that can be checked."""
+def _expected(topic: Topic, form: int) -> str:
+    """An expected result in one of five forms; number 4 has nothing that can be checked."""
     mentioned = f'assistantMessage에 "{topic.keyword}"{_and(topic.keyword)} 관련된 내용이 언급되어 있는가'
-    form = 'dataUIList 내 formType 값이 "{}"인 항목이 존재하는가'
+    form_check = 'dataUIList 내 formType 값이 "{}"인 항목이 존재하는가'
     switch = "해당 항목의 multiSelectAllowYn 값이 {}인가"
     action = '해당 항목의 actionType 값이 "{}"인가'
     data = f'해당 항목의 value 내 dataKey 값이 "{topic.data_key}"인가'
     button = f'해당 항목의 value 내 buttonKey 값이 "{topic.button_key}"인가'
     forms = (
-        ("{}) ", "\n", [mentioned, form.format("SELECT"), switch.format("true")]),
-        ("{}) ", "\n", [form.format("ACTION"), action.format(_UPDATE), data]),
-        ("{}. ", "\n\n", [form.format("ACTION"), action.format(_EXECUTE), data, button]),
-        ("{}. ", "\n\n", [mentioned, form.format("SELECT"), switch.format("false")]),
+        ("{}) ", "\n", [mentioned, form_check.format("SELECT"), switch.format("true")]),
+        ("{}) ", "\n", [form_check.format("ACTION"), action.format(_UPDATE), data]),
+        ("{}. ", "\n\n", [form_check.format("ACTION"), action.format(_EXECUTE), data, button]),
+        ("{}. ", "\n\n", [mentioned, form_check.format("SELECT"), switch.format("false")]),
         ("{}", "\n", [f"{topic.name}에 대해 친절하게 설명한다"]),
     )
-    number, gap, checks = forms[way]
+    number, gap, checks = forms[form]
     return "평가 요소 4가지 ->:" + gap + "\n".join(number.format(i) + check for i, check in enumerate(checks, start=1))
 
 
@@ -114,8 +114,8 @@ def _and(word: str) -> str:
     return "과" if (ord(word[-1]) - 0xAC00) % 28 else "와"
 
 
-def _replies(topic: Topic, request: str, way: int) -> Iterator[SampleReply]:
-    """64 replies: mostly sound, some short of what was asked, a few broken."""
+def _replies(topic: Topic, request: str, form: int) -> Iterator[SampleReply]:
+    """64 replies: most are good, some miss a check, a few are broken."""
     message = (
         f"**{topic.name}**은(는) 행사 단계마다 따로 정할 수 있어요.\n"
         f"아래에서 {topic.keyword} 항목을 확인한 뒤 적용해 주세요. "
@@ -123,12 +123,12 @@ def _replies(topic: Topic, request: str, way: int) -> Iterator[SampleReply]:
         "다른 행사에도 같은 설정을 쓰시려면 행사 이름을 알려 주세요. 이어서 준비할게요."
     )
     vague = "요청을 이해하지 못했어요.\n어느 행사의 무엇을 바꿀지 조금 더 알려 주시겠어요?"
-    select, other = _select(topic, way != 3), _select(topic, way == 3)
-    nested, flat = _action(topic, way, nest=True), _action(topic, way, nest=False)
-    sound = [select] if way in (0, 3, 4) else [nested, nested]
+    select, other = _select(topic, form != 3), _select(topic, form == 3)
+    nested, flat = _action(topic, form, nest=True), _action(topic, form, nest=False)
+    sound = [select] if form in (0, 3, 4) else [nested, nested]
     yield from [_reply(message, sound, request)] * 24
-    yield from [_reply(message, sound[:1] if way in (0, 3, 4) else [flat], request)] * 9
-    yield from [_reply(message, [nested] if way in (0, 3, 4) else [select], request)] * 10
+    yield from [_reply(message, sound[:1] if form in (0, 3, 4) else [flat], request)] * 9
+    yield from [_reply(message, [nested] if form in (0, 3, 4) else [select], request)] * 10
     yield from [_reply(message, [other], request)] * 5
     yield from [_reply(message, [], request)] * 6
     yield from [_reply(vague, [select], request)] * 4
@@ -150,14 +150,14 @@ def _select(topic: Topic, multiple: bool) -> dict[str, Any]:
     return {"uiDescription": f"{topic.name} 대상 선택", "uiValue": value}
 
 
-def _action(topic: Topic, way: int, *, nest: bool) -> dict[str, Any]:
+def _action(topic: Topic, form: int, *, nest: bool) -> dict[str, Any]:
     data = {"dataKey": topic.data_key, "dataValue": {"useYn": True, "hallCount": len(_HALLS)}}
     value: dict[str, Any] = {"planId": 4107, "buttonKey": topic.button_key}
     value |= {"nodeDataSet": data} if nest else data
     ui = {
         "formType": "ACTION",
         "message": f"{topic.name} 설정을 바꿉니다.",
-        "actionType": _EXECUTE if way == 2 else _UPDATE,
+        "actionType": _EXECUTE if form == 2 else _UPDATE,
         "value": value,
         "buttonName": "적용하기",
     }

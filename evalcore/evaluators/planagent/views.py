@@ -270,57 +270,58 @@ PANELS = (
 )
 
 
-# The page: what it begins with, and its charts.
+# The page: its summary and its charts.
 
 
 def page_summary(report: Mapping[str, Json]) -> Summary:
-    """The seed's metrics of the set, of the first input where there are several."""
-    each = results_by_file(report)
-    if len(each) > 1:
+    """The seed's metrics of one input, or the accuracy of each of several."""
+    by_file = results_by_file(report)
+    if len(by_file) > 1:
         scored = report["records"]["scored"]
         tiles = [
-            Tile(name, number(found["set"]["accuracy"], "points"), "mean score, of 5") for name, found in each.items()
+            Tile(name, number(results["set"]["accuracy"], "points"), "mean score, of 5")
+            for name, results in by_file.items()
         ]
-        return Summary(f"{scored:,} rows of {len(each)} files scored", tiles=tuple(tiles[:12]))
-    (found,) = each.values()
-    whole, unscored = found["set"], report["records"]["unscored"]
+        return Summary(f"{scored:,} rows of {len(by_file)} files scored", tiles=tuple(tiles[:12]))
+    (results,) = by_file.values()
+    whole, unscored = results["set"], report["records"]["unscored"]
     rules = report["params"]["rules"]
     tiles = [
         Tile("Intent", number(whole["intent"], "points"), "of 5"),
         Tile("Accuracy", number(whole["accuracy"], "points"), "of 5"),
         Tile(
             "Consistency",
-            number(found["consistency"]["score"], "points"),
-            f"{found['consistency']['queries']:,} queries",
+            number(results["consistency"]["score"], "points"),
+            f"{results['consistency']['queries']:,} queries",
         ),
         Tile("Stability", number(whole["stability"][rules["stability"]], "points"), "of 5"),
         Tile("Mean time", number(whole["speed"]["mean_seconds"], "seconds")),
-        Tile("Without an answer", number(found["failures"]["rows"], "count"), "errors, broken JSON, empty"),
+        Tile("Without an answer", number(results["failures"]["rows"], "count"), "errors, broken JSON, empty"),
     ]
     mean = number(whole["accuracy"], "points")
     left = [f"{unscored:,} rows have no check that can be read, and stay out of every mean."] if unscored else []
-    if unread := found["unread"]["conditions"]:
-        left.append(f"{unread:,} conditions in {found['unread']['rows']:,} rows are in no form that evalq reads.")
+    if unread := results["unread"]["conditions"]:
+        left.append(f"{unread:,} conditions in {results['unread']['rows']:,} rows are in no form that evalq reads.")
     headline = f"A mean score of {mean} of 5 over {whole['scored']:,} rows"
     return Summary(headline, " ".join(left), tiles=tuple(tiles))
 
 
 def _counts(key: str) -> Any:
     def marks(report: Mapping[str, Json]) -> Iterator[Mark]:
-        for name, found in results_by_file(report).items():
+        for name, results in results_by_file(report).items():
             several = "files" in report["results"]
-            for round_ in sorted(found["rounds"], key=round_order):
+            for round_ in sorted(results["rounds"], key=round_order):
                 label = f"{name} · {round_}" if several else round_
-                for points, rows in sorted(found["rounds"][round_][key].items()):
+                for points, rows in sorted(results["rounds"][round_][key].items()):
                     yield Mark(label, rows, part=points)
 
     return marks
 
 
 def _rounds(report: Mapping[str, Json]) -> Iterator[Mark]:
-    for name, found in results_by_file(report).items():
-        for round_ in sorted(found["rounds"], key=round_order):
-            part = found["rounds"][round_]
+    for name, results in results_by_file(report).items():
+        for round_ in sorted(results["rounds"], key=round_order):
+            part = results["rounds"][round_]
             label = f"{name} · {round_}" if "files" in report["results"] else round_
             yield Mark(label, part["accuracy"], note=f"{part['scored']:,} rows")
 
@@ -328,8 +329,8 @@ def _rounds(report: Mapping[str, Json]) -> Iterator[Mark]:
 def _checks(report: Mapping[str, Json]) -> Iterator[Mark]:
     """Each kind's share of failed checks over all files, the worst first."""
     totals: dict[str, tuple[int, int]] = {}
-    for found in results_by_file(report).values():
-        for check in found["checks"]:
+    for results in results_by_file(report).values():
+        for check in results["checks"]:
             failed, of = totals.get(check["check"], (0, 0))
             totals[check["check"]] = (failed + check["of"] - check["passed"], of + check["of"])
     for kind, (failed, of) in sorted(totals.items(), key=lambda item: (-item[1][0] / item[1][1], item[0])):
@@ -338,8 +339,8 @@ def _checks(report: Mapping[str, Json]) -> Iterator[Mark]:
 
 
 def _categories(report: Mapping[str, Json]) -> Iterator[Mark]:
-    for name, found in results_by_file(report).items():
-        for group in sorted(found["categories"], key=lambda group: (-(group["failure_rate"] or 0.0), group["name"])):
+    for name, results in results_by_file(report).items():
+        for group in sorted(results["categories"], key=lambda group: (-(group["failure_rate"] or 0.0), group["name"])):
             if group["of"]:
                 low, high = wilson(group["failed"], group["of"])
                 label = f"{name} · {group['name']}" if "files" in report["results"] else group["name"]
@@ -348,11 +349,11 @@ def _categories(report: Mapping[str, Json]) -> Iterator[Mark]:
 
 def _failures(report: Mapping[str, Json]) -> Iterator[Mark]:
     reasons: dict[str, int] = {}
-    for found in results_by_file(report).values():
-        for item in found["failures"]["errors"]["top"]:
+    for results in results_by_file(report).values():
+        for item in results["failures"]["errors"]["top"]:
             reasons[item["name"]] = reasons.get(item["name"], 0) + item["rows"]
         for reason in ("unparsable", "empty"):
-            reasons[reason] = reasons.get(reason, 0) + found["failures"]["reasons"][reason]
+            reasons[reason] = reasons.get(reason, 0) + results["failures"]["reasons"][reason]
     return highest_first({reason: rows for reason, rows in reasons.items() if rows})
 
 
@@ -391,7 +392,7 @@ CHARTS = (
 )
 
 
-# The page's rows: a row's score, and of a low one each check.
+# The page's rows: each row's score, with the checks of a low one.
 
 
 class _CheckCell(msgspec.Struct):
@@ -418,7 +419,7 @@ _decoded_checks = msgspec.json.Decoder(list[_CheckCell]).decode
 def _row_reader(report: Mapping[str, Json]) -> Callable[[_RowLine], Row | None]:
     mark = report["params"]["pass_mark"]
 
-    def see(line: _RowLine) -> Row:
+    def row(line: _RowLine) -> Row:
         cells = (line.round, line.score, line.seconds)
         if line.score is None:
             state: State = "bad" if line.status == "dead" else "none"
@@ -426,14 +427,14 @@ def _row_reader(report: Mapping[str, Json]) -> Callable[[_RowLine], Row | None]:
         if line.score >= mark and not line.unread:
             return Row(line.record, line.id, "passed", "good", line.reason, cells)
         if line.score >= mark:
-            # A pass by what could be read of it: whether the row does as it should is not known.
+            # Only the readable conditions passed: the others are not known.
             why = f"passed, as far as it can be read: {len(line.unread)} of its conditions are in no known form"
             return Row(line.record, line.id, "passed", "doubtful", why, cells, lambda: tuple(_evidence(line)))
         return Row(
             line.record, line.id, "failed", "bad", line.reason or _missed(line), cells, lambda: tuple(_evidence(line))
         )
 
-    return see
+    return row
 
 
 def _missed(line: _RowLine) -> str:
@@ -442,10 +443,10 @@ def _missed(line: _RowLine) -> str:
 
 
 def _evidence(line: _RowLine) -> Iterator[Evidence]:
-    """Each check; where the row is 0 for another reason, that reason came instead."""
+    """Each check, with the row's reason if it is 0 without judging."""
     for check in _decoded_checks(line.checks):
-        came = "found" if check.passed else line.reason or "not found"
-        yield Evidence(check.kind, check.want, came, bool(check.passed))
+        actual = "found" if check.passed else line.reason or "not found"
+        yield Evidence(check.kind, check.want, actual, bool(check.passed))
     for text in line.unread:
         yield Evidence("condition", text, "no form reads it", False)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from evalq.evalcore.compare.counting import CaseCounter
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.evaluators.planagent import evaluator
-from evalq.evalcore.evaluators.planagent.judging import JudgeReply, judge_prompt, judged, prompts
+from evalq.evalcore.evaluators.planagent.judging import JudgeReply, add_scores, judge_prompt, prompts
 from evalq.evalcore.evaluators.planagent.record import LlmAgreement, read_llm_score, weighted_kappa
 from evalq.evalcore.fold import evaluate_files
 from evalq.producer.cli import cli
@@ -178,7 +178,7 @@ def test_a_judges_score_is_kept_as_it_is(tmp_path: Path, score: float, text: str
     copies.mkdir()
     rows.write_text(to_csv([row()]), encoding="utf-8")
     _recorded(answers, Request([str(rows)], {}, {}), [{"case": "rows.csv:2", "output": {"score": score}}])
-    (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
+    (copy,) = add_scores(Request([str(rows)], {}, {}), answers, copies).inputs
     (record,) = csv.DictReader(Path(copy).read_text(encoding="utf-8").splitlines())
     assert (record["LLM 점수"], record["LLM 상태"]) == (text, "judged")
     found = read_llm_score(text, "judged", "")
@@ -194,7 +194,7 @@ def test_rows_keep_their_lines_behind_a_comment_of_several(tmp_path: Path) -> No
     said = [{"case": "rows.csv:2", "output": {"score": 3, "comment": "good,\nbut\r\nslow"}}]
     said += [{"case": "rows.csv:3", "error": "no\nanswer"}, {"case": "rows.csv:4", "output": {"score": 1}}]
     _recorded(answers, Request([str(rows)], {}, {}), said)
-    (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
+    (copy,) = add_scores(Request([str(rows)], {}, {}), answers, copies).inputs
     header, first, second, third = Path(copy).read_text(encoding="utf-8").splitlines()
     assert header == ",".join(rows.read_text(encoding="utf-8").splitlines()[0].split(","))
     assert "good, but slow" in first
@@ -230,7 +230,7 @@ def test_files_of_one_name_are_judged_each_by_itself(tmp_path: Path) -> None:
     cases = [prompt.case for prompt in prompts(asked)]
     said = [{"case": case, "output": {"score": score}} for score, case in enumerate(cases, start=2)]
     _recorded(answers, asked, said)
-    report = evaluate_files(evaluator, judged(asked, answers, copies).inputs).report
+    report = evaluate_files(evaluator, add_scores(asked, answers, copies).inputs).report
     assert [(each["name"], each["records"]) for each in report["inputs"]] == [("a.csv", 1), ("a.csv#2", 1)]
     means = [each["set"]["accuracy_readings"]["llm_when_present"] for each in report["results"]["files"].values()]
     assert means == [2.0, 3.0]
@@ -244,6 +244,6 @@ def test_a_row_with_a_lone_return_is_judged_as_it_stands(tmp_path: Path) -> None
     rows.write_text(quoted, encoding="utf-8", newline="")
     said = [{"case": f"rows.csv:{line}", "output": {"score": 3}} for line in (2, 3)]
     _recorded(answers, Request([str(rows)], {}, {}), said)
-    (copy,) = judged(Request([str(rows)], {}, {}), answers, copies).inputs
+    (copy,) = add_scores(Request([str(rows)], {}, {}), answers, copies).inputs
     with Path(copy).open(encoding="utf-8", newline="") as stream:
         assert [record["Query ID"] for record in csv.DictReader(stream, strict=True)] == ["a\rc", "b"]

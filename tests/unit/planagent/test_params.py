@@ -64,9 +64,9 @@ def test_the_default_patterns_are_what_a_user_s_must_be() -> None:
     """Each compiles, and each form has the value it looks for: evalq does not try its own anew in each run."""
     params = PlanParams()
     for form in params.forms:
-        assert "want" in re.compile(params.joined(form.pattern)).groupindex
+        assert "want" in re.compile(params.insert_parts(form.pattern)).groupindex
     for pattern in (params.numbering, params.connector):
-        re.compile(params.joined(pattern))
+        re.compile(params.insert_parts(pattern))
 
 
 def test_a_mask_is_replaced_as_written() -> None:

@@ -78,8 +78,8 @@ def test_rows_merge_alike_however_cut(
 ) -> None:
     """State, review and number of repeated rows are those of all rows at once, in any grouping, for any limits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queries, "HELD_BYTES", held_bytes)
-        patch.setattr(queries, "MAX_BYTES", most)
+        patch.setattr(queries, "MAX_BYTES", held_bytes)
+        patch.setattr(queries, "MAX_QUERY_BYTES", most)
         patch.setattr(queries, "BLOCK", block)
         numbered = list(enumerate(rows, start=2))
         ends = [0, *sorted(min(place, len(rows)) for place in places), len(rows)]
@@ -110,8 +110,8 @@ def test_a_repeated_row_is_named_with_both_lines(
     """Whatever makes a state give up its rows' lines: all of one Query ID's, or too many of all."""
     rows = [row(f"q{i % 3}", f"{i % 4}/1") for i in range(30)]
     wanted = evaluation(tmp_path, rows, chunk_size=7).report
-    monkeypatch.setattr(queries, "HELD_BYTES", limits[0])
-    monkeypatch.setattr(queries, "MAX_BYTES", limits[1])
+    monkeypatch.setattr(queries, "MAX_BYTES", limits[0])
+    monkeypatch.setattr(queries, "MAX_QUERY_BYTES", limits[1])
     report = evaluation(tmp_path, rows, chunk_size=7).report
     assert len(report["faults"]) == 30 - 12
     assert report["faults"][0] == {"where": "plan.csv:14", "reason": 'Query ID "q0" repeats round "0/1" of line 2'}
@@ -127,7 +127,7 @@ def test_reports_are_the_same_bytes_with_and_without_lines(
     folder = tmp_path_factory.mktemp("plan")
     wanted = evaluation(folder, rows, chunk_size=size)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queries, "HELD_BYTES", held_bytes)
+        patch.setattr(queries, "MAX_BYTES", held_bytes)
         patch.setattr(queries, "BLOCK", 2)
         got = evaluation(folder, rows, chunk_size=size)
     assert canonical_json(got.report) == canonical_json(wanted.report)
@@ -145,7 +145,7 @@ def test_repeated_rows_are_found_in_any_file_that_is_read(
     path = tmp_path / "plan.csv"
     path.write_bytes(start + data)
     wanted = evaluate_files(evaluator, [path], chunk_size=2)
-    monkeypatch.setattr(queries, "HELD_BYTES", 0)
+    monkeypatch.setattr(queries, "MAX_BYTES", 0)
     got = evaluate_files(evaluator, [path], chunk_size=3)
     assert len(got.report["faults"]) == 5
     assert canonical_json(got.report) == canonical_json(wanted.report)
@@ -161,7 +161,7 @@ def test_repeated_rows_of_a_run_are_found_in_its_inputs(
     (tmp_path / "b.csv").write_bytes(data)
     reports = []
     for held in (1 << 24, 0):
-        monkeypatch.setattr(queries, "HELD_BYTES", held)
+        monkeypatch.setattr(queries, "MAX_BYTES", held)
         asked = Request([str(tmp_path / name) for name in ("a.csv.gz", "b.csv")], {}, {})
         job = Job.start(evaluator, asked, RunOptions(out=tmp_path / f"run{held}", chunk_size=7, limit=limit))
         carry_out(job, Backend(Settings(), inline=True), QUIET)
@@ -175,7 +175,7 @@ def test_a_dead_row_repeats_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row("q"), row("q"), row("q")]
     found = []
     for limit in (1 << 24, 0):
-        monkeypatch.setattr(queries, "HELD_BYTES", limit)
+        monkeypatch.setattr(queries, "MAX_BYTES", limit)
         state = dead_outcome(evaluator, batch_of(rows[:1]), PlanParams(), "killed").state
         state.merge(evaluator.evaluate(batch_of(rows[1:], 3), PlanParams()).state)
         state = PlanState.from_wire(state.to_wire())
@@ -188,7 +188,7 @@ def test_a_dead_row_repeats_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_repeats_among_long_rows_are_found_by_a_process_that_has_read_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer may be longer than Python's `csv` takes by itself, and another process may have evaluated it."""
-    monkeypatch.setattr(queries, "HELD_BYTES", 0)
+    monkeypatch.setattr(queries, "MAX_BYTES", 0)
     rows = [row("q", raw=answer("x" * 200_000)), row("p"), row("q")]
     state = evaluate(rows).state
     csv.field_size_limit(131_072)
@@ -199,18 +199,18 @@ def test_repeats_among_long_rows_are_found_by_a_process_that_has_read_none(monke
 
 def test_an_input_that_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are to be named and are no longer there: an error, not a report without them."""
-    monkeypatch.setattr(queries, "HELD_BYTES", 0)
+    monkeypatch.setattr(queries, "MAX_BYTES", 0)
     rows = [row("q"), row("q")]
     state = evaluate(rows).state
     for text in ("", "a,b\n1,2\n", to_csv([row("q"), row("p")])):
         reopen = partial(io.BytesIO, text.encode())
-        with pytest.raises(InputChanged, match="start the run anew"):
+        with pytest.raises(InputChanged, match="start the run again"):
             settle_repeats(state, PlanParams(), reopen, Path())
 
 
 def test_the_first_repeats_are_listed_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a file that was written twice in a row; the input is read no further than to the last one that is listed."""
-    monkeypatch.setattr(queries, "HELD_BYTES", 0)
+    monkeypatch.setattr(queries, "MAX_BYTES", 0)
     rows = [row(f"q{i}") for i in range(3 * LISTED)] * 2
     state = evaluate(rows).state
     data = to_csv(rows).encode()
@@ -240,7 +240,7 @@ def test_a_query_of_thousands_of_rows_is_compared_over_all_of_them() -> None:
 
 def test_millions_of_rows_fit_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Query IDs take a fixed number of bytes each; a further round takes a bit of each, and its name."""
-    monkeypatch.setattr(queries, "HELD_BYTES", 0)
+    monkeypatch.setattr(queries, "MAX_BYTES", 0)
     names = [f"b392f4ab-d0e9-4edf-b637-{i:012x}" for i in range(400)]
     held = Queries()
     sizes = []
@@ -258,7 +258,7 @@ def test_millions_of_rows_fit_in_little_memory(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_query_id_with_few_rounds_of_very_many_takes_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row of another round: no bitmap is longer than its block."""
-    monkeypatch.setattr(queries, "HELD_BYTES", 0)
+    monkeypatch.setattr(queries, "MAX_BYTES", 0)
     some = RoundPairs()
     some.take({f"q{i}": pack_row(f"{i}/1", 3, i) for i in range(5000)})
     assert max(len(value) for block in some.blocks for value in block.values()) <= queries.BLOCK // 8 + 1
