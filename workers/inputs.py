@@ -16,28 +16,27 @@ UNREADABLE = "unreadable"
 
 
 def read(planned: PlannedInput, chunk: Chunk, roots: Sequence[Path], key: str) -> bytes | str:
-    """The chunk's bytes, or why not: UNREADABLE (under no root) or CHANGED (there, but with other bytes).
+    """The chunk's bytes, or why not: UNREADABLE (under no root) or CHANGED (the file has other bytes).
 
-    ``key`` is that of the run.
-    A path is relative to each root in turn; one that is absolute, climbs out, or leads out by a link is not there.
+    ``key`` is the run's key. A path is relative to each root in turn; one that leads out of the root is ignored.
     """
-    found = False
+    exists = False
     for root in roots:
         path = _inside(root, planned.path)
         if path is None:
             continue
-        found = True
+        exists = True
         try:
             data = read_span(path, chunk.span)
         except OSError:  # another root may have the planned bytes under this path
             continue
         if chunk_digest(data, key) == chunk.digest:
             return data
-    return CHANGED if found else UNREADABLE
+    return CHANGED if exists else UNREADABLE
 
 
 def find(planned: PlannedInput, roots: Sequence[Path]) -> Path | None:
-    """The input's file under one of the roots, whatever is in it now; None where it is under none."""
+    """The input's file under one of the roots, whatever its content; None if there is none."""
     return next((path for root in roots if (path := _inside(root, planned.path))), None)
 
 
@@ -49,12 +48,12 @@ def _inside(root: Path, relative: str) -> Path | None:
         real_root = root.resolve()
         path = (real_root / relative).resolve()
         return path if allows(Writer.LEDGER, Thing.PATH, path, (real_root,)) and path.is_file() else None
-    except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL in it, or links in a ring
+    except (OSError, ValueError, RuntimeError):  # the name is too long or has a NUL, or links form a ring
         return None
 
 
-def unpacked(blob: bytes, chunk: Chunk, key: str) -> bytes | str:
-    """The bytes in ``blob``, or CHANGED when they are not the chunk's; never more than the chunk's length."""
+def unpack_blob(blob: bytes, chunk: Chunk, key: str) -> bytes | str:
+    """The bytes in ``blob``, or CHANGED if they are not the chunk's; never more than the chunk's length."""
     try:
         data = unpack(blob, chunk.end - chunk.start)
     except WireError:

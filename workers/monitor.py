@@ -24,22 +24,22 @@ from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
 
-_Told = TypeVar("_Told", SweepHeader, CallerFacts)
+_Struct = TypeVar("_Struct", SweepHeader, CallerFacts)
 
 
 RECENT_RUNS = 10
-"""How many runs of a history are shown side by side."""
+"""How many runs of a history dashboards show side by side."""
 
 
 Lengths = Callable[[Iterable[str]], Mapping[str, int]]
-"""From queues to how many messages lie unread in each."""
+"""Counts the waiting messages of queues."""
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """A living worker. ``idle`` is the seconds since it last took a chunk, or since it came.
+    """A living worker. ``idle`` is the seconds since it last took a chunk, or since it started.
 
-    ``clock_ahead`` is how many seconds its clock was ahead of the server's when it came, ``roots`` the folders it may
-    read, with the separator of paths between them.
+    ``clock_ahead`` is how many seconds its clock was ahead of the server's when it started, ``roots`` the folders that
+    it may read, separated as in PATH.
     """
 
     name: str
@@ -51,25 +51,25 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     clock_ahead: float
     roots: str
     state: Literal["working", "idle", "stuck"]
-    """working: it holds chunks; stuck: it takes nothing though there is work; idle: neither."""
+    """working: it holds chunks; stuck: it takes nothing although there is work; idle: neither."""
     unhealthy: dict[str, str] = {}
-    """Evaluators that it cannot load, and why."""
+    """{evaluator that it cannot load: why}."""
     evaluators: dict[str, str] = {}
-    """{evaluator: package and version} that are installed where it runs."""
+    """{installed evaluator: package and version}."""
 
 
 class UnservedRun(msgspec.Struct, frozen=True):
-    """An open run that no living worker can compute, and for how many seconds that is so."""
+    """An open run that no living worker has been able to compute for so many seconds."""
 
     run: str
     seconds: float
 
 
 class Newest(msgspec.Struct, frozen=True):
-    """The newest run of a history, and the values kept of it and of those before it, the newest first.
+    """The newest run of a history, and the stored values of the last runs, the newest first.
 
-    ``drift`` is how its chains stand, of those whose newest run is among these: a specification that is no longer run
-    is not waited for.
+    ``drift`` has the states of chains whose newest run is among these; others belong to specifications that nobody runs
+    any more.
     """
 
     entry: Entry
@@ -78,7 +78,7 @@ class Newest(msgspec.Struct, frozen=True):
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
-    """What decides whether the server keeps what it was given; bytes, seconds since 1970."""
+    """Facts about the ledger's server: memory, persistence, role; in bytes and seconds since 1970."""
 
     name: str
     version: str
@@ -92,13 +92,13 @@ class ServerFacts(msgspec.Struct, frozen=True):
     started: float
     clients: int
     run_id: str = ""
-    """What the server calls itself since it started; empty where it does not say."""
+    """The server's id, new at each start; empty if it does not say."""
     primary: str = ""
-    """Of which server it is a replica, as host:port; empty for a primary."""
+    """The primary of a replica, as host:port; empty for a primary."""
 
     @property
     def may_evict(self) -> bool:
-        """Whether it may drop keys to make room."""
+        """Whether the server may drop keys to make room."""
         return self.memory_limit > 0 and self.policy != "noeviction"
 
 
@@ -115,17 +115,17 @@ class Snapshot(msgspec.Struct, frozen=True):
     queues: dict[str, int]
     unacked: int | None
     sweeps: list[SweepHeader]
-    """Open ones with calls to make."""
+    """Open sweeps with calls to make."""
     callers: list[CallerFacts]
     version: str
-    """Of the histories: as long as it is the same, so are they."""
+    """Version of the histories: while it is the same, they are unchanged."""
     histories: list[Newest]
     server: ServerFacts
     unserved: list[UnservedRun] = []
 
     @property
     def last_commit(self) -> float:
-        """When anything was committed last, 0 for never."""
+        """Time of the last commit; 0 for never."""
         return self.totals.get("last_commit", 0) / 1000
 
     def total(self, name: str) -> int:
@@ -154,7 +154,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def troubles(self) -> list[str]:
-        """Which processes do not call a target for now, and why."""
+        """Processes that do not call a target now, and why."""
         return sorted(
             f"{caller.host} (pid {caller.pid}) does not call {target!r}: {facts.trouble}"
             for caller in self.callers
@@ -180,11 +180,10 @@ def read_snapshot(
     unacked: bool = False,
     before: Snapshot | None = None,
 ) -> Snapshot:
-    """Look at the ledger once. Raises redis.RedisError.
+    """Take a snapshot of the ledger. Raises redis.RedisError.
 
-    ``elsewhere`` tells how many messages lie in queues, where another server than the ledger has them. ``unacked`` asks
-    for the messages that workers hold, which a producer's user of the server may not see. Histories that have not
-    changed since ``before`` are taken from there.
+    ``elsewhere`` counts the messages in queues on another server than the ledger's. ``unacked`` counts messages that
+    workers hold; a producer's user of the server may not see them. Unchanged histories are taken from ``before``.
     """
     known = before.version if before else ""
     pipe: Any = client.pipeline(transaction=False)
@@ -193,8 +192,8 @@ def read_snapshot(
     pipe.info()
     if unacked:
         pipe.hlen(TRANSPORT.unacked)
-    found, info, *held = pipe.execute()
-    now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers, waits = found
+    reply, info, *held = pipe.execute()
+    now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers, unserved = reply
     waiting = _counts(lengths)
     if elsewhere is not None:
         waiting = dict(elsewhere(waiting))
@@ -209,17 +208,17 @@ def read_snapshot(
         workers=sorted((_worker(one, now, waiting, settings) for one in workers), key=lambda worker: worker.name),
         queues=dict(sorted(waiting.items())),
         unacked=held[0] if held else None,
-        sweeps=_told(sweeps, SweepHeader),
-        callers=_told(callers, CallerFacts),
+        sweeps=_decode_valid(sweeps, SweepHeader),
+        callers=_decode_valid(callers, CallerFacts),
         version=version.decode(),
         histories=before.histories if before and version.decode() == known else newest,
         server=_server(info, now / 1000),
-        unserved=[UnservedRun(run.decode(), max(0, now - since) / 1000) for run, since in waits],
+        unserved=[UnservedRun(run.decode(), max(0, now - since) / 1000) for run, since in unserved],
     )
 
 
-def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings: Settings) -> WorkerStatus:
-    name, flat, leases = found
+def _worker(reply: Sequence[Any], now: int, waiting: Mapping[str, int], settings: Settings) -> WorkerStatus:
+    name, flat, leases = reply
     facts = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in _pairs(flat).items()}
     last = max(int(facts.get("claimed", 0)), int(facts.get("since", 0)))
     idle = (now - last) / 1000 if last else 0.0
@@ -244,8 +243,8 @@ def _worker(found: Sequence[Any], now: int, waiting: Mapping[str, int], settings
 def _newest(
     text: bytes | None, recent: Sequence[bytes | None], runs: Sequence[bytes], drifting: Sequence[bytes]
 ) -> Newest | None:
-    """None for what is no entry: somebody else wrote it, and the others are still wanted."""
-    if text is None:  # named by somebody else, who wrote none
+    """The newest run of a history; None if evalq did not write its entry."""
+    if text is None:
         return None
     with contextlib.suppress(ValueError, msgspec.DecodeError):
         return Newest(read_entry(text), [read_recent(one) if one else [] for one in recent], _drift(runs, drifting))
@@ -257,13 +256,13 @@ def _drift(runs: Sequence[bytes], drifting: Sequence[bytes]) -> list[DriftState]
     return [state for state in read_states(drifting) if state.run in known]
 
 
-def _told(texts: Sequence[bytes], kind: type[_Told]) -> list[_Told]:
-    """What is of that kind; somebody else's writing is left out."""
-    found = []
+def _decode_valid(texts: Sequence[bytes], kind: type[_Struct]) -> list[_Struct]:
+    """The valid entries; evalq did not write the others."""
+    entries = []
     for text in texts:
         with contextlib.suppress(ValueError, msgspec.DecodeError):
-            found.append(msgspec.json.decode(text, type=kind))
-    return found
+            entries.append(msgspec.json.decode(text, type=kind))
+    return entries
 
 
 def _server(info: Mapping[str, Any], now: float) -> ServerFacts:
@@ -289,7 +288,7 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 _WHOLE = re.compile(rb"-?[0-9]{1,18}").fullmatch
-"""A counter as the scripts keep it; what else somebody put there counts nothing."""
+"""Matches a counter as the scripts write it; any other value counts nothing."""
 
 
 def _counts(flat: Sequence[Any]) -> dict[str, int]:
@@ -308,13 +307,13 @@ COMMANDS = (
     "scard", "script|exists", "script|load", "set", "sismember", "smembers", "srem", "time", "unwatch", "watch",
     "zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrem", "zrevrangebyscore", "zscore",
 )  # fmt: skip
-"""What producers and workers ask of the ledger's server, whose rights deploy/redis/users.acl gives them."""
+"""The commands that producers and workers use; deploy/redis/users.acl gives them these rights."""
 
 
 class Watch:
-    """Connects when first asked and stays so, since the client finds its way back by itself.
+    """Takes snapshots; it connects at the first one and keeps the connection.
 
-    ``unacked`` as in `read_snapshot`, ``patience`` as in `connect`. A ``client`` that is given is used, and stays open.
+    ``unacked`` is as in `read_snapshot`, ``patience`` as in `connect`. A ``client`` passed in is used and stays open.
     """
 
     def __init__(
@@ -323,13 +322,13 @@ class Watch:
         self._settings = settings
         self._patience = patience
         self._unacked = unacked and not settings.ledger_apart
-        self._given = client
+        self._shared_client = client
         self._client: Any = client
         self._broker: Broker | None = None
         self._connecting = threading.Lock()
 
     def snapshot(self, before: Snapshot | None = None) -> Snapshot:
-        """One snapshot, from the one before. Raises BrokerUnreachable, ServerRefused, or another EvalqError."""
+        """Take a snapshot, given the one before. Raises BrokerUnreachable, ServerRefused, or another EvalqError."""
         client = self._connected()
         elsewhere = self._broker.lengths if self._broker else None
         try:
@@ -338,34 +337,34 @@ class Watch:
             raise explained(error, f"the server at {self._settings.ledger_address}") from error
 
     def codes(self, snapshot: Snapshot) -> dict[str, dict[str, str]]:
-        """What each code version that the snapshot names is made of, where its workers said so."""
+        """The parts of each code version in the snapshot, as far as its workers recorded them."""
         codes = {worker.code for worker in snapshot.workers} | {caller.code for caller in snapshot.callers}
         codes |= {queue.rpartition(".")[2] for queue in snapshot.queues}
         return Heartbeats(self._connected()).parts(sorted(codes))
 
     def missing(self) -> list[str]:
-        """Those of `COMMANDS` that the ledger's server does not know, since its configuration renames them.
+        """Those of `COMMANDS` that the ledger's server does not know, because its configuration renames them.
 
-        Empty where this user may not ask. Raises BrokerUnreachable or redis.RedisError.
+        Empty if this user may not ask. Raises BrokerUnreachable or redis.RedisError.
         """
-        # Only whoever takes messages out asks for BRPOP, which is no matter of this server's where they lie elsewhere.
-        asked = [name for name in COMMANDS if name != "brpop" or not self._settings.ledger_apart]
-        # With "INFO" in the name: redis-py reads the answer of COMMAND as a list of commands that are all there.
+        # Only queues need BRPOP, and they may be on another server.
+        needed = [name for name in COMMANDS if name != "brpop" or not self._settings.ledger_apart]
+        # With "INFO" in the name: redis-py parses the reply to COMMAND as a list of existing commands.
         try:
-            known = self._connected().execute_command("COMMAND INFO", *asked)
+            known = self._connected().execute_command("COMMAND INFO", *needed)
         except redis.ResponseError:
             return []
-        return [name for name, found in zip(asked, known, strict=True) if found is None]
+        return [name for name, info in zip(needed, known, strict=True) if info is None]
 
     def ping(self) -> None:
-        """Raises BrokerUnreachable or redis.RedisError, when the ledger does not answer."""
+        """Raise BrokerUnreachable or redis.RedisError if the ledger does not answer."""
         self._connected().ping()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._broker is not None:
             self._broker.close()
-        if self._client is not None and self._given is None:
+        if self._client is not None and self._shared_client is None:
             self._client.close()
 
     def _connected(self) -> Any:

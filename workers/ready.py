@@ -1,4 +1,4 @@
-"""What a worker says of itself: at its start who it is and what it serves, then in a file whether it is well."""
+"""A worker's line at its start (its name and what it serves), and its health file for probes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("evalq.worker")
 
 
 def _ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> str:
-    """One line. Passwords of URLs are left out; ``targets`` are those of a process that only calls."""
+    """The line, without passwords; ``targets`` are those of a process that only makes calls."""
     ledger = settings.ledger_address if settings.ledger_apart else "the broker's server"
     parts = [f"broker {settings.broker_address}", f"ledger {ledger}", f"code {code_version()}"]
     if settings.processes:
@@ -33,16 +33,16 @@ def _ready_line(settings: Settings, name: str, targets: tuple[str, ...] = ()) ->
     return f"worker {name} is ready: {'; '.join(parts)}"
 
 
-def say_ready(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> None:
-    """The line, on standard error."""
-    # Celery takes sys.stderr for its log.
+def print_ready(settings: Settings, name: str, targets: tuple[str, ...] = ()) -> None:
+    """Print on standard error that the worker is ready."""
+    # Celery redirects sys.stderr to its log.
     print(_ready_line(settings, name, targets), file=sys.__stderr__, flush=True)
 
 
 class HealthFile:
-    """``<health_file>.<pid>``, written anew at each heartbeat, so that a probe needs neither Python nor the ledger.
+    """``<health_file>.<pid>``, written at each heartbeat, so that a probe needs neither Python nor the ledger.
 
-    It holds "heard" where the ledger took the heartbeat, "away" where it did not. Without the setting there is none.
+    It holds "heard" if the ledger accepted the heartbeat, else "away". Without the setting there is no file.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -50,7 +50,7 @@ class HealthFile:
         self._failed = False
 
     def write(self, state: Literal["heard", "away"]) -> None:
-        """Say it; a file that cannot be written is logged once, and ends no heartbeat."""
+        """Write the state; a file that cannot be written is logged once."""
         if not self._path:
             return
         try:
@@ -64,7 +64,7 @@ class HealthFile:
             self._failed = True
 
     def remove(self) -> None:
-        """At the worker's end."""
+        """Delete the file, when the worker ends."""
         with contextlib.suppress(OSError):
             if self._path:
                 os.unlink(self._path)  # noqa: PTH108 - as above

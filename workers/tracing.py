@@ -1,7 +1,7 @@
 """OpenTelemetry traces: off unless OTEL_EXPORTER_OTLP_ENDPOINT is set, and then with the extra `evalq[otel]`.
 
-A run is a trace. Its id is made of the run's, so producer and workers write to one trace and no message carries it.
-Spans name runs and chunks, never inputs, answers or the text of an error.
+A run is a trace. The trace id is derived from the run id, so producer and workers share a trace without passing it in
+messages. Spans name runs and chunks, never inputs, answers or the text of an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 class SpanAttributes(Protocol):
-    """What a span takes while it lasts."""
+    """A span, while it lasts."""
 
     def set_attribute(self, key: str, value: str | int) -> None:
         """Note a fact."""
@@ -44,7 +44,7 @@ class _Off:
         """Nothing is traced."""
 
 
-_GIVEN: ContextVar[SpanContext | None] = ContextVar("evalq_given_span", default=None)
+_NEXT_SPAN: ContextVar[SpanContext | None] = ContextVar("evalq_given_span", default=None)
 _NOTHING: AbstractContextManager[SpanAttributes] = contextlib.nullcontext(_Off())
 
 
@@ -54,15 +54,15 @@ def span(name: str, run: str, **facts: str | int) -> AbstractContextManager[Span
 
 
 def run_span(run: str, *, begun: bool) -> AbstractContextManager[SpanAttributes]:
-    """The run itself, for the producer that drives it; one that resumes a run ``begun`` before is a step of it."""
+    """The span of the run itself, for its driver; if the run has ``begun`` before, a "resume" span inside it."""
     return _spanned("resume" if begun else "run", run, {}, root=not begun) if _on() else _NOTHING
 
 
-def told_results(run: str, numbers: Mapping[str, float]) -> None:
-    """Tell what a finished run found, on a step of it: an event `gen_ai.evaluation.result` for each number.
+def trace_results(run: str, numbers: Mapping[str, float]) -> None:
+    """Add the results of a finished run to a span: an event `gen_ai.evaluation.result` for each number.
 
-    The names are those of OpenTelemetry's semantic conventions for generative AI. Without the extra nothing is told:
-    what is driven has said so when it began, and a finished run is finished.
+    The names are those of OpenTelemetry's semantic conventions for generative AI. If the extra is missing, this does
+    nothing: the run has reported that when it began.
     """
     try:
         if not numbers or not _on():
@@ -78,7 +78,7 @@ def told_results(run: str, numbers: Mapping[str, float]) -> None:
 
 
 def flush() -> None:
-    """Send what this process has not sent yet: for a process that ends without Python's own end."""
+    """Send this process's remaining spans, before it ends without Python's own shutdown."""
     if _on() and _provider.cache_info().currsize:
         _provider(os.getpid()).shutdown()
 
@@ -103,12 +103,12 @@ def _processor() -> SpanProcessor:
 
 @cache
 def _provider(pid: int) -> TracerProvider:
-    """This process's own: threads that send do not outlive a fork."""
+    """One provider per process: its sending threads do not survive a fork."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
-    named = os.environ.get("OTEL_SERVICE_NAME", "evalq")
-    resource = Resource.create({"service.name": named, "process.pid": pid})
+    service = os.environ.get("OTEL_SERVICE_NAME", "evalq")
+    resource = Resource.create({"service.name": service, "process.pid": pid})
     provider = TracerProvider(resource=resource, id_generator=_ids())
     provider.add_span_processor(_processor())
     return provider
@@ -122,28 +122,28 @@ def _spanned(name: str, run: str, facts: dict[str, str | int], *, root: bool) ->
     tracer = _provider(os.getpid()).get_tracer("evalq")
     origin = _origin(run)
     around = trace.get_current_span().get_span_context()
-    # Where the application traces, too, its span is of another trace, and must not become the parent.
+    # If the application traces, too, its span belongs to another trace, and must not become the parent.
     context = None if around.trace_id == origin.trace_id else Context()
     if context is not None and not root:
         context = trace.set_span_in_context(trace.NonRecordingSpan(origin), context)
     attributes = {"evalq.run": run} | {f"evalq.{key}": value for key, value in facts.items()}
-    # start_span takes no id: the id generator is asked for one, and finds it here.
-    token = _GIVEN.set(origin if root else None)
+    # start_span takes no id; the id generator reads it from here.
+    token = _NEXT_SPAN.set(origin if root else None)
     try:
-        made = tracer.start_span(f"evalq.{name}", context=context, attributes=attributes)
+        new = tracer.start_span(f"evalq.{name}", context=context, attributes=attributes)
     finally:
-        _GIVEN.reset(token)
-    with trace.use_span(made, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        _NEXT_SPAN.reset(token)
+    with trace.use_span(new, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:
-            yield made
+            yield new
         except BaseException as error:
             # The type alone: the text of an error may quote an input.
-            made.set_status(trace.StatusCode.ERROR, type(error).__name__)
+            new.set_status(trace.StatusCode.ERROR, type(error).__name__)
             raise
 
 
 def _origin(run: str) -> SpanContext:
-    """The run's own span: any process can name it."""
+    """The run's own span; any process can compute its id."""
     from opentelemetry.trace import SpanContext, TraceFlags
 
     digest = hashlib.sha256(run.encode()).digest()
@@ -152,16 +152,16 @@ def _origin(run: str) -> SpanContext:
 
 
 def _ids() -> IdGenerator:
-    """Random ids, but for the span of a run: `_GIVEN`."""
+    """An id generator: random ids, except for the span of a run (`_NEXT_SPAN`)."""
     from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
     class Ids(RandomIdGenerator):
         def generate_trace_id(self) -> int:
-            given = _GIVEN.get()
-            return given.trace_id if given else super().generate_trace_id()
+            chosen = _NEXT_SPAN.get()
+            return chosen.trace_id if chosen else super().generate_trace_id()
 
         def generate_span_id(self) -> int:
-            given = _GIVEN.get()
-            return given.span_id if given else super().generate_span_id()
+            chosen = _NEXT_SPAN.get()
+            return chosen.span_id if chosen else super().generate_span_id()
 
     return Ids()

@@ -124,7 +124,7 @@ def write_final(
     write_report(folder, job.evaluator, job.request, report, history, data)
     folder.note(state="done", retry=None, **run_json_facts(job.evaluator, report), **facts)
     named = {f"{job.evaluator.name}.{key}": value for key, value in rates_of(report).items()}
-    tracing.told_results(job.run, named)
+    tracing.trace_results(job.run, named)
     if not report["records"]["dead"]:
         folder.drop_working_files()
 

@@ -13,7 +13,7 @@ from evalq.producer.monitor.command import command_began
 from evalq.producer.monitor.fleet import LONG_SECONDS, format_duration
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import Backend
-from evalq.workers.callers.choices import known_facts, refuse_unknown, unable
+from evalq.workers.callers.choices import known_facts, refuse_unknown, unreachable_reasons
 from evalq.workers.callers.target_sessions import target_facts
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
 from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
@@ -207,7 +207,7 @@ class Health:
 
     def _troubles(self, callers: list[CallerFacts]) -> Iterator[tuple[str, str]]:
         target = self._header.target
-        reasons = unable(callers, self._header.code, target)
+        reasons = unreachable_reasons(callers, self._header.code, target)
         if reasons:
             self._waiting = True
             yield "nobody", f"waiting: no process can call {target!r} now: {reasons}; calls are held, none is lost"

@@ -22,7 +22,7 @@ from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.model.manifest import Chunk
 from evalq.evalcore.records.digests import answer_digest, chunk_digest
 from evalq.producer.suites.suite_file import load_suite
-from evalq.workers.inputs import CHANGED, unpacked
+from evalq.workers.inputs import CHANGED, unpack_blob
 from evalq.workers.settings import load_settings
 from tests.integration.harness import EVALQ, clean_environment, evalq
 from tests.samples import KEY, sampled
@@ -88,7 +88,7 @@ def test_a_zstandard_bomb(tmp_path: Path) -> None:
 
 
 def test_what_unpacks_below_the_limit_is_taken(tmp_path: Path) -> None:
-    """The limit is of the bytes unpacked, to the byte."""
+    """The limit is of the bytes unpack_blob, to the byte."""
     line = b'{"turn": 1, "agent": "a", "decision": "join", "resources": {"stone": 3}}\n'
     (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(line * 10))
     args = ("cooperation", "x.jsonl.gz", "--inline", "--format", "none", "--out")
@@ -105,11 +105,11 @@ def test_a_bomb_for_a_blob() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     bomb = zstandard.ZstdCompressor().compress(bytes(512 * MEBI))
     after_making = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert unpacked(bomb, _chunk(b"x" * 100), KEY) == CHANGED
+    assert unpack_blob(bomb, _chunk(b"x" * 100), KEY) == CHANGED
     silent = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 100)
-    assert unpacked(silent, _chunk(b"x" * 100), KEY) == CHANGED, "evalq writes the size"
+    assert unpack_blob(silent, _chunk(b"x" * 100), KEY) == CHANGED, "evalq writes the size"
     lying = bytearray(zstandard.ZstdCompressor().compress(bytes(300 * MEBI)))
-    assert unpacked(bytes(lying), _chunk(bytes(10)), KEY) == CHANGED
+    assert unpack_blob(bytes(lying), _chunk(bytes(10)), KEY) == CHANGED
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss <= max(before, after_making) + 350_000
 
 

@@ -1,4 +1,4 @@
-"""What the fleet can call: targets with what is chosen of them, and sweeps whose target no living process can call."""
+"""Targets that the fleet can call, with the caller's choices, and sweeps whose target no living process can call."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from evalq.workers.targets.variable import Choices, chosen_values, split_name
 
 
 def facts_of(targets: Mapping[str, TargetFacts], name: str) -> TargetFacts | None:
-    """The facts of a target of that name, with what it chooses; None for one that is not there.
+    """The facts of a target by its name, which may include choices; None if there is no such target.
 
-    Raises UsageError for what may not be chosen.
+    Raises UsageError if callers cannot choose that.
     """
     if name in targets:
         return targets[name]
@@ -38,30 +38,30 @@ def facts_of(targets: Mapping[str, TargetFacts], name: str) -> TargetFacts | Non
 
 
 def known_facts(targets: Mapping[str, TargetFacts], name: str) -> TargetFacts | None:
-    """`facts_of`; None too where something is chosen that may not be."""
+    """`facts_of`; None also for a choice that callers cannot make."""
     with contextlib.suppress(UsageError):
         return facts_of(targets, name)
     return None
 
 
-def refuse_unknown(told: Sequence[Mapping[str, TargetFacts]], name: str) -> NoReturn:
-    """Raise UsageError for a target that nobody can call; ``told`` is what each process that calls knows."""
-    for targets in told:
-        facts_of(targets, name)  # raises why nothing of the kind may be chosen
-    known = sorted({each for targets in told for each in targets})
-    raise UsageError(f"no process that calls knows a target {name!r} (known: {', '.join(known)})")
+def refuse_unknown(by_process: Sequence[Mapping[str, TargetFacts]], name: str) -> NoReturn:
+    """Raise UsageError for a target that nobody can call; ``by_process`` has each calling process's targets."""
+    for targets in by_process:
+        facts_of(targets, name)  # raises the reason, if callers cannot choose that
+    known = sorted({each for targets in by_process for each in targets})
+    raise UsageError(f"no calling process knows a target {name!r} (known targets: {', '.join(known)})")
 
 
 # -- sweeps that no living process can call: they end with hosts and reasons -----------------------
 
 FAULT_SECONDS = 15.0
-"""How long a sweep waits for a process that has the key, once one that has not was found: a sign of life and a half."""
+"""How long a sweep waits for a process with the target's key, once one without it was found."""
 _AGAIN_SECONDS = 2.0
 _SHOWN_HOSTS = 5
 
 
 class UnreachableTargets:
-    """What this process knows of its sweeps' targets. ``down_seconds``: how long one that does not answer is tried."""
+    """Since when targets of this process's sweeps cannot be called; evalq tries a silent one for ``down_seconds``."""
 
     def __init__(self, down_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._down_seconds = down_seconds
@@ -69,7 +69,7 @@ class UnreachableTargets:
         self._since: dict[str, float] = {}
 
     def due(self, run: str, session: TargetSession) -> bool:
-        """Whether a sweep has waited for its target, as this process sees it, for as long as it may; now and then."""
+    """What this process knows of unreachable targets; evalq tries a silent one for ``down_seconds``."""
         if not session.trouble:
             self._since.pop(run, None)
             return False
@@ -77,7 +77,7 @@ class UnreachableTargets:
         now = self._clock()
         if now - self._since.setdefault(run, now) < limit:
             return False
-        # Due again after a pause, not at each round: being due asks for what every caller tells.
+        # Due again after a pause, not at each round: then the process reads the heartbeats of all callers.
         self._since[run] = now - limit + _AGAIN_SECONDS
         return True
 
@@ -87,12 +87,12 @@ class UnreachableTargets:
         self._since = {run: at for run, at in self._since.items() if run in known}
 
 
-def unable(callers: Iterable[CallerFacts], code: str, target: str) -> str:
-    """Who cannot call a target, and why; "" where somebody can, or nobody knows it."""
+def unreachable_reasons(callers: Iterable[CallerFacts], code: str, target: str) -> str:
+    """Which hosts cannot call a target, and why; empty if a process can, or none knows the target."""
     known = [(caller, known_facts(caller.targets, target)) for caller in callers if caller.code == code]
-    facts = [(caller, found) for caller, found in known if found is not None]
-    if not facts or not all(known.trouble for _, known in facts):
+    targets = [(caller, facts) for caller, facts in known if facts is not None]
+    if not targets or not all(facts.trouble for _, facts in targets):
         return ""
-    told = sorted({f"{caller.host}: {known.trouble}" for caller, known in facts})
-    more = f"; and {len(told) - _SHOWN_HOSTS} more" if len(told) > _SHOWN_HOSTS else ""
-    return "; ".join(told[:_SHOWN_HOSTS]) + more
+    reasons = sorted({f"{caller.host}: {facts.trouble}" for caller, facts in targets})
+    more = f"; and {len(reasons) - _SHOWN_HOSTS} more" if len(reasons) > _SHOWN_HOSTS else ""
+    return "; ".join(reasons[:_SHOWN_HOSTS]) + more

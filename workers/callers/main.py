@@ -1,7 +1,7 @@
-"""The process that calls: many calls in flight on one event loop, taken from the ledger and recorded there.
+"""The calling process: it claims calls in the ledger, makes many at once on one event loop, and records the results.
 
-A call that waits for its turn or for a retry costs nothing but memory. A killed process loses the calls that it has in
-flight; others make them again when its lease has ended.
+A call that waits for its turn or for a retry costs only memory. A killed process loses its calls in flight; others make
+them again when its lease has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, WireError
 from evalq.evalcore.version import code_version
-from evalq.workers.callers.choices import UnreachableTargets, unable
+from evalq.workers.callers.choices import UnreachableTargets, unreachable_reasons
 from evalq.workers.callers.in_flight import InFlightCalls
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.ledger.calls import CallLedger
@@ -27,7 +27,7 @@ from evalq.workers.ledger.scripts import preload_scripts
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.processes.environment import seal, set_aside_celery
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
-from evalq.workers.ready import HealthFile, say_ready
+from evalq.workers.ready import HealthFile, print_ready
 from evalq.workers.servers.connections import Complaint, connect, until_reached
 from evalq.workers.settings import TIMINGS, Settings, Timings
 from evalq.workers.targets import key_names, load_targets
@@ -45,15 +45,15 @@ def run_calls(
 ) -> int:
     """Make calls for every sweep of this code version until SIGTERM; returns an exit code.
 
-    ``parent``: end when this process is no longer the child of that one. A ledger that is away is waited for, without a
-    parent for ``patience_seconds``. Unless ``quiet``, a process of its own says when it is ready. Raises ConfigError
-    for a missing targets file, and where there is no parent BrokerUnreachable.
+    ``parent``: end when this process is no longer its child. The process waits for a ledger that is away; without a
+    parent, for ``patience_seconds``. Without a parent it also prints when it is ready, unless ``quiet``. Raises
+    ConfigError if the targets file is missing and, without a parent, BrokerUnreachable.
     """
     log_to_stderr(loglevel)
     preload_scripts()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if not settings.targets:
-        raise ConfigError("calling needs a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
+        raise ConfigError("live calls need a targets file: --targets FILE, EVALQ_TARGETS, or targets: in the settings")
     deadline = time.monotonic() + settings.patience_seconds
     wanted = (lambda: time.monotonic() < deadline) if parent is None else (lambda: os.getppid() == parent)
     if not until_reached(settings, log, wanted) and parent is not None:
@@ -62,13 +62,13 @@ def run_calls(
     seal(key_names(targets))  # before any target's program starts
     process = _CallingProcess(settings, timings)
     if parent is None and not quiet:
-        say_ready(settings, process.name, tuple(sorted(targets)))
+        print_ready(settings, process.name, tuple(sorted(targets)))
     asyncio.run(process.serve(parent))
     return 0
 
 
 class _CallingProcess:
-    """One process: its sessions (a target each), its sweeps, and what it tells of itself."""
+    """One process: its sessions (one for each target), its sweeps and its heartbeat."""
 
     def __init__(self, settings: Settings, timings: Timings = TIMINGS) -> None:
         self._settings = settings
@@ -81,17 +81,17 @@ class _CallingProcess:
         self._complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
         self._lanes = asyncio.Semaphore(settings.calls)
         self._in_flight: dict[str, InFlightCalls] = {}
-        self._named: dict[str, float] = {}
+        self._listed_at: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
 
     @property
     def name(self) -> str:
-        """What heartbeats call it."""
+        """Its name in heartbeats."""
         return self._name
 
     async def serve(self, parent: int | None) -> None:
-        """Until told to stop; then the calls in flight may end within ``soft_shutdown_seconds``."""
+        """Make calls until a signal; then let calls in flight end within ``soft_shutdown_seconds``."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
@@ -105,7 +105,7 @@ class _CallingProcess:
                         async with asyncio.timeout(pause):
                             await self._wake.wait()
                     self._wake.clear()
-                    # Calls that end at about the same time are one round: each round asks the ledger about every
+                    # Calls that end at about the same time share a round: each round asks the ledger about every
                     # sweep.
                     await asyncio.sleep(self._timings.call_pause)
             finally:
@@ -117,34 +117,34 @@ class _CallingProcess:
         self._wake.set()
 
     async def _round(self) -> float:
-        """Take calls of every sweep, as many as there is room for; returns seconds until there may be more."""
+        """Claim calls of every sweep, as far as there is room; returns the seconds until the next round."""
         try:
             headers = await asyncio.to_thread(self._calls.sweeps)
             mine = [header for header in headers if header.target in self._sessions]
             known = {header.run for header in mine}
             for run in [run for run in self._in_flight if run not in known]:
-                state, _ = await self._claimed(run, 0)  # what is in flight is mine
+                state, _ = await self._claim_calls(run, 0)  # to keep the calls in flight
                 await self._withdraw(run, state)
-            self._named = {run: at for run, at in self._named.items() if run in self._in_flight or run in known}
+            self._listed_at = {run: at for run, at in self._listed_at.items() if run in self._in_flight or run in known}
             full = True
             await self._sessions.keep({header.target for header in mine} | {e.target for e in self._in_flight.values()})
             self._unreachable.keep(header.run for header in mine)
             for header in mine:
-                # One at least for each sweep: the lanes bound all of them together.
+                # At least one for each sweep: the lanes bound all of them together.
                 full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
         except (redis.RedisError, OSError) as error:
-            self._complaint.about(error)
+            self._complaint.report(error)
             return 1.0
         self._complaint.over()
-        # Where all that was asked for came, there is likely more: as soon as a call ends.
+        # If the ledger gave all calls that fit, there are likely more: then the next ended call starts a round.
         return self._timings.beat if full and mine else self._timings.call_poll
 
     async def _claim(self, header: SweepHeader, share: int) -> bool:
-        """Whether all of the share is in use."""
+        """Claim and start calls of a sweep; returns whether they use up its share."""
         in_flight = self._in_flight.get(header.run)
         session = self._sessions.ready(header.target)
         if session is None or not header.may_call(session.config):
-            return False  # its outputs would be of other settings than it asks for
+            return False  # the sweep needs other settings of the target
         due = self._unreachable.due(header.run, session)
         if due:
             await self._give_up(header)
@@ -152,14 +152,14 @@ class _CallingProcess:
             return False
         most, refusals = share, 0
         if in_flight is not None:
-            # A fatal failure that is not yet recorded has stopped the sweep: the ledger just does not know it.
+            # A fatal failure that is not recorded yet stops the sweep, too.
             most, refusals = 0 if in_flight.refused else max(0, share - in_flight.active), in_flight.refusals
         most = session.room(most)
-        state, calls = await self._claimed(header.run, most)
+        state, calls = await self._claim_calls(header.run, most)
         if in_flight is None and not calls:
             return False
         if in_flight is None:
-            in_flight = self._in_flight[header.run] = self._made(header, session)
+            in_flight = self._in_flight[header.run] = self._new_calls(header, session)
         if state != "open":
             await self._withdraw(header.run, state)
         elif calls:
@@ -167,37 +167,40 @@ class _CallingProcess:
         return state == "open" and len(calls) == most and not session.trouble
 
     async def _give_up(self, header: SweepHeader) -> None:
-        """End a sweep whose target nobody can call, and no other."""
+        """End a sweep if no process can call its target."""
         callers = await asyncio.to_thread(self._heartbeats.callers)
-        reasons = unable(callers.values(), header.code, header.target)
+        reasons = unreachable_reasons(callers.values(), header.code, header.target)
         if reasons:
             reason = f"{header.target}: no process can call it: {reasons}"
             await asyncio.to_thread(self._calls.close, header.run, "failed", reason[:1000])
 
-    async def _claimed(self, run: str, most: int) -> tuple[str, list[int]]:
-        """(state of a sweep, calls to make). Every now and then the ledger is told which calls this process has; what
-        that one has lost is recorded again. A ledger that came back older than it was is told at once.
+    async def _claim_calls(self, run: str, most: int) -> tuple[str, list[int]]:
+        """(state of a sweep, calls to make).
+
+        Now and then, the claim lists this process's calls, and results that the ledger has lost are recorded again. If
+        the ledger was restored to an older state, that happens at once.
         """
         in_flight, now = self._in_flight.get(run), time.monotonic()
         mine: dict[int, int] | None = None
         recent: list[int] = []
-        if now - self._named.get(run, -inf) >= self._timings.call_names:
+        if now - self._listed_at.get(run, -inf) >= self._timings.call_names:
             mine, recent = (in_flight.mine, in_flight.recent) if in_flight else ({}, [])
-            self._named[run] = now
+            self._listed_at[run] = now
         lease = self._timings.call_lease
         state, calls, forgotten = await asyncio.to_thread(self._calls.claim, run, self._name, most, lease, mine, recent)
-        # A server that came back older than it was would hand this process's own calls to others. Named at once, they
-        # stay; what it has just handed out is not among them, and goes back.
+        # A server restored to an older state would give this process's calls to others. List them at once, so that they
+        # stay; the calls of this claim are not among them and go back.
         if mine is None and self._calls.regressed:
-            del self._named[run]
-            return await self._claimed(run, most)
+            del self._listed_at[run]
+            return await self._claim_calls(run, most)
         if in_flight is not None and forgotten:
             in_flight.record_again(forgotten)
         return state, calls
 
     async def _withdraw(self, run: str, state: str) -> None:
-        """Call no more for a sweep, and let go of it once all that was in flight is recorded; a server that lost the
-        sweep may come to know it again, and of what it had.
+        """Make no more calls of a sweep, and forget it once all results are recorded.
+
+        If the server lost the sweep, keep recent outputs: its driver may restore it.
         """
         in_flight = self._in_flight[run]
         in_flight.withdraw()
@@ -205,11 +208,11 @@ class _CallingProcess:
             del self._in_flight[run]
             await in_flight.close()
 
-    def _made(self, header: SweepHeader, session: TargetSession) -> InFlightCalls:
+    def _new_calls(self, header: SweepHeader, session: TargetSession) -> InFlightCalls:
         return InFlightCalls(header, self._name, session, self._calls, self._lanes, self._wake)
 
     async def _start(self, in_flight: InFlightCalls, header: SweepHeader, calls: list[int], refusals: int) -> None:
-        """Make the calls, unless a fatal failure came after those that were known when they were asked for."""
+        """Make the calls, unless a fatal failure came since the claim (it knew ``refusals`` of them)."""
         missing = sorted({call % header.cases for call in calls} - in_flight.prompts.keys())
         try:
             in_flight.prompts.update(await asyncio.to_thread(self._calls.prompts, header.run, missing))
@@ -221,7 +224,7 @@ class _CallingProcess:
             in_flight.start(calls)
 
     async def _beat(self, parent: int | None) -> None:
-        # Beside a pool it is the pool's main process that says whether the worker is well.
+        # Beside a pool, the pool's main process writes the health file.
         health = HealthFile(self._settings if parent is None else self._settings.model_copy(update={"health_file": ""}))
         while not self._stop.is_set():
             if parent is not None and os.getppid() != parent:
@@ -246,30 +249,32 @@ class _CallingProcess:
         health.remove()
 
     async def _leave(self, beat: asyncio.Task[None]) -> None:
-        """Withdraw what waits, let calls in flight end, keep their outputs, and give the rest back."""
+        """Withdraw waiting calls, let calls in flight end, record them, and give the rest back."""
         for in_flight in self._in_flight.values():
             in_flight.withdraw()
-        await self._ended()
+        await self._drain()
         for run, in_flight in self._in_flight.items():
             with contextlib.suppress(redis.RedisError, OSError, BrokerUnreachable):
                 await in_flight.close()
                 await asyncio.to_thread(self._calls.give_back, run, self._name, {}, leave=True)
-        await asyncio.gather(beat, return_exceptions=True)  # one under way would put this process on the list again
+        await asyncio.gather(
+            beat, return_exceptions=True
+        )  # a heartbeat under way would put this process on the list again
         with contextlib.suppress(redis.RedisError, OSError):
             await asyncio.to_thread(self._heartbeats.leave, self._name)
 
-    async def _ended(self) -> None:
-        """Until no call is in flight, ``soft_shutdown_seconds`` at most; so long they stay this process's."""
+    async def _drain(self) -> None:
+        """Wait until no call is in flight, at most ``soft_shutdown_seconds``; renew the leases meanwhile."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.soft_shutdown_seconds
         while (left := deadline - loop.time()) > 0:
             with contextlib.suppress(redis.RedisError, OSError):
                 for run in self._in_flight:
-                    await self._claimed(run, 0)
+                    await self._claim_calls(run, 0)
             with contextlib.suppress(TimeoutError):
-                # A third: one claim may be late or lost before others are given these calls.
+                # A third: one claim may be late or lost before others get these calls.
                 async with asyncio.timeout(min(left, self._timings.call_lease / 3)):
-                    await asyncio.gather(*(in_flight.ended() for in_flight in self._in_flight.values()))
+                    await asyncio.gather(*(in_flight.wait() for in_flight in self._in_flight.values()))
                     return
 
 

@@ -1,4 +1,4 @@
-"""What comes of a call: what is recorded of its attempts, and whether its target is taken to be down."""
+"""The outcome of a call: the recorded result, and a circuit breaker for targets that are down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evalq.workers.targets.price import Price, cost_of
 from evalq.workers.targets.target import NamedTarget
 
 _FATAL = ("quota", "auth")
-"""Failures that every further call of the sweep would have too."""
+"""Kinds of failures that every further call of the sweep would have, too."""
 _LONGEST_REASON = 1000
 
 
@@ -27,7 +27,7 @@ def result_of(
     prompt: Prompt,
     attempts: Sequence[Answer | Failure],
 ) -> Result:
-    """What is recorded of a call after its last attempt; fatal where any further call would fail in the same way."""
+    """The result of a call after its last attempt; fatal if every further call would fail in the same way."""
     last, target = attempts[-1], named.target
     output = Output(
         call=call,
@@ -46,10 +46,10 @@ def result_of(
         return Result(failed, last.kind, fatal[:_LONGEST_REASON])
     if target.output == "text" or (target.output is None and header.takes_text and not _is_data(last.text)):
         return Result(msgspec.structs.replace(output, output=msgspec.Raw(msgspec.json.encode(last.text))))
-    # An answer may be JSON in a fence, in prose: what was found is evaluated, and the whole is kept beside it.
+    # An answer may have JSON in a fence or in prose: evalq evaluates the JSON, and keeps the whole answer beside it.
     found = json_text(last.text)
     whole = None if found == last.text.strip() else last.text
-    # On one line, as a line of JSONL has to be; its numbers stay as they were written.
+    # On one line, as JSONL needs it; the numbers keep their form.
     raw = msgspec.Raw(msgspec.json.format(found.encode(), indent=-1))
     return Result(msgspec.structs.replace(output, output=raw, text=whole))
 
@@ -63,7 +63,7 @@ def _is_data(text: str) -> bool:
 
 
 def reached_nobody(result: Answer | Failure) -> bool:
-    """Whether nobody can have been paid for it; what was given up in time may have been answered all the same."""
+    """Whether an attempt cannot have been paid; the target may have answered a call that timed out here."""
     return isinstance(result, Failure) and result.down and result.kind != "timeout"
 
 
@@ -82,7 +82,7 @@ def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
     )
 
 
-# A circuit breaker: it holds the calls of a target that is down, and tries one now and then.
+# -- a circuit breaker -----------------------------------------------------------------------------
 
 _OPENS_AFTER = 10
 _FIRST_PAUSE = 1.0
@@ -90,10 +90,10 @@ _LONGEST_PAUSE = 30.0
 
 
 class Breaker:
-    """A circuit breaker of one target in one process. ``reason`` is the last failure's, "" while calls go through.
+    """A circuit breaker of one target in one process. ``reason`` is that of the last failure, empty while closed.
 
-    After some failures in a row that say the target is down, calls are held. One at a time is tried, ever less often,
-    until one is answered, be it with a refusal.
+    It opens after some failures in a row that say the target is down. Then it lets single probes through, with longer
+    and longer pauses, until the target answers, even with a refusal.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -106,17 +106,17 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are held."""
+        """Whether calls are held back."""
         return bool(self.reason)
 
     @property
     def seconds(self) -> float:
-        """For how long it has been open."""
+        """How long it has been open."""
         return self._clock() - self._opened if self.is_open else 0.0
 
     def record(self, result: Answer | Failure) -> None:
-        """What became of a call."""
-        # A refusal closes it as well: whoever refuses is there.
+        """Record the result of a call."""
+        # A refusal closes it as well: the target is there.
         if not (isinstance(result, Failure) and result.down):
             self._failures, self.reason, self._pause = 0, "", _FIRST_PAUSE
             return
@@ -128,16 +128,16 @@ class Breaker:
             self._next = self._opened + self._pause
 
     def holds(self, result: Answer | Failure) -> bool:
-        """Whether ``result`` is the target's failure, so that its call is to be made again and bears no blame."""
+        """Whether the breaker is open and ``result`` is the target's failure; then the call is made again later."""
         return self.is_open and isinstance(result, Failure) and result.down
 
     def room(self, wanted: int) -> int:
-        """How many of ``wanted`` calls may be made now: while it is open one, as a probe, and then none for a while."""
+        """How many of ``wanted`` calls may be made now; while it is open: one probe, then none for a while."""
         if not self.is_open or wanted <= 0:
             return wanted
         if self._clock() < self._next:
             return 0
-        # The next probe is due however this one ends: of one that hangs until its timeout nothing would be heard.
+        # The next probe is due however this one ends, since this one may hang until its timeout.
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         self._next = self._clock() + self._pause
         return 1

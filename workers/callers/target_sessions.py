@@ -1,6 +1,6 @@
-"""The targets of one process, each opened at its first call.
+"""The target sessions of one process, each opened at its first call.
 
-A session has its target's connections and its part in the fleet's pace.
+A session has its target's connections and takes part in the fleet's pace.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from evalq.workers.targets import Caller, NamedTarget, limits_of
 from evalq.workers.targets.config import choose
 from evalq.workers.targets.target import config_digest, core_digest, files_seen, given_digests, listed_digests
 
-# A key or a file that was missing may have been put there: no process has to be started anew for it.
+# Try again, since somebody may have added the missing key or file.
 _AGAIN_SECONDS = 10.0
 _REASON_CHARACTERS = 300
 
 
 class TargetSession(msgspec.Struct, frozen=True):
-    """A target ready to be called, or why it cannot be (``fault``: its key or a file is missing here)."""
+    """A target ready to be called, or the reason why not (``fault``: its key or a file is missing here)."""
 
     named: NamedTarget
     config: str
@@ -39,17 +39,17 @@ class TargetSession(msgspec.Struct, frozen=True):
 
     @property
     def trouble(self) -> str:
-        """Why it is not called for now, "" while it is."""
-        held = f"{self.breaker.reason} (for {self.breaker.seconds:.0f} s)" if self.breaker.is_open else ""
-        return self.fault or held
+        """Why the target is not called now; empty while it is."""
+        open_since = f"{self.breaker.reason} (for {self.breaker.seconds:.0f} s)" if self.breaker.is_open else ""
+        return self.fault or open_since
 
     def room(self, wanted: int) -> int:
-        """How many of ``wanted`` calls it may be asked for now."""
+        """How many of ``wanted`` calls may be made now."""
         return 0 if self.fault else self.breaker.room(wanted)
 
 
 class TargetSessions:
-    """Used inside ``async with``, which closes what was opened."""
+    """The sessions of a process by target; ``async with`` closes them at the end."""
 
     def __init__(self, targets: Mapping[str, NamedTarget], client: redis.Redis) -> None:
         self._targets = dict(targets)
@@ -62,11 +62,11 @@ class TargetSessions:
         self._known: dict[str, tuple[object, TargetFacts]] = {}
 
     def __contains__(self, name: str) -> bool:
-        """Whether it is a target of the file, with nothing chosen but what may be."""
+        """Whether it is a target of the file, with valid choices."""
         if name not in self._targets:
             with contextlib.suppress(EvalqError):
                 found = choose(self._targets, name)
-                if found is not None and found.name == name:  # outputs say the one name, and are looked for by it
+                if found is not None and found.name == name:  # outputs hold this one form of the name
                     self._targets[name] = found
         return name in self._targets
 
@@ -84,36 +84,36 @@ class TargetSessions:
         await self._stack.__aexit__(kind, error, at)
 
     async def keep(self, wanted: Collection[str]) -> None:
-        """Close targets with choices that nobody asks for now: there may be any number of them."""
-        # Not one that is being opened: what it opens meanwhile would never be closed.
+        """Close targets with choices that no sweep needs now: there may be any number of them."""
+        # Not one that is being opened: its connections would never be closed.
         for name in self._chosen.keys() - set(wanted) - self._opening.keys():
             self._open.pop(name, None)
             self._targets.pop(name, None)
             await self._chosen.pop(name).aclose()
 
     async def open(self, name: str) -> TargetSession:
-        """The target of that name, opened once; one with a fault is tried again after a while."""
-        if self._wanting(name):
-            self._open[name] = await self._opened(self._targets[name])
+        """The session of a target, opened once; one with a fault is opened again after a while."""
+        if self._is_due(name):
+            self._open[name] = await self._session(self._targets[name])
             self._tried[name] = time.monotonic()
         return self._open[name]
 
     def ready(self, name: str) -> TargetSession | None:
-        """The same for who cannot wait: None until it is open, which may take the imports of a user's module."""
+        """The session without waiting: None until it is open, which may take the imports of a user's module."""
         task = self._opening.get(name)
         if task is not None and task.done():
             del self._opening[name]
-            # Raises what opening it raised: nobody else waits for this task.
+            # Raises the error of opening it: nobody else waits for this task.
             task.result()
-        elif task is None and self._wanting(name):
+        elif task is None and self._is_due(name):
             self._opening[name] = asyncio.create_task(self.open(name), name="evalq-open")
         return self._open.get(name)
 
-    def _wanting(self, name: str) -> bool:
+    def _is_due(self, name: str) -> bool:
         known = self._open.get(name)
         return known is None or (bool(known.fault) and time.monotonic() - self._tried[name] > _AGAIN_SECONDS)
 
-    async def _opened(self, named: NamedTarget) -> TargetSession:
+    async def _session(self, named: NamedTarget) -> TargetSession:
         config = config_digest(named)
         stack = self._stack if named.of is None else self._chosen.setdefault(named.name, contextlib.AsyncExitStack())
         try:
@@ -124,23 +124,23 @@ class TargetSessions:
             return TargetSession(
                 named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}"
             )
-        # After the caller: a target that cannot be called here takes no place in the fleet's pace.
+        # After the caller: a target that cannot be called here must not take part in the fleet's pace.
         pacer = await stack.enter_async_context(RateLimiter(self._client, named.pool, limits_of(named)))
         return TargetSession(named, config, caller, pacer)
 
     async def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
         targets = [named for named in self._targets.values() if named.of is None]
-        # In a thread: looking at thousands of prompts would hold up the calls in flight, and count as their time.
+        # In a thread: checking thousands of prompt files would delay the calls in flight and add to their latency.
         known = await asyncio.to_thread(lambda: {named.name: self._fresh(named) for named in targets})
         for name, session in self._open.items():
-            # As it is called: who opened it has read the prompts, whatever becomes of their files.
+            # An open session keeps the prompts that it has read, whatever happens to their files.
             facts, trouble = known[session.named.pool], session.trouble[:_REASON_CHARACTERS]
             known[name] = msgspec.structs.replace(facts, config=session.config, trouble=trouble)
         return known
 
     def _fresh(self, named: NamedTarget) -> TargetFacts:
-        """Of a target as it would be opened now: its prompts may have been changed since this process began."""
+        """The facts of a target with its files as they are now: they may have changed since this process began."""
         seen = files_seen(named)
         if named.name not in self._known or self._known[named.name][0] != seen:
             self._known[named.name] = seen, target_facts(named)

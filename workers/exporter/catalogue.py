@@ -1,6 +1,6 @@
-"""Every metric of the fleet that the exporter shows, as data: the exporter and its page are made from it.
+"""Every fleet metric of the exporter as data; the exporter and its documentation are generated from it.
 
-A fact that the snapshot has is shown by one entry here. Evaluators declare their own gauges (`evalcore.views.metrics`).
+Evaluators declare their own gauges (`evalcore.views.metrics`).
 """
 
 from __future__ import annotations

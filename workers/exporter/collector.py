@@ -1,4 +1,4 @@
-"""What a scrape shows of a snapshot, as Prometheus' families, by the catalogue."""
+"""Prometheus families of a scrape, built from a snapshot by the catalogue."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _TOGETHER: dict[Unit, Together] = {"count": "sum", "state": "max"}
 _RUNS_ENDED = "evalq_runs_ended_total"
 _Exemplars = dict[tuple[str, ...], Exemplar]
 _EXEMPLAR_CHARS = 128
-"""What OpenMetrics lets an exemplar's names and values have."""
+"""OpenMetrics' limit for an exemplar's names and values."""
 
 
 class WithLedgerName(Collector):
-    """The families of ``inner``, each series with the name of its ledger in front: one Prometheus may watch several."""
+    """The families of ``inner`` with a label for the ledger's name, since one Prometheus may watch several ledgers."""
 
     def __init__(self, inner: Collector, ledger: str) -> None:
         self._inner = inner
         self._ledger = ledger
 
     def collect(self) -> Iterator[PrometheusMetric]:
-        """As ``inner`` has them."""
+        """The families of ``inner``, with the label."""
         for shown in self._inner.collect():
             shown.samples = [
                 sample._replace(labels={LEDGER: self._ledger, **sample.labels}) for sample in shown.samples
@@ -49,8 +49,10 @@ class WithLedgerName(Collector):
 
 
 class _Bounded(Collector):
-    """Families of at most ``most`` series and one more; ``folded`` counts those that were put together in it, and those
-    of histograms that were left out."""
+    """Families of at most ``most`` series and one for the others.
+
+    ``folded`` counts these others, and left-out series of histograms.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -65,7 +67,7 @@ class _Bounded(Collector):
 
 
 class FleetMetrics(_Bounded):
-    """Work, fleet, calls, server and the newest runs: what may change with every scrape."""
+    """Metrics that may change with every scrape: work, fleet, calls, server and newest runs."""
 
     def __init__(self, snapshot: Snapshot, most: int) -> None:
         super().__init__(most)
@@ -79,15 +81,15 @@ class FleetMetrics(_Bounded):
                 yield self._family(shown, shown.read(self._snapshot), shown.together, exemplars)
             elif shown.spread is not None:
                 filled = HistogramMetricFamily(shown.name, shown.help, labels=shown.labels)
-                found = shown.spread(self._snapshot)
-                self.folded += max(0, len(found) - self._most)
-                for labels, buckets, total in found[: self._most]:
+                rows = shown.spread(self._snapshot)
+                self.folded += max(0, len(rows) - self._most)
+                for labels, buckets, total in rows[: self._most]:
                     filled.add_metric(labels, buckets, total)
                 yield filled
 
 
 class QualityMetrics(_Bounded):
-    """What an evaluator declares of its runs: what only changes when one of them ends."""
+    """Metrics that an evaluator declares of its runs; they change only when a run ends."""
 
     def __init__(self, evaluator: str, histories: Sequence[Newest], most: int) -> None:
         super().__init__(most)
@@ -103,9 +105,9 @@ class QualityMetrics(_Bounded):
 
 
 class ExporterMetrics(Collector):
-    """The exporter itself: whether the ledger answered, after how many seconds, how many series were folded.
+    """Metrics of the exporter itself: whether the ledger answered, the seconds it took, the number of folded series.
 
-    ``server`` is the id that the ledger's server gave itself when it started; empty where it did not answer.
+    ``server`` is the id of the ledger's server, new at each start; empty if it did not answer.
     """
 
     def __init__(self, *, up: bool, seconds: float, series_folded: int, server: str) -> None:
@@ -117,7 +119,7 @@ class ExporterMetrics(Collector):
         }
 
     def collect(self) -> Iterator[PrometheusMetric]:
-        """These, and the version."""
+        """These metrics, and the version."""
         for name, value in self._values.items():
             yield _filled(family(name), [((), value)])
         yield _info("evalq_build_info", {"version": __version__, "code": code_version()})
@@ -132,7 +134,7 @@ def _info(name: str, facts: dict[str, str]) -> InfoMetricFamily:
 
 
 def _newest_runs(snapshot: Snapshot) -> dict[tuple[str, ...], Exemplar]:
-    """The id of each suite's newest run beside the count of those that ended: no label, so no series for each run."""
+    """The id of each suite's newest run, as an exemplar: a label would make a series for each run."""
     return {
         (*of, "done"): Exemplar({"run": run}, 1.0, Timestamp(int(ended), int(ended % 1 * 1e9)))
         for of, (run, ended) in newest_runs(snapshot).items()

@@ -1,7 +1,7 @@
-"""A metric as the exporter shows it: its name, its words, and where its values come from.
+"""A metric of the exporter: its name, help, labels and the source of its values.
 
-Labels are sets that stay small: users name suites and targets, so those are capped (``max_suites``), and what is beyond
-the cap is counted as `OTHER`.
+Label sets stay small: users name suites and targets, so their number is capped (``max_suites``). Further ones count as
+`OTHER`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 LEDGER = "ledger"
-"""The label of every series: which ledger it is of, since one Prometheus may watch several (`ledger_name`)."""
+"""The label of every series with its ledger's name, since one Prometheus may watch several (`ledger_name`)."""
 
 RUN_LABELS = ("suite", "target")
-"""Labels that every evaluator's gauge has in front of its own."""
+"""The first labels of every evaluator's gauge."""
 
 RECENT_LABEL = "position"
-"""In ``<name>_recent`` the run: 1 is the newest."""
+"""The label of a run in ``<name>_recent``: 1 is the newest."""
 
 Group = Literal["work", "fleet", "server", "runs", "calls", "exporter"]
 
@@ -45,8 +45,8 @@ _Read = Callable[[Snapshot], list[Series]]
 class MetricFamily(msgspec.Struct, frozen=True):
     """A metric: its full name, type, one sentence of help, labels, and a histogram's bucket bounds.
 
-    ``read`` finds its series in a snapshot, ``spread`` those of a histogram; a metric with neither is filled by the
-    collector. ``together`` is how series beyond the cap become one.
+    ``read`` reads its series from a snapshot, ``spread`` those of a histogram; the collector fills a metric with
+    neither. ``together`` says how series beyond the cap become one.
     """
 
     name: str
@@ -61,14 +61,14 @@ class MetricFamily(msgspec.Struct, frozen=True):
 
 
 def counter(name: str, read: _Read, text: str, *labels: str, group: Group = "work") -> MetricFamily:
-    """A counter that is kept in the ledger, or by its server."""
+    """A counter in the ledger or of its server."""
     return MetricFamily(f"evalq_{name}_total", "counter", text, labels, group=group, read=read)
 
 
 def gauge(
     name: str, read: _Read | None, text: str, *labels: str, group: Group = "work", together: Together = "sum"
 ) -> MetricFamily:
-    """What goes up and down."""
+    """A value that goes up and down."""
     return MetricFamily(f"evalq_{name}", "gauge", text, labels, group=group, read=read, together=together)
 
 
@@ -80,7 +80,7 @@ def histogram(
 
 
 def quality(metric: Metric) -> list[MetricFamily]:
-    """An evaluator's gauge as the exporter shows it: of the newest run, and (`Metric.recent`) of the last ones."""
+    """An evaluator's gauge in the exporter: of the newest run, and (`Metric.recent`) of the last ones."""
     labels = (*RUN_LABELS, *metric.labels)
     shown = [MetricFamily(metric.name, "gauge", metric.help, labels, group="runs")]
     if metric.recent:

@@ -1,4 +1,4 @@
-"""From a snapshot to series: what the ledger counts by name becomes labels, and no metric gets too many of them."""
+"""Series from a snapshot: the ledger's names become labels, up to a limit for each metric."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader
 from evalq.workers.monitor import Newest, Snapshot
 
 Together = Literal["sum", "mean", "max"]
-"""How the series beyond the cap become one: counts are added, of states the highest is shown, the rest is averaged,
-since a sum of shares means nothing."""
+"""How series beyond the cap become one: counts are added, states show the highest, other values are averaged, since a
+sum of shares means nothing."""
 
 Series = tuple[tuple[str, ...], float]
 """Label values in the order of the family's labels, and the value."""
@@ -23,15 +23,15 @@ Histogram = tuple[tuple[str, ...], list[tuple[str, float]], float | None]
 """Label values, (upper bound, how many up to it) rising, and the sum where it is known."""
 
 STATES = ("open", "done", "paused", "failed", "cancelled")
-"""Of runs, in the ledger."""
+"""States of runs in the ledger."""
 
 _BOUNDS = (*(f"{bound:g}" for bound in SECONDS), "+Inf")
-# Counters of calls that are no outcomes: failures by kind, tokens, times and cost.
+# Counters of calls other than outcomes: failures by kind, tokens, times and cost.
 _BY_KIND = ("failed", "tokens", "seconds", "cost")
 
 
 def folded(rows: list[Series], most: int, together: Together = "sum") -> tuple[list[Series], int]:
-    """The first ``most`` rows, with the others as one whose labels are all OTHER; and how many those others are."""
+    """The first ``most`` rows and one for the others, whose labels are all OTHER; and the number of these others."""
     if len(rows) <= most:
         return rows, 0
     values = [value for _, value in rows[most:]]
@@ -40,7 +40,7 @@ def folded(rows: list[Series], most: int, together: Together = "sum") -> tuple[l
 
 
 def newest_series(metric: Metric, histories: Iterable[Newest]) -> list[Series]:
-    """A metric's values in the newest run of each history; those of histories that were added to last come first."""
+    """A metric's values in the newest run of each history; the history that changed last comes first."""
     return [
         ((entry.key.suite, entry.key.target, *labels), value)
         for entry in (history.entry for history in histories)
@@ -71,9 +71,9 @@ def by_name(counts: dict[str, int]) -> list[Series]:
 
 
 def totals(name: str, tails: Iterable[str] = ()) -> Callable[[Snapshot], list[Series]]:
-    """A counter kept as "<name> <evaluator> <suite>[ <tail>]"; a suite may have blanks, the others have none.
+    """A counter stored as "<name> <evaluator> <suite>[ <tail>]"; only a suite may have blanks.
 
-    What never happened in a suite that was seen is 0, so that its first time is an increase.
+    A known suite without the event gets 0, so that the first event is an increase.
     """
 
     def read(snapshot: Snapshot) -> list[Series]:
@@ -96,11 +96,11 @@ def _owner(field: str) -> tuple[str, str]:
 
 
 def calls_by_kind(name: str) -> Callable[[Snapshot], list[Series]]:
-    """A counter of live calls kept as "<name> <target> <kind>"."""
+    """A counter of live calls stored as "<name> <target> <kind>"."""
 
     def read(snapshot: Snapshot) -> list[Series]:
-        found = [(*field.partition(" ")[2].rpartition(" "), value) for field, value in _starting(snapshot.calls, name)]
-        return sorted(((target, kind), float(value)) for target, _, kind, value in found)
+        rows = [(*field.partition(" ")[2].rpartition(" "), value) for field, value in _starting(snapshot.calls, name)]
+        return sorted(((target, kind), float(value)) for target, _, kind, value in rows)
 
     return read
 
@@ -110,7 +110,7 @@ def _starting(counts: dict[str, int], name: str) -> Iterator[tuple[str, int]]:
 
 
 def calls(snapshot: Snapshot) -> list[Series]:
-    """Live calls by outcome: what is kept as "<outcome> <target>", and the failures of any kind."""
+    """Live calls by outcome: counters stored as "<outcome> <target>", and failures of any kind."""
     rows: dict[tuple[str, ...], float] = {}
     for field, value in snapshot.calls.items():
         name, _, rest = field.partition(" ")
@@ -122,20 +122,20 @@ def calls(snapshot: Snapshot) -> list[Series]:
 
 
 def call_cost(snapshot: Snapshot) -> list[Series]:
-    """What live calls cost, which is kept as "cost <target>" in millionths."""
-    found = ((field.partition(" ")[2], value) for field, value in _starting(snapshot.calls, "cost"))
-    return sorted(((target,), value / 1_000_000) for target, value in found)
+    """The cost of live calls, stored as "cost <target>" in millionths."""
+    costs = ((field.partition(" ")[2], value) for field, value in _starting(snapshot.calls, "cost"))
+    return sorted(((target,), value / 1_000_000) for target, value in costs)
 
 
 def times(name: str, of: Literal["totals", "calls"] = "totals") -> Callable[[Snapshot], list[Histogram]]:
-    """A histogram kept as "<name> <label> <upper bound>" and "<name> <label> sum" in microseconds."""
+    """A histogram stored as "<name> <label> <upper bound>" and "<name> <label> sum" in microseconds."""
 
     def read(snapshot: Snapshot) -> list[Histogram]:
-        found: dict[str, dict[str, int]] = {}
+        by_label: dict[str, dict[str, int]] = {}
         for field, value in _starting(getattr(snapshot, of), name):
             label, _, bound = field.partition(" ")[2].rpartition(" ")
-            found.setdefault(label, {})[bound] = value
-        return [((label,), *_cumulative(bounds)) for label, bounds in sorted(found.items())]
+            by_label.setdefault(label, {})[bound] = value
+        return [((label,), *_cumulative(bounds)) for label, bounds in sorted(by_label.items())]
 
     return read
 
@@ -143,8 +143,8 @@ def times(name: str, of: Literal["totals", "calls"] = "totals") -> Callable[[Sna
 def _cumulative(bounds: dict[str, int]) -> tuple[list[tuple[str, float]], float | None]:
     total = bounds.pop("sum", None)
     buckets, count = [], 0
-    # The ledger counts each time in one bucket, Prometheus in all from there on. A bound of the ledger's that this
-    # version does not have was counted by another version, and is kept.
+    # The ledger counts each time in one bucket, Prometheus in all from there on. Keep bounds that only another version
+    # of evalq has.
     for bound in sorted({*bounds, *_BOUNDS}, key=float):
         count += bounds.get(bound, 0)
         buckets.append((bound, float(count)))
@@ -157,7 +157,7 @@ def states(snapshot: Snapshot, *states: str) -> list[Series]:
 
 
 def unhealthy(snapshot: Snapshot) -> list[Series]:
-    """How many workers cannot load each evaluator; zeros for those that all can, so that a gap is no recovery."""
+    """The number of workers that cannot load each evaluator; 0 if all can, so that a gap is not a recovery."""
     counts = dict.fromkeys(plugins.names(), 0)
     for _, evaluator, _ in snapshot.unhealthy:
         counts[evaluator] = counts.get(evaluator, 0) + 1
@@ -165,7 +165,7 @@ def unhealthy(snapshot: Snapshot) -> list[Series]:
 
 
 def by_target(sweeps: Callable[[Snapshot], list[SweepHeader]]) -> Callable[[Snapshot], list[Series]]:
-    """How many sweeps, for each target that is swept or can be called."""
+    """The number of sweeps for each target that is swept or can be called."""
 
     def read(snapshot: Snapshot) -> list[Series]:
         targets = {target for caller in snapshot.callers for target in caller.targets}
@@ -179,30 +179,30 @@ def by_target(sweeps: Callable[[Snapshot], list[SweepHeader]]) -> Callable[[Snap
 
 def of_runs(snapshot: Snapshot, value: Callable[[Newest], float]) -> list[Series]:
     """A value of the newest run of each history."""
-    places = [(history, history.entry.key) for history in snapshot.histories]
-    return [((place.evaluator, place.suite, place.target), value(history)) for history, place in places]
+    keys = [(history, history.entry.key) for history in snapshot.histories]
+    return [((key.evaluator, key.suite, key.target), value(history)) for history, key in keys]
 
 
 def outcomes(snapshot: Snapshot) -> list[Series]:
     """Records of the newest run of each history, by outcome."""
     return [
-        ((place.evaluator, place.suite, place.target, outcome), float(count))
-        for place, entry in ((history.entry.key, history.entry) for history in snapshot.histories)
+        ((entry.key.evaluator, entry.key.suite, entry.key.target, outcome), float(count))
+        for entry in (history.entry for history in snapshot.histories)
         for outcome, count in entry.records.items()
         if outcome != "total"
     ]
 
 
 def drift(value: Callable[[MeasureState], float]) -> Callable[[Snapshot], list[Series]]:
-    """Of each suite and measure; where it has several chains, of the one with most evidence."""
+    """A value of each suite and measure; if it has several chains, of the one with most evidence."""
 
     def read(snapshot: Snapshot) -> list[Series]:
         worst: dict[tuple[str, ...], MeasureState] = {}
         for history in snapshot.histories:
-            place = history.entry.key
+            key = history.entry.key
             for state in history.drift:
                 for name, measure in state.measures.items():
-                    of = (place.evaluator, place.suite, place.target, name)
+                    of = (key.evaluator, key.suite, key.target, name)
                     worst[of] = max(
                         worst.get(of, measure), measure, key=lambda each: (bool(each.since), bool(each.worse), each.e)
                     )

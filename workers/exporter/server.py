@@ -24,7 +24,7 @@ from evalq.workers.settings import Settings
 
 log = logging.getLogger("evalq.exporter")
 
-# Prometheus asks for one or two. Any client can invent more through its Accept header, and must not fill memory.
+# Prometheus asks for one or two formats. Clients can invent more in Accept headers, and must not fill memory.
 _FORMATS = 4
 _END = b"# EOF\n"
 _Encoder = Callable[[Collector], bytes]
@@ -39,23 +39,22 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 class Page:
-    """``look`` gives a snapshot from the one before, or raises what being unable to reach the ledger raises.
-    ``ledger`` is the name of the ledger, a label of every series.
+    """The page of metrics. ``read`` takes a snapshot, given the one before; ``ledger`` is a label of every series.
 
-    What an evaluator declares only changes when one of its runs ends, and is rendered once until then for each format.
+    An evaluator's own metrics change only when one of its runs ends; until then they are rendered once for each format.
     """
 
-    def __init__(self, look: Callable[[Snapshot | None], Snapshot], most: int, ledger: str) -> None:
-        self._look = look
+    def __init__(self, read: Callable[[Snapshot | None], Snapshot], most: int, ledger: str) -> None:
+        self._read = read
         self._most = most
         self._ledger = ledger
         self._before: Snapshot | None = None
         self._rendered: dict[str, dict[str, _Part]] = {}
         self._lock = threading.Lock()
-        self._told = ""
+        self._reason = ""
 
     def render(self, accept: str) -> tuple[str, bytes]:
-        """(content type, text) for an Accept header; without a ledger only that there is none."""
+        """(content type, text) for an Accept header; if the ledger is away, only the exporter's own metrics."""
         encoder, kind = _encoder(accept)
 
         def encode(families: Collector) -> bytes:
@@ -64,11 +63,11 @@ class Page:
         began = time.monotonic()
         snapshot: Snapshot | None = None
         try:
-            snapshot = self._look(self._before)
+            snapshot = self._read(self._before)
         except (redis.RedisError, EvalqError, OSError) as error:
-            self._tell(f"the ledger cannot be read: {error}")
+            self._log_change(f"the ledger cannot be read: {error}")
         else:
-            self._tell("")
+            self._log_change("")
         seconds = time.monotonic() - began
         parts, folded = [], 0
         if snapshot is not None:
@@ -85,23 +84,23 @@ class Page:
         # Each encoded part ends with OpenMetrics' end mark, which may occur only once on a page.
         return kind, b"".join(part.removesuffix(_END) for part in parts[:-1]) + parts[-1]
 
-    def _tell(self, reason: str) -> None:
-        """Log why there is no ledger, once for each reason, and that it is there again."""
+    def _log_change(self, reason: str) -> None:
+        """Log once why the ledger is away, and that it is back."""
         with self._lock:
-            known, self._told = self._told, reason
+            known, self._reason = self._reason, reason
         if reason != known:
             log.warning("%s", reason or "the ledger can be read again")
 
     def _of_runs(self, snapshot: Snapshot, encode: _Encoder, kind: str) -> list[_Part]:
-        found: dict[str, list[Newest]] = {name: [] for name in plugins.names()}
+        by_evaluator: dict[str, list[Newest]] = {name: [] for name in plugins.names()}
         for history in snapshot.histories:
-            if history.entry.key.evaluator in found:
-                found[history.entry.key.evaluator].append(history)
+            if history.entry.key.evaluator in by_evaluator:
+                by_evaluator[history.entry.key.evaluator].append(history)
         with self._lock:
             if kind not in self._rendered and len(self._rendered) >= _FORMATS:
                 self._rendered.clear()  # a client may ask for any version of a format
             parts = self._rendered.setdefault(kind, {})
-            for name, histories in found.items():
+            for name, histories in by_evaluator.items():
                 if name not in parts or parts[name].histories != histories:
                     parts[name] = self._part(name, histories, encode)
             return list(parts.values())
@@ -109,7 +108,7 @@ class Page:
     def _part(self, evaluator: str, histories: list[Newest], encode: _Encoder) -> _Part:
         try:
             shown = QualityMetrics(evaluator, histories, self._most)
-        # A plug-in that cannot be loaded, or that ends its process, takes no other's metrics along.
+        # A plug-in that cannot be loaded, or calls sys.exit(), must not hide the metrics of others.
         except (EvalqError, SystemExit) as error:
             log.warning("no metrics of %s: %s", evaluator, error)
             return _Part(histories, b"", 0)
@@ -117,7 +116,7 @@ class Page:
 
 
 def _encoder(accept: str) -> tuple[_Encoder, str]:
-    """The plain format for a header that makes no sense."""
+    """The encoder for an Accept header; the plain format if the header makes no sense."""
     try:
         return choose_encoder(accept)
     except (ValueError, TypeError):
@@ -129,25 +128,25 @@ _PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 
 class _Server(Listening, WSGIServer):
     def server_bind(self) -> None:
-        """And say where it is to who answers."""
+        """Bind, and set up the WSGI environment with the address."""
         super().server_bind()
         self.setup_environ()
 
 
 class _Quiet(WSGIRequestHandler):
     timeout = 30
-    """Seconds that a client may take for its request."""
+    """A client's time limit for its request, in seconds."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
         """Nothing: a scrape every few seconds is not worth a line."""
 
 
 class Exporter:
-    """The server, bound when made; ``port`` is the one it got, where 0 was asked for, ``netloc`` host and port."""
+    """The server, bound at construction; ``port`` is the actual port, ``netloc`` host and port."""
 
     def __init__(self, settings: Settings, bind: str, port: int) -> None:
         """Raises OSError when the address cannot be bound."""
-        # A ledger that hangs has to be reported before Prometheus stops waiting for the answer.
+        # A ledger that hangs must be reported before Prometheus gives up.
         self._watch = Watch(settings, unacked=True, patience=settings.connect_seconds)
         self._page = Page(
             self._watch.snapshot, settings.max_series, settings.ledger_name or settings.ledger_address.where
@@ -157,7 +156,7 @@ class Exporter:
         self.netloc, self.port = self._server.netloc, self._server.server_port
 
     def serve(self) -> None:
-        """Until interrupted, or `close` is called from elsewhere."""
+        """Serve until Ctrl-C, or until another thread calls `close`."""
         with contextlib.suppress(KeyboardInterrupt):
             self._server.serve_forever()
         self._server.server_close()

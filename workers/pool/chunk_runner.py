@@ -139,7 +139,7 @@ class ChunkRunner:
         began = time.monotonic()
         planned = header.inputs[chunk.input]
         if lease.blob:
-            data = reading.unpacked(lease.blob, chunk, lease.key)
+            data = reading.unpack_blob(lease.blob, chunk, lease.key)
         else:
             data = reading.read(planned, chunk, self._roots, lease.key)
         if isinstance(data, str):

@@ -41,7 +41,7 @@ from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import ChunkLimits
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
 from evalq.workers.processes.system import fork_lock, leave_group
-from evalq.workers.ready import HealthFile, say_ready
+from evalq.workers.ready import HealthFile, print_ready
 from evalq.workers.recovery.finaliser import Finalisers
 from evalq.workers.recovery.reconciler import Reconciler, may_tend, stop_tending
 from evalq.workers.recovery.unattended import UnattendedSweeps
@@ -87,7 +87,7 @@ def run_worker(
     # A pool process ends without Python's own end, which would send what is left.
     worker_process_shutdown.connect(_flush)
     if not quiet:
-        worker_ready.connect(lambda **_: say_ready(settings, name), weak=False)
+        worker_ready.connect(lambda **_: print_ready(settings, name), weak=False)
     attendant = _Attendant(settings, name)
     # Before the first chunk: whether a process died alone or with its worker is read from the worker's heartbeat.
     attendant.arrive()
@@ -279,7 +279,7 @@ class _Attendant:
                 self._serve()
             except (redis.RedisError, EvalqError, OSError) as error:
                 self._health.write("away")
-                self._complaint.about(error)
+                self._complaint.report(error)
                 self._stop.wait(self._timings.beat)
             except Exception:  # a bug in tending must not end the signs of life
                 log.exception("tending runs failed; trying again")
@@ -301,7 +301,7 @@ class _Attendant:
                     raise
                 if isinstance(error, BrokerUnreachable) and time.monotonic() >= deadline:
                     raise
-                self._complaint.about(error)
+                self._complaint.report(error)
                 self._stop.wait(self._timings.beat)
             else:
                 self._complaint.over()

@@ -222,7 +222,7 @@ class Complaint:
         self._since: float | None = None
         self._said_at = 0.0
 
-    def about(self, error: BaseException) -> None:
+    def report(self, error: BaseException) -> None:
         """The trouble is there (still): a line at first and every AGAIN_SECONDS."""
         now = time.monotonic()
         if self._since is None or now - self._said_at >= AGAIN_SECONDS:
@@ -246,7 +246,7 @@ def until_reached(settings: Settings, log: logging.Logger, wanted: Callable[[], 
             raise trouble
         if not wanted():
             return False
-        complaint.about(trouble)
+        complaint.report(trouble)
         time.sleep(_POLL_SECONDS)
     complaint.over()
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalq.workers.callers.choices import FAULT_SECONDS, UnreachableTargets, unable
+from evalq.workers.callers.choices import FAULT_SECONDS, UnreachableTargets, unreachable_reasons
 from evalq.workers.callers.outcomes import Breaker
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
@@ -62,10 +62,10 @@ def _facts(**troubles: str) -> list[CallerFacts]:
 
 def test_a_sweep_is_hopeless_when_nobody_can_call_its_target_for_long_enough() -> None:
     """By the reasons of all hosts; one that can, another target and other code say nothing."""
-    assert unable(_facts(a="no key", b="refused"), "v1", "t") == "a: no key; b: refused"
-    assert unable(_facts(a="no key", b=""), "v1", "t") == ""
-    assert unable(_facts(a="no key"), "v2", "t") == ""
-    assert unable(_facts(a="no key"), "v1", "u") == ""
+    assert unreachable_reasons(_facts(a="no key", b="refused"), "v1", "t") == "a: no key; b: refused"
+    assert unreachable_reasons(_facts(a="no key", b=""), "v1", "t") == ""
+    assert unreachable_reasons(_facts(a="no key"), "v2", "t") == ""
+    assert unreachable_reasons(_facts(a="no key"), "v1", "u") == ""
     clock = Clock()
     unreachable = UnreachableTargets(300, clock)
     session = TargetSession(None, "c", fault="no key")  # type: ignore[arg-type]  # which target it is plays no part

@@ -22,7 +22,7 @@ def test_trouble_is_said_once_then_every_half_minute_and_its_end(
     complaint.over()
     for second in range(61):
         now = 100.0 + second
-        complaint.about(redis.ConnectionError("refused"))
+        complaint.report(redis.ConnectionError("refused"))
     complaint.over()
     complaint.over()
     assert [record.getMessage() for record in caplog.records] == [

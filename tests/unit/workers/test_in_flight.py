@@ -45,7 +45,7 @@ def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: P
                 calls.offer("r", [units.prompts[0]])
                 assert calls.claim("r", "p", 5, 600) == ("open", [0], [])
                 units.start([0])
-            await units.ended()
+            await units.wait()
             await units.close()
 
     with running_agent() as (agent, url):
@@ -79,7 +79,7 @@ def test_the_call_that_was_begun_first_is_known(server: Server, tmp_path: Path) 
             case, seconds = units.oldest
             assert (case, 0 < seconds < PATIENCE) == ("first", True)
             agent.ready = lambda: True
-            await units.ended()
+            await units.wait()
             assert units.oldest is None
             await units.close()
 

@@ -9,7 +9,7 @@ import pytest
 from evalq.evalcore.model.canonical import pack
 from evalq.evalcore.model.manifest import Chunk, PlannedInput
 from evalq.evalcore.records.digests import chunk_digest
-from evalq.workers.inputs import CHANGED, UNREADABLE, read, unpacked
+from evalq.workers.inputs import CHANGED, UNREADABLE, read, unpack_blob
 from tests.samples import KEY
 
 DATA = b"one\ntwo\nthree\n"
@@ -64,7 +64,7 @@ def test_other_bytes_are_said_to_be_changed(root: Path) -> None:
 
 def test_a_blob_is_taken_only_for_what_it_is() -> None:
     """Packed bytes come back; another chunk's, damaged ones, and ones that would unpack to more are refused."""
-    assert unpacked(pack(DATA[4:8]), _chunk(), KEY) == b"two\n"
-    assert unpacked(pack(b"xxx\n"), _chunk(), KEY) == CHANGED
-    assert unpacked(b"no zstd", _chunk(), KEY) == CHANGED
-    assert unpacked(pack(b"\0" * (64 << 20)), _chunk(), KEY) == CHANGED
+    assert unpack_blob(pack(DATA[4:8]), _chunk(), KEY) == b"two\n"
+    assert unpack_blob(pack(b"xxx\n"), _chunk(), KEY) == CHANGED
+    assert unpack_blob(b"no zstd", _chunk(), KEY) == CHANGED
+    assert unpack_blob(pack(b"\0" * (64 << 20)), _chunk(), KEY) == CHANGED

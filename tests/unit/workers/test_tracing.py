@@ -100,7 +100,7 @@ def test_a_finished_run_tells_its_rates_as_events(spans: InMemorySpanExporter, t
     with tracing.run_span(info(tmp_path / "run")["run"], begun=False):
         pass
     assert result.context.trace_id == _by_name(spans)["evalq.run"].context.trace_id
-    tracing.told_results("other", {})
+    tracing.trace_results("other", {})
     assert sum(span.name == "evalq.result" for span in spans.get_finished_spans()) == 1
 
 
@@ -111,7 +111,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     tracing._on.cache_clear()
     with pytest.raises(ConfigError, match=r"evalq\[otel\]"):
         tracing.span("chunk", "r1")
-    tracing.told_results("r1", {"checks.pass_rate": 0.5})  # of a run that is finished: no error
+    tracing.trace_results("r1", {"checks.pass_rate": 0.5})  # of a run that is finished: no error
     tracing._on.cache_clear()
 
 
