@@ -731,7 +731,7 @@ def test_wrong_requests_are_told_before_anything_is_called(
             "dog",
             "--broker",
             server.url,
-        ): "no calling process knows a target 'dog' (known targets: chat)",
+        ): "no calling process knows a target 'dog' (known: chat)",
         ("golden.json", "--target", "chat", "--outputs", "golden.json"): "give one of them",
         ("mute.json", "--target", "chat", "--targets", "targets.yaml"): "test_cases.full_vs_tests[0].input: missing",
         ("golden.json", "--target", "chat", "--inline"): "--inline makes no live calls",

@@ -49,7 +49,7 @@ def refuse_unknown(by_process: Sequence[Mapping[str, TargetFacts]], name: str) -
     for targets in by_process:
         facts_of(targets, name)  # raises the reason, if callers cannot choose that
     known = sorted({each for targets in by_process for each in targets})
-    raise UsageError(f"no calling process knows a target {name!r} (known targets: {', '.join(known)})")
+    raise UsageError(f"no calling process knows a target {name!r} (known: {', '.join(known)})")
 
 
 # -- sweeps that no living process can call: they end with hosts and reasons -----------------------
@@ -69,7 +69,7 @@ class UnreachableTargets:
         self._since: dict[str, float] = {}
 
     def due(self, run: str, session: TargetSession) -> bool:
-    """What this process knows of unreachable targets; evalq tries a silent one for ``down_seconds``."""
+        """Whether a sweep has waited for its target as long as it may, as this process sees it; true now and then."""
         if not session.trouble:
             self._since.pop(run, None)
             return False

@@ -276,7 +276,7 @@ def test_who_cannot_be_called_is_told_before_anybody_is(here: Path, command: Com
     assert (told.code, "evalq-runs" in {path.name for path in here.iterdir()}) == (2, False)
     for line in (
         "sup[target=chat,temperature=2]: target chat: temperature is a number from 0 to 1, and 2 is not",
-        "sup[target=dog,temperature=0]: no calling process knows a target 'dog[temperature=0]' (known targets: chat, plain)",
+        "sup[target=dog,temperature=0]: no calling process knows a target 'dog[temperature=0]' (known: chat, plain)",
         "sup[target=dog,temperature=2]: no process that calls knows",
     ):
         assert line in told.stderr
