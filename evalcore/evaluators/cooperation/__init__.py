@@ -53,7 +53,7 @@ class CooperationEvaluator:
         validate(CooperationParams, self._params, "rules")
 
     def evaluate(self, log_path: str | Path) -> MetricsResult:
-        """The metrics of the log at ``log_path``; of an empty one, those of no events.
+        """The metrics of the log at ``log_path``, which may be empty.
 
         Raises InputError that lists the first bad lines, or says that there is no such file.
         """
@@ -72,10 +72,10 @@ def _plain(rules: EvaluationRules) -> dict[str, Any]:
         "cooperative_decisions": rules.cooperative_decisions,
         "betrayal_decisions": rules.betrayal_decisions,
     }
-    # A string is left one, for the validation to refuse: a set of its letters would be no rule anybody meant.
+    # A string stays one, and validation refuses it: nobody means the set of its letters.
     lists = {key: value if isinstance(value, str) else list(value) for key, value in words.items()}
     return {**lists, "resource_key": rules.resource_key}
 
 
 Evaluator = CooperationEvaluator
-"""The seed's own name for it."""
+"""The seed's name for `CooperationEvaluator`."""

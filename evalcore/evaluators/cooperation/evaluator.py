@@ -23,7 +23,7 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
 from evalq.evalcore.evaluators.cooperation.columns import chunk_state
-from evalq.evalcore.evaluators.cooperation.experiment import COMMAND, completed
+from evalq.evalcore.evaluators.cooperation.experiment import COMMAND, complete
 from evalq.evalcore.evaluators.cooperation.params import CooperationParams
 from evalq.evalcore.evaluators.cooperation.report import CooperationState, measure, rules_occur
 from evalq.evalcore.evaluators.cooperation.resort import SortLimits, resorted
@@ -32,7 +32,7 @@ from evalq.evalcore.evaluators.cooperation.views import VIEWS
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import EXAMPLES, LISTED, Faults
 
-# What is known only of a whole log.
+# Results of a whole log.
 
 
 def _settle(
@@ -42,13 +42,13 @@ def _settle(
     reopen: Callable[[], BinaryIO],
     scratch: Path,
 ) -> CooperationState:
-    """Sort the log where its numbers need it. Raises InputChanged when it is not the log it was."""
+    """Sort the log if its metrics need it. Raises InputChanged if the log changed meanwhile."""
     return resorted(state, params.rules, reopen, scratch, limits) if state.needs_sort else state
 
 
 def _finish_log(result: InputResult[CooperationState], params: CooperationParams) -> list[bytes]:
-    """The log's own line: an empty log is one of no events, a log without a single good line is an error."""
-    # One line for a log, and not for an event: the log is the record (SPEC, section 2).
+    """The log's record line. An empty log is scored; a log without a good line is an error."""
+    # The log is the record, not the event (SPEC, section 2).
     line = {"record": f"{result.name}:1", "id": result.name}
     if result.tally.listed.total and not result.state.rows:
         result.tally.errors += 1
@@ -59,7 +59,7 @@ def _finish_log(result: InputResult[CooperationState], params: CooperationParams
 
 
 def _leave_out(result: InputResult[CooperationState], params: CooperationParams) -> None:
-    """Name the lines that are no events, and the log in which no word, or no resource, of the rules occurs."""
+    """Count skipped lines as left out, and the log if no decision word or no resource of the rules occurs in it."""
     skipped, state, left_out = result.tally.listed, result.state, result.tally.left_out
     left_out.add_all("line", "it is no event, and bad lines are skipped", skipped.total, skipped.first)
     if not state.rows:
@@ -74,15 +74,15 @@ def _leave_out(result: InputResult[CooperationState], params: CooperationParams)
 
 
 def _dead_line(record: Batch, params: CooperationParams, reason: str) -> Outcome[CooperationState]:
-    """A line whose event cannot be read is a bad line: the record is the log."""
+    """A line that killed its process is a bad line, since the record is the log."""
     tally = Tally()
-    # SPEC, section 2: faults fail the pass, unless they are to be dropped and counted.
+    # SPEC, section 2: faults end the run, unless they are dropped and counted.
     (tally.listed if params.skip_bad_lines else tally.fatal).add(record.first_line, f"dead: {reason}")
-    # Its place is kept: a log that has to be sorted is read anew, and must leave this line out once more.
+    # The state keeps the line number: sorting reads the log again, and must leave the line out again.
     return Outcome(CooperationState(missing=[record.first_line]), tally)
 
 
-# What two runs are compared by: the rates of logs of the same name.
+# The measures for comparing two runs: rates of logs of the same name.
 
 
 def _observe(line: Mapping[str, Any]) -> Observation | None:
@@ -95,7 +95,7 @@ def _observe(line: Mapping[str, Any]) -> Observation | None:
 _MEASURES = Measures(
     (Measure("cooperation_rate", "score"), Measure("gini_coefficient", "score", better="lower")),
     _observe,
-    # By log: one that is called by a name with dots, as files are, can be named by no path.
+    # By log; a path cannot name a log with dots in its name, as files have.
     numbers=(
         Number("logs.*.cooperation_rate", "higher", "estimate"),
         Number("logs.*.gini_coefficient", "lower", "estimate"),
@@ -110,7 +110,7 @@ _MEASURES = Measures(
 class Cooperation(Evaluator[CooperationParams, CooperationState]):
     """Cooperation metrics of event logs; a record is a log, a fault is a line.
 
-    ``limits`` bounds the memory of the sort that a log may need; it changes no answer.
+    ``limits`` bounds the memory of a sort, and changes no result.
     """
 
     name = "cooperation"
@@ -120,7 +120,7 @@ class Cooperation(Evaluator[CooperationParams, CooperationState]):
     Params = CooperationParams
     State = CooperationState
     command = CommandLine(
-        request=completed,
+        request=complete,
         options=(
             Option(("--config",), "the experiment's configuration (YAML): its log, rules and metrics file", "path"),
             Option(("--log",), "the log, in place of the configuration's"),

@@ -1,7 +1,6 @@
 """The seed's experiment configuration, and its command cooperation-report.
 
-Only the sections ``experiment`` and ``evaluation`` are read, and of ``experiment`` only the keys named here: all else
-belongs to the simulation.
+evalq reads only the section ``evaluation`` and some keys of ``experiment``; the rest belongs to the simulation.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ _FILES = ("log_path", "metrics_path", "summary_path", "report_path")
 
 
 class _Experiment(Params):
-    """What is read of the section; simulations keep keys of their own in it (max_turns, endpoint, ...)."""
+    """The keys that evalq reads. Simulations add their own (max_turns, endpoint, ...), so others are ignored."""
 
-    # Unlike anywhere else: the simulation's own keys live in this section, too.
     model_config = ConfigDict(extra="ignore")
 
     name: str | None = None
@@ -50,9 +48,9 @@ class _Configuration(Params):
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """An experiment's facts, and its files' paths (those of the configuration are relative to its own folder).
+    """The facts and the files of an experiment; paths in a configuration are relative to its folder.
 
-    ``rules`` holds the keys that the configuration gives, in plain data.
+    ``rules`` has the keys that the configuration gives, as plain data.
     """
 
     name: str | None
@@ -66,61 +64,61 @@ class Experiment(msgspec.Struct, frozen=True):
 
 
 def load_experiment(path: str | Path, used: Collection[str] = _FILES) -> Experiment:
-    """Read a configuration file; metrics.json lies next to it unless it says otherwise.
+    """Read a configuration file; the default for metrics.json is next to it.
 
-    Raises ConfigError that names the file and the key path, and UsageError for a file that it may not choose,
-    among those that are ``used``: for the others the command line names one.
+    Raises ConfigError that names the file and the key path, and UsageError for a ``used`` path that it may not choose.
+    The other paths do not matter: the command line replaces them.
     """
     loaded = load_mapping(path)
-    # Null is what YAML makes of a section with nothing below it.
+    # An empty section is null in YAML.
     sections = {key: loaded[key] for key in _Configuration.model_fields if loaded.get(key) is not None}
     config = validate(_Configuration, sections, str(path))
-    own, folder = config.experiment, Path(path).parent
+    experiment, folder = config.experiment, Path(path).parent
     for key in used:
-        _refuse_outside(f"{path}: experiment.{key}", folder, getattr(own, key))
+        _refuse_outside(f"{path}: experiment.{key}", folder, getattr(experiment, key))
     return Experiment(
-        name=own.name,
-        seed=own.seed,
-        dry_run=own.dry_run,
-        log=str(folder / own.log_path) if own.log_path else None,
-        metrics=folder / (own.metrics_path or "metrics.json"),
-        summary=folder / own.summary_path if own.summary_path else None,
-        report=folder / own.report_path if own.report_path else None,
+        name=experiment.name,
+        seed=experiment.seed,
+        dry_run=experiment.dry_run,
+        log=str(folder / experiment.log_path) if experiment.log_path else None,
+        metrics=folder / (experiment.metrics_path or "metrics.json"),
+        summary=folder / experiment.summary_path if experiment.summary_path else None,
+        report=folder / experiment.report_path if experiment.report_path else None,
         rules=config.evaluation.model_dump(mode="json", exclude_unset=True),
     )
 
 
 def _refuse_outside(where: str, folder: Path, named: str | None) -> None:
-    """Raise UsageError for a file that a configuration may not choose: it may be anybody's, as in a pull request.
+    """Raise UsageError for a file outside the folder: a configuration may come from a pull request.
 
-    Also for one that is only written: it must not take the place of what lies elsewhere.
+    Output files are refused, too: they must not overwrite files elsewhere.
     """
-    # Of a pattern or a folder all that it stands for, links followed.
+    # All files of a pattern or a folder, with links followed.
     for file in stands_for(str(folder / named)) if named else ():
-        then = "it names files in its own folder, or below it; name this one on the command line"
+        then = "a configuration can name only files in its folder or below it; name this one on the command line"
         refuse(Writer.CASES_FILE, Thing.PATH, file, where, then, (folder,))
 
 
-def completed(asked: Request) -> Request:
-    """``asked`` with the log, rules, dry-run flag and metrics file that its configuration and its options name.
+def complete(request: Request) -> Request:
+    """``request`` with the log, rules, dry-run flag and metrics file of its configuration and its options.
 
-    Rules: the configuration's ``evaluation``, then the params, then ``--rules``, each over the last, key by key.
-    In the answer's options ``out`` is the file for metrics.json, or None. Raises ConfigError, UsageError.
+    Rules: the configuration's ``evaluation``, the params, and ``--rules``; each overrides the one before, key by key.
+    In the returned options, ``out`` is the file for metrics.json, or None. Raises ConfigError, UsageError.
     """
-    options = asked.options
+    options = request.options
     used = (
-        *(() if options.get("log") or asked.inputs else ("log_path",)),
+        *(() if options.get("log") or request.inputs else ("log_path",)),
         *(() if options.get("out") else ("metrics_path",)),
     )
     experiment = load_experiment(options["config"], used) if options.get("config") else None
-    inputs = _inputs(asked, experiment)
+    inputs = _inputs(request, experiment)
     params: dict[str, Any] = {}
     if experiment is not None:
         params = {"rules": experiment.rules}
         if experiment.dry_run is not None:
             params["dry_run"] = experiment.dry_run
-    params = merged(params, asked.params)
-    # The flag says yes or nothing; where it is silent the configuration decides, and then the log.
+    params = merged(params, request.params)
+    # Without the flag, the configuration decides, and then the log.
     if options.get("log_dry_run"):
         params["dry_run"] = True
     if options.get("rules"):
@@ -132,17 +130,17 @@ def completed(asked: Request) -> Request:
 
 
 def _several(inputs: list[str]) -> bool:
-    with suppress(InputError):  # a log that is not there yet can be followed; else it is missed where it is read
+    with suppress(InputError):  # with --follow, the log may not exist yet; otherwise reading it reports the error
         return len(discover(inputs, format_suffixes("jsonl"))) > 1
     return len(inputs) > 1
 
 
-def _inputs(asked: Request, experiment: Experiment | None) -> list[str]:
-    log = asked.options.get("log")
-    if log and asked.inputs:
+def _inputs(request: Request, experiment: Experiment | None) -> list[str]:
+    log = request.options.get("log")
+    if log and request.inputs:
         raise UsageError("give the log either as an argument or by --log, not both")
-    if log or asked.inputs:
-        return [log] if log else asked.inputs
+    if log or request.inputs:
+        return [log] if log else request.inputs
     if experiment is None:
         raise UsageError("no log: name one, or a configuration with --config")
     if experiment.log is None:
@@ -151,7 +149,7 @@ def _inputs(asked: Request, experiment: Experiment | None) -> list[str]:
 
 
 def _rules_file(path: str) -> dict[str, Any]:
-    # Only the keys that the file gives: the others would put the defaults over the configuration's (SPEC, section 2).
+    # Only the keys in the file: defaults would override the configuration (SPEC, section 2).
     return validate(Rules, load_mapping(path), path).model_dump(mode="json", exclude_unset=True)
 
 
@@ -159,10 +157,9 @@ def _rules_file(path: str) -> dict[str, Any]:
 
 
 def write_summary(options: Mapping[str, Any]) -> str:
-    """Write both files; they lie next to metrics.json unless an option or the configuration names a path.
+    """Write both files, by default next to metrics.json; return a line that names them.
 
-    Returns a line that says what was written. Raises UsageError, ConfigError, and InputError for metrics that are
-    not there or not readable.
+    Raises UsageError, ConfigError, and InputError for missing or unreadable metrics.
     """
     config = options.get("config")
     if not config:
@@ -171,7 +168,7 @@ def write_summary(options: Mapping[str, Any]) -> str:
     experiment = load_experiment(config, [key for key, option in named.items() if not options.get(option)])
     source = Path(options.get("metrics") or experiment.metrics)
     metrics = _load(source, config)
-    # Beside metrics.json and not in the run's folder, where evalq's own report.json is (SPEC, section 2).
+    # Not in the run's folder, which has another report.json (SPEC, section 2).
     summary = Path(options.get("summary") or experiment.summary or source.parent / "SUMMARY.md")
     report = Path(options.get("report") or experiment.report or source.parent / "report.json")
     name, entry = escape(experiment.name or source.parent.name), metrics.to_dict()
@@ -179,13 +176,13 @@ def write_summary(options: Mapping[str, Any]) -> str:
         summary,
         f"{title(f'Cooperation metrics: {name}', misfits(entry, 'the log'))}\n\n{log_tables(entry)}",
     )
-    # From metrics.json alone, as the seed's two commands have it: this one reads no log.
+    # From metrics.json alone: as in the seed, this command reads no log.
     write_text(report, pretty_json(_report(experiment, metrics)))
     return f"wrote {summary} and {report} from {source}"
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file or nothing, and the folders that it lies in."""
+    """Write a file atomically, and create its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())
 
@@ -203,9 +200,9 @@ def _load(path: Path, config: str) -> MetricsResult:
 
 def _report(experiment: Experiment, metrics: MetricsResult) -> dict[str, Any]:
     entry = metrics.to_dict()
-    given, counts = entry.pop("contributions"), entry.pop("message_counts")
+    contributions, counts = entry.pop("contributions"), entry.pop("message_counts")
     metadata = entry.pop("metadata")
-    messages, contributed = sum(counts.values()), sum(given.values())
+    messages, contributed = sum(counts.values()), sum(contributions.values())
     return {
         "experiment": {"name": experiment.name, "seed": experiment.seed, "dry_run": metadata.get("dry_run")},
         "metrics": entry,
@@ -214,8 +211,8 @@ def _report(experiment: Experiment, metrics: MetricsResult) -> dict[str, Any]:
                 "agent": name,
                 "messages": counts[name],
                 "message_share": share(counts[name], messages),
-                "contribution": given[name],
-                "contribution_share": share(given[name], contributed),
+                "contribution": contributions[name],
+                "contribution_share": share(contributions[name], contributed),
             }
             for name in sorted(counts)
         ],

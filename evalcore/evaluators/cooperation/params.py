@@ -1,4 +1,4 @@
-"""What a user may change about the cooperation metrics."""
+"""The parameters of the cooperation metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evalq.evalcore.contract.evaluator import Params
 class Rules(Params):
     """Which decisions count, and which resource is contributed (seed 001, "Evaluation rules").
 
-    Words are held lowercased, sorted and without repeats, so that their order cannot show in an answer.
+    Words are lowercased, sorted and without repeats, so that their order cannot change a result.
     """
 
     cooperative_decisions: tuple[str, ...] = ("assist", "contribute", "cooperate", "join", "support")
@@ -24,7 +24,7 @@ class Rules(Params):
 
 
 class CooperationParams(Params):
-    """``skip_bad_lines`` drops and counts faulty lines; ``dry_run`` overrides what the log says of itself."""
+    """``skip_bad_lines`` drops and counts faulty lines; ``dry_run`` overrides the log's own value."""
 
     rules: Rules = Rules()
     skip_bad_lines: bool = False

@@ -1,7 +1,7 @@
-"""Reading a log line: the event in it, or what is wrong with it.
+"""Reading a log line: the event in it, or its fault.
 
-JSON is read as Python's own reader does: the last value of a repeated key counts, a lone surrogate may be escaped, and
-``NaN`` or ``1e400`` is let pass in a key that no rule reads.
+JSON is read as by Python's reader: the last value of a repeated key counts, a lone surrogate may be escaped, and
+``NaN`` or ``1e400`` is allowed under a key that no rule reads.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import msgspec
 from msgspec import Meta
 
 MAX_DEPTH = 256
-"""Levels of arrays and objects a line may have: our own limit, since a parser's depends on who called it."""
+"""The most levels of arrays and objects in a line. A parser's own limit would depend on its caller's stack."""
 _LARGEST = 1e290
-"""A resource beyond this counts as infinite: sums of such numbers could not be written as a finite one."""
+"""A resource beyond this counts as infinite: sums of such numbers may not be finite."""
 _MOST_DIGITS = 300
 _SHOWN = 40
 """Characters of a value that a reason shows."""
 _LEAST_TURN, _MOST_TURN = -(1 << 63), (1 << 63) - 1
 
-# What the decoder of well-formed lines lets in: all that is surely a turn or a resource, as it is written.
+# The types for the decoder of well-formed lines: values that are certainly a turn or a resource.
 _Int64 = Annotated[int, Meta(ge=_LEAST_TURN, le=_MOST_TURN)]
 _Finite = Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)]
 _Number = _Int64 | _Finite | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}(\.[0-9]{1,15})?\Z")]
-if TYPE_CHECKING:  # no event is handed out whose turn is not yet an int
+if TYPE_CHECKING:  # `read_line` returns only events whose turn is an int
     _Turn = int
 else:
     _Turn = _Int64 | float | Annotated[str, Meta(pattern=r"^-?[0-9]{1,15}\Z")]
@@ -49,10 +49,10 @@ class Event(msgspec.Struct, gc=False):
 
 
 def number(text: str) -> int | float | None:
-    """The number a decimal string is, an int where it is written as one; None where it is no number.
+    """The number in a decimal string, an int if it is written as one; None if it is no number.
 
     White space around it is allowed, underscores and words (nan, inf) are not. The float of a huge exponent
-    is infinite; an int too long for a resource comes back as a float.
+    is infinite; an int too long for a resource becomes a float.
     """
     match = _NUMERIC.fullmatch(text)
     if match is None:
@@ -62,8 +62,8 @@ def number(text: str) -> int | float | None:
     return int(text) if short and abs(value) <= _LARGEST else value
 
 
-def _integral(value: float | str) -> int | None:
-    """The turn that ``value`` is (2.0, "2" and "2.0" are turn 2); None where it is no integer of 64 bits."""
+def _as_turn(value: float | str) -> int | None:
+    """``value`` as a turn (2.0, "2" and "2.0" are turn 2); None if it is no integer of 64 bits."""
     known = number(value) if isinstance(value, str) else value
     if known is None or not _LEAST_TURN <= known <= _MOST_TURN or known != int(known):
         return None
@@ -72,32 +72,32 @@ def _integral(value: float | str) -> int | None:
 
 _DECODER = msgspec.json.Decoder(Event)
 _MISSING = object()
-# Possessive, and the last quote may lack: a string that a cut line leaves open must not be tried from each quote in it.
+# Possessive, with an optional last quote: an open string in a cut line must not be tried from each quote in it.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS = re.compile(rb"[\[{\]}]")
 _STEP = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 
 class BadLine(ValueError):
-    """A log line that is no event; the message is the reason shown to the user."""
+    """A faulty log line; the message is the reason for the user."""
 
 
 class _WrittenNumber(str):
-    """A JSON number as it is written: its value is only worked out where a rule reads it."""
+    """A JSON number as written: its value is computed only if a rule reads it."""
 
     __slots__ = ()
 
 
 class _WrittenConstant(_WrittenNumber):
-    """``NaN``, ``Infinity`` or ``-Infinity``, which Python writes although JSON has no such words."""
+    """``NaN``, ``Infinity`` or ``-Infinity``, which Python writes although JSON does not have them."""
 
     __slots__ = ()
 
 
 def read_line(line: bytes) -> Event:
-    """As `parse_line` does, in a fifth of the time where the line is as it should be."""
+    """The event in ``line``, as by `parse_line`, but in a fifth of the time for a well-formed line."""
     try:
-        line.decode()  # the decoder does not look into strings that it skips
+        line.decode()  # the decoder does not check strings that it skips
         event = None if _too_deep(line) else _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         event = None
@@ -121,7 +121,7 @@ def parse_line(line: bytes) -> Event:
     return Event(
         turn=_turn(row.get("turn", _MISSING)),
         agent=_agent(row.get("agent", _MISSING)),
-        # Neither kind, and the row still counts: SPEC says so of null and missing, and this takes in what is no text.
+        # SPEC: a row with a null or missing decision counts. So does one whose decision is no text.
         decision=decision if _is_text(decision) else None,
         resources=_resources(resources) if isinstance(resources, dict) else None,
         dry_run=dry_run if isinstance(dry_run, bool) else None,
@@ -133,14 +133,14 @@ def _too_deep(line: bytes) -> bool:
     if len(line) <= 2 * MAX_DEPTH or line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
         return False
     brackets = _BRACKETS.finditer(_STRING.sub(b"", line))
-    return any(level > MAX_DEPTH for level in accumulate(_STEP[found[0]] for found in brackets))
+    return any(level > MAX_DEPTH for level in accumulate(_STEP[bracket[0]] for bracket in brackets))
 
 
 def _turn(value: Any) -> int:
     if value is _MISSING:
         raise BadLine("turn is missing")
-    # 2.0 is a text here, as "2" is (a number is a `_WrittenNumber`); true, null and lists are none (SPEC, section 2).
-    turn = _integral(str(value)) if isinstance(value, str) and not isinstance(value, _WrittenConstant) else None
+    # 2.0 is text here, like "2" (a number is a `_WrittenNumber`); true, null and lists are not (SPEC, section 2).
+    turn = _as_turn(str(value)) if isinstance(value, str) and not isinstance(value, _WrittenConstant) else None
     if turn is None:
         raise BadLine(f"turn is no integer (of 64 bits) but {_kind(value)}")
     return turn
@@ -177,7 +177,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """``value`` as a reason names it."""
+    """``value`` in words, for a reason."""
     if isinstance(value, _WrittenNumber):
         return value[:_SHOWN]
     if isinstance(value, str):
@@ -188,6 +188,6 @@ def _kind(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """``text`` cut short, in quotes; a lone surrogate, which no report can carry, as its escape."""
+    """``text`` cut short, in quotes; lone surrogates, which no report can carry, are escaped."""
     cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     return json.dumps(cut, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""What a piece of a log adds up to, and from a whole log's state to its metrics."""
+"""The state of a piece of a log, and the metrics of a whole log."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ AgentRows = tuple[list[int], list[int], list[Any]]
 
 
 class CooperationState(State):
-    """Counts over all rows, and every agent's own state.
+    """Counts over all rows, and the state of every agent.
 
-    ``first_turn`` and ``last_turn`` are those of the first and the last row; turns are counted by ``distinct`` while
-    the rows are ``ordered`` (their turns never decrease), by ``turns`` otherwise. ``dry_run`` is the first row's that
-    has one. ``missing`` are lines whose events could not be read.
-    ``unknown`` counts rows by a decision that no rule knows, ``snapshots`` rows that have the resource.
-    ``resorted`` marks a state that was computed anew from the sorted rows.
+    ``first_turn`` and ``last_turn`` are those of the first and the last row. ``distinct`` counts turns while the rows
+    are ``ordered`` (their turns never decrease), ``turns`` otherwise. ``dry_run`` comes from the first row that has
+    one. ``missing`` are lines that killed their process. ``unknown`` counts rows by decisions that no rule knows,
+    ``snapshots`` rows that have the resource. ``resorted`` marks a state that was computed from sorted rows.
     """
 
     rows: int = 0
@@ -51,18 +50,18 @@ class CooperationState(State):
             return state
         different = set(turns)
         state.first_turn, state.last_turn = turns[0], turns[-1]
-        # In turn order the distinct turns of two pieces just add up, but for one at the cut; out of order only the set
-        # can tell.
+        # In turn order, the distinct turns of two pieces add up, except for one at the cut. Out of order, only the set
+        # can count them.
         state.ordered = turns == sorted(turns)
         state.distinct = len(different) if state.ordered else 0
         state.turns = TurnSet.of(different)
-        for agent, (own, kinds, values) in groups:
+        for agent, (agent_turns, kinds, values) in groups:
             state.cooperative += kinds.count(COOPERATIVE)
-            state.agents[agent] = AgentState.of(own, kinds, values)
+            state.agents[agent] = AgentState.of(agent_turns, kinds, values)
         return state
 
     def merge(self, later: CooperationState) -> None:
-        """Take in the rows that follow behind these, in place."""
+        """Add the rows that follow these, in place."""
         self.missing += later.missing
         if not later.rows:
             return
@@ -87,23 +86,23 @@ class CooperationState(State):
             self.unknown.add(word, [rows])
 
     def to_wire(self) -> bytes:
-        """Canonical JSON, words at their kept number."""
+        """Canonical JSON, with the table of words cut to its limit."""
         self.unknown.trim()
         return super().to_wire()
 
     @property
     def in_turn_order(self) -> bool:
-        """Whether the log's own rows never went back a turn."""
+        """Whether the turns of the log's rows never decrease."""
         return self.ordered and not self.resorted
 
     @property
     def needs_sort(self) -> bool:
-        """Whether only the sorted rows give an agent's numbers, or how many turns there are."""
+        """Whether an agent's numbers, or the number of turns, need sorted rows."""
         return not self.ordered and (self.turns.full or not all(agent.ordered for agent in self.agents.values()))
 
     @property
     def total_turns(self) -> int:
-        """Distinct turns; of no use while ``needs_sort``."""
+        """Distinct turns; wrong while ``needs_sort``."""
         return self.distinct if self.ordered else self.turns.count()
 
     def _join_turns(self, later: CooperationState) -> None:
@@ -118,7 +117,7 @@ class CooperationState(State):
         self.turns.merge(later.turns)
 
 
-# From a log's state to its metrics: the keys and formulas of the specification.
+# The metrics of a log's state, with the keys and formulas of the specification.
 
 _WORDS = 100
 """How many unknown decisions are listed, the most frequent first."""
@@ -129,8 +128,8 @@ class MetricsResult:
     """The metrics of one log (seed 001, "Metric definitions"), unrounded but for ``contributions``.
 
     ``average_contribution`` is in units of the resource a drop, ``average_recovery_time`` in turns (None: no recovery),
-    ``dialogue_entropy`` in bits; ``contributions`` (4 decimals) and ``message_counts`` are by agent. Beside the
-    specification's: ``unknown_decisions`` counts rows by a decision that no rule knows (the 100 most frequent),
+    ``dialogue_entropy`` in bits; ``contributions`` (4 decimals) and ``message_counts`` are by agent. In addition to the
+    specification: ``unknown_decisions`` counts rows by a decision that no rule knows (the 100 most frequent),
     ``snapshots`` rows that have the resource.
     """
 
@@ -157,12 +156,12 @@ def measure(result: InputResult[CooperationState], params: CooperationParams) ->
     drops = sum(agent.drops for agent in agents)
     recoveries = sum(agent.recoveries for agent in agents)
     totals = {name: state.agents[name].total() for name in sorted(state.agents)}
-    given = ExactSum()
+    contributed = ExactSum()
     for agent in agents:
-        given.merge(agent.contributed or ExactSum())
+        contributed.merge(agent.contributed or ExactSum())
     return MetricsResult(
         cooperation_rate=state.cooperative / state.rows if state.rows else 0.0,
-        average_contribution=given.mean(drops) if drops else 0.0,
+        average_contribution=contributed.mean(drops) if drops else 0.0,
         average_recovery_time=sum(agent.recovery_turns for agent in agents) / recoveries if recoveries else None,
         gini_coefficient=gini(totals.values()),
         dialogue_entropy=shannon_bits(agent.rows for agent in agents),
@@ -193,18 +192,18 @@ def _metadata(result: InputResult[CooperationState], params: CooperationParams) 
 
 
 def rules_occur(state: CooperationState) -> dict[str, bool]:
-    """Whether any ``decision`` of a settled log is a word of the rules, and any row has their ``resource``."""
+    """Whether any ``decision`` of a settled log is a word of the rules, and whether any row has their ``resource``."""
     decided = state.cooperative > 0 or any(agent.betrayed for agent in state.agents.values())
     return {"decision": decided, "resource": state.snapshots > 0}
 
 
 def _first_repeated(state: CooperationState) -> dict[str, Any] | None:
     """The (turn, agent) of the lowest turn that has two rows of one agent."""
-    twice = [(own.repeated_turn, name) for name, own in state.agents.items() if own.repeated_turn is not None]
+    twice = [(agent.repeated_turn, name) for name, agent in state.agents.items() if agent.repeated_turn is not None]
     return dict(zip(("turn", "agent"), min(twice), strict=True)) if twice else None
 
 
 def pretty_json(value: Any) -> str:
-    """JSON for people to read, one form for one value; what UTF-8 cannot carry stays escaped."""
+    """Indented canonical JSON; characters that UTF-8 cannot carry are escaped."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
     return text.encode("utf-8", "backslashreplace").decode()

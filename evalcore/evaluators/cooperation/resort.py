@@ -1,7 +1,7 @@
-"""The numbers of a log whose rows must be sorted first: an external merge sort in bounded memory.
+"""The state of a log whose rows must be sorted first: an external merge sort in bounded memory.
 
-Rows are sorted stably by turn. The rules sort by (turn, agent); but every number is an agent's own or does not
-depend on order, so how different agents stand to each other within a turn cannot show.
+Rows are sorted stably by turn. The specification sorts by (turn, agent). The result is the same, since every number
+belongs to one agent or does not depend on order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _READ_BYTES = 1 << 16
 
 
 class SortLimits(msgspec.Struct, frozen=True):
-    """What is held at once: ``run_rows`` rows to sort, ``fan_in`` open files to merge, ``block_bytes`` of the log."""
+    """Limits of memory: ``run_rows`` rows to sort, ``fan_in`` open files to merge, ``block_bytes`` of the log."""
 
     run_rows: int = 200_000
     fan_in: int = 64
@@ -38,7 +38,7 @@ class SortLimits(msgspec.Struct, frozen=True):
 
 
 class _SortedRow(msgspec.Struct, array_like=True, gc=False):
-    """What the metrics need of an event. JSON keeps ints and floats apart and loses no digit of either."""
+    """The values of an event for the metrics. JSON distinguishes ints and floats, and loses no digit."""
 
     turn: int
     agent: str
@@ -53,9 +53,9 @@ _ENCODER = msgspec.json.Encoder()
 def resorted(
     state: CooperationState, rules: Rules, reopen: Callable[[], BinaryIO], scratch: Path, limits: SortLimits
 ) -> CooperationState:
-    """The state of the same rows in order: the first of the log, as many as ``state`` has (a run may stop early).
+    """The state of the same rows, sorted: the first of the log, as many as ``state`` has, since a run may stop early.
 
-    Raises InputChanged when they are not those of ``state``.
+    Raises InputChanged if the rows are not those of ``state``.
     """
     fresh = CooperationState.zero()
     with tempfile.TemporaryDirectory(prefix="sort-", dir=scratch) as folder:
@@ -63,21 +63,21 @@ def resorted(
             runs = list(
                 _sorted_runs(islice(_rows(stream, rules, limits, set(state.missing)), state.rows), Path(folder), limits)
             )
-        rows = _merged(_few_enough(runs, limits))
+        rows = _merge_files(_merge_down(runs, limits))
         while piece := list(islice(rows, _PIECE_ROWS)):
             fresh.merge(_summarize(piece))
     # The log may have been replaced since its chunks were computed.
     if _identity(fresh) != _identity(state):
         raise InputChanged(f"a log changed between its two readings ({state.rows} events, then {fresh.rows})")
     fresh.dry_run, fresh.missing, fresh.resorted = state.dry_run, state.missing, True
-    # What does not depend on order.
+    # These do not depend on order.
     fresh.unknown, fresh.snapshots = state.unknown, state.snapshots
     return fresh
 
 
 def _identity(state: CooperationState) -> tuple[int, dict[str, int]]:
-    """What must be equal of the same rows in any order."""
-    return state.cooperative, {agent: own.rows for agent, own in state.agents.items()}
+    """Counts that are equal for the same rows in any order."""
+    return state.cooperative, {name: agent.rows for name, agent in state.agents.items()}
 
 
 def _rows(stream: BinaryIO, rules: Rules, limits: SortLimits, missing: set[int]) -> Iterator[_SortedRow]:
@@ -100,39 +100,38 @@ def _sorted_runs(rows: Iterator[_SortedRow], folder: Path, limits: SortLimits) -
         run = list(islice(rows, limits.run_rows))
         if not run:
             return
-        # By turn alone, and stable: the specification sorts by (turn, agent), but every number is taken agent by agent.
         run.sort(key=_TURN)
-        yield _written(folder / f"run-{number}.jsonl", iter(run))
+        yield _write_rows(folder / f"run-{number}.jsonl", iter(run))
 
 
-def _few_enough(runs: list[Path], limits: SortLimits) -> list[Path]:
+def _merge_down(runs: list[Path], limits: SortLimits) -> list[Path]:
     """At most ``fan_in`` files with the same rows: neighbours are merged, so rows of one turn keep their order."""
     while len(runs) > limits.fan_in:
         groups = [runs[at : at + limits.fan_in] for at in range(0, len(runs), limits.fan_in)]
-        runs = [_merged_file(group) for group in groups]
+        runs = [_merge_group(group) for group in groups]
     return runs
 
 
-def _merged_file(group: list[Path]) -> Path:
-    target = _written(group[0].with_suffix(".merged"), _merged(group))
+def _merge_group(group: list[Path]) -> Path:
+    target = _write_rows(group[0].with_suffix(".merged"), _merge_files(group))
     for path in group:
         path.unlink()
     return target.replace(group[0])
 
 
-def _merged(runs: Sequence[Path]) -> Iterator[_SortedRow]:
+def _merge_files(runs: Sequence[Path]) -> Iterator[_SortedRow]:
     """The rows of sorted files in order; of one turn, the earlier file's come first."""
-    return heapq.merge(*map(_read, runs), key=_TURN)
+    return heapq.merge(*map(_read_rows, runs), key=_TURN)
 
 
-def _written(path: Path, rows: Iterator[_SortedRow]) -> Path:
+def _write_rows(path: Path, rows: Iterator[_SortedRow]) -> Path:
     with path.open("wb") as out:
         while piece := list(islice(rows, _PIECE_ROWS)):
             out.write(_ENCODER.encode_lines(piece))
     return path
 
 
-def _read(path: Path) -> Iterator[_SortedRow]:
+def _read_rows(path: Path) -> Iterator[_SortedRow]:
     with path.open("rb") as stream:
         while lines := stream.readlines(_READ_BYTES):
             yield from _DECODER.decode_lines(b"".join(lines))
@@ -143,7 +142,7 @@ def _summarize(rows: list[_SortedRow]) -> CooperationState:
     for row in rows:
         groups[row.agent].append(row)
     columns: Iterable[tuple[str, AgentRows]] = (
-        (agent, ([row.turn for row in own], [row.kind for row in own], [row.value for row in own]))
-        for agent, own in groups.items()
+        (agent, ([row.turn for row in group], [row.kind for row in group], [row.value for row in group]))
+        for agent, group in groups.items()
     )
     return CooperationState.of([row.turn for row in rows], columns, None)

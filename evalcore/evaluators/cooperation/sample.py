@@ -1,4 +1,4 @@
-"""A log of a simulation that never was, of any length: for the demo, for measurements and for tests."""
+"""Made-up logs of a simulation, of any length, for the demo, benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_sample(folder: Path, records: int, seed: int) -> Request:
 def write_events(stream: BinaryIO, events: int, seed: int, agents: int = 12, shuffled: bool = False) -> None:
     """Write ``events`` JSONL lines of about 250 bytes, the same for the same arguments.
 
-    Every agent acts once a turn. Some decisions are null, some amounts are numeric strings, some rows tell no
+    Every agent acts once a turn. Some decisions are null, some amounts are numeric strings, some rows have no
     stone. ``shuffled`` mixes the lines within blocks of 32,768, so that turns go back and forth.
     """
     rng = random.Random(seed)  # noqa: S311 - a sample, not a secret
@@ -60,14 +60,14 @@ def write_events(stream: BinaryIO, events: int, seed: int, agents: int = 12, shu
 
 
 def _next_amount(amount: int, draw: int) -> int:
-    """Quarters of a stone: mostly given away in small pieces, now and then found in plenty."""
+    """The next amount, in quarters of a stone: mostly a little less, now and then much more."""
     if draw < 20:
         return amount - draw % 5 if amount > 4 else amount + 48
     return amount + (3 if draw < 26 else 0)
 
 
 def _stone(amount: int, draw: int) -> str:
-    """The resource as logs write it: an integer or a decimal, rarely a string, rarely not at all."""
+    """The resource as in real logs: an integer or a decimal, rarely a string or nothing."""
     if draw == 0:
         return ""
     if draw == 1:

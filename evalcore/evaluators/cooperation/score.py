@@ -1,9 +1,9 @@
-"""The rules of cooperation: what a decision is, and what one agent's rows in a piece of a log add up to.
+"""The rules of cooperation: the kinds of decisions, and the state of one agent's rows in a piece of a log.
 
-Every number of an agent is taken over its own rows by turn, with both ends of the piece left open for its neighbours.
-Sorting a log stably by (turn, agent) leaves the rows of an agent whose turns never decrease in the order they had. So
-such an agent's numbers are those of the sorted log however the rows of different agents are mixed, and only an agent
-whose own turns decrease (``ordered`` is false) makes the log need the sort.
+Every number of an agent depends only on its rows by turn, and a piece keeps what its neighbours need at both ends.
+A stable sort by (turn, agent) does not reorder the rows of an agent whose turns never decrease. Such an agent has the
+numbers of the sorted log, in any mix with other agents' rows. So only an agent whose turns decrease (``ordered`` is
+false) makes the sort necessary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evalq.evalcore.model.state import Merging
 from evalq.evalcore.statistics.exact import ExactSum
 
 _NEITHER, COOPERATIVE, BETRAYAL = 0, 1, 2
-"""What a decision is by the rules."""
+"""The kinds of decisions by the rules."""
 
 Number = int | float
 _MOST_LETTERS = 80
@@ -32,32 +32,32 @@ MOST_BLOCKS = 8192
 
 
 def kinds_of(decisions: Iterable[str | None], rules: Rules) -> list[int]:
-    """What each decision is by the rules."""
-    # Cooperative words last: they win where a word is in both lists, since they are tested first.
+    """The kind of each decision by the rules."""
+    # Cooperative words last, so that they win if a word is in both lists.
     kinds = dict.fromkeys(rules.betrayal_decisions, BETRAYAL) | dict.fromkeys(rules.cooperative_decisions, COOPERATIVE)
     return [_NEITHER if decision is None else kinds.get(decision.lower(), _NEITHER) for decision in decisions]
 
 
-def unknown_counts(words: Iterable[str], kinds: Iterable[int], said: Iterable[int]) -> Counter[str]:
-    """How often each word that no rule knows was ``said``, given each spelling once; words are made fit for a report.
+def unknown_counts(words: Iterable[str], kinds: Iterable[int], times: Iterable[int]) -> Counter[str]:
+    """How often each word occurs that no rule knows, from the ``times`` of each spelling.
 
-    That is in lower case, cut to 80 characters, and without halves of surrogate pairs, which UTF-8 cannot carry.
+    Words are in lower case, cut to 80 characters, and without halves of surrogate pairs, which UTF-8 cannot carry.
     """
-    found = Counter[str]()
-    # The kinds have one more, of rows without a decision.
-    for word, kind, times in zip(words, kinds, said, strict=False):
-        if kind == _NEITHER and times:
-            found[word.lower()[:_MOST_LETTERS].encode("utf-8", "replace").decode()] += times
-    return found
+    counts = Counter[str]()
+    # The last kind is that of rows without a decision.
+    for word, kind, rows in zip(words, kinds, times, strict=False):
+        if kind == _NEITHER and rows:
+            counts[word.lower()[:_MOST_LETTERS].encode("utf-8", "replace").decode()] += rows
+    return counts
 
 
 class AgentState(Merging, array_like=True, gc=False):
-    """One agent's rows; when not ``ordered`` only their number is kept.
+    """One agent's rows; if they are not ``ordered``, only their number.
 
-    ``contributed`` is the exact sum of the ``drops`` positive falls of the resource within these rows, None for
-    none. ``opening`` is the turn of the first cooperative row where no betrayal stands before it, ``pending`` that
-    of the latest betrayal where no cooperative row stands behind it, ``betrayed`` whether there is any betrayal.
-    ``repeats`` counts rows whose turn the row before them has, too; ``repeated_turn`` is the first such turn.
+    ``contributed`` is the exact sum of the ``drops`` of the resource within these rows, or None without drops.
+    ``opening`` is the turn of the first cooperative row, if no betrayal comes before it. ``pending`` is the
+    turn of the last betrayal, if no cooperative row comes after it. ``betrayed`` says whether there is any betrayal.
+    ``repeats`` counts rows with the turn of the row before; ``repeated_turn`` is the first such turn.
     """
 
     rows: int = 0
@@ -78,7 +78,7 @@ class AgentState(Merging, array_like=True, gc=False):
 
     @classmethod
     def of(cls, turns: list[int], kinds: list[int], values: Sequence[Number | None]) -> AgentState:
-        """The state of rows given as columns: turn, kind of decision, resource (None where the row has none)."""
+        """The state of rows given as columns: turn, kind of decision, resource (or None)."""
         if turns != sorted(turns):
             return cls(len(turns), ordered=False)
         state = cls(len(turns), first_turn=turns[0], last_turn=turns[-1])
@@ -89,12 +89,12 @@ class AgentState(Merging, array_like=True, gc=False):
         return state
 
     def merge(self, later: AgentState) -> None:
-        """Take in the same agent's rows that follow behind these, in place."""
+        """Add the same agent's rows that follow these, in place."""
         if not self.rows or not later.rows:
             if later.rows:
                 self._become(later)
             return
-        # Rows of one turn on both sides keep their order: a stable sort would leave them so as well.
+        # Rows of one turn on both sides keep their order, as in a stable sort.
         if not (self.ordered and later.ordered and self.last_turn <= later.first_turn):
             self._forget(self.rows + later.rows)
             return
@@ -105,7 +105,7 @@ class AgentState(Merging, array_like=True, gc=False):
         self._join_decisions(later)
 
     def total(self) -> float:
-        """All that was contributed, rounded once."""
+        """The whole contribution, rounded once."""
         return self.contributed.value() if self.contributed else 0.0
 
     def _contribute(self, values: list[Number]) -> None:
@@ -135,7 +135,7 @@ class AgentState(Merging, array_like=True, gc=False):
             self._recover(turns, kinds)
 
     def _recover(self, turns: Sequence[int], kinds: Sequence[int]) -> None:
-        """Let each cooperative row settle the pending betrayal; it counts where it comes in a later turn."""
+        """End the pending betrayal at each cooperative row; in a later turn, that is a recovery."""
         pending = self.pending
         for turn, kind in zip(turns, kinds, strict=True):
             if kind == BETRAYAL:
@@ -151,7 +151,7 @@ class AgentState(Merging, array_like=True, gc=False):
         across = self.last_turn == later.first_turn
         self.repeats += later.repeats + across
         if self.repeated_turn is None:
-            # A turn that stands on both sides of the cut is the lowest of the later rows.
+            # A turn on both sides of the cut is the lowest of the later rows.
             self.repeated_turn = later.first_turn if across else later.repeated_turn
 
     def _join_values(self, later: AgentState) -> None:
@@ -161,7 +161,7 @@ class AgentState(Merging, array_like=True, gc=False):
             return
         if self.last_value is None:
             self.first_value = later.first_value
-        # The fall across the cut, which is in neither part.
+        # The drop across the cut, which is in neither part.
         elif (drop := self.last_value - later.first_value) > 0:
             self._add([drop])
         self.last_value = later.last_value
@@ -170,7 +170,7 @@ class AgentState(Merging, array_like=True, gc=False):
         if later.opening is not None:
             if self.opening is None and not self.betrayed:
                 self.opening = later.opening
-            # Across the cut: the first cooperation of the later rows settles a betrayal that is still pending here.
+            # Across the cut: the first cooperation of the later rows ends a pending betrayal.
             self._recover([later.opening], [COOPERATIVE])
         if later.betrayed:
             self.betrayed, self.pending = True, later.pending
@@ -186,9 +186,10 @@ class AgentState(Merging, array_like=True, gc=False):
 
 
 def _exact(values: Sequence[Number]) -> ExactSum:
-    """The exact sum of finite numbers: a few floats that have no common digits are summed in place of many.
+    """The exact sum of finite numbers: it replaces many floats by a few with no common digits.
 
-    math.fsum rounds the exact sum once. What it left out is again a sum of the values and that float, until nothing is.
+    math.fsum rounds the exact sum once. The rest is again a sum: of the values, less that float. It repeats until the
+    rest is 0.
     """
     whole = sum(value for value in values if type(value) is int)
     terms = [value for value in values if type(value) is float]
@@ -202,9 +203,9 @@ def _exact(values: Sequence[Number]) -> ExactSum:
 class TurnSet(Merging):
     """Distinct turns as bitmaps of 256 neighbours each (hexadecimal), by block number: they travel with every chunk.
 
-    Up to MOST_BLOCKS blocks: two million turns in a row, some MB. A set that would need more is ``full`` and
-    empty for good: it no longer knows its turns. How many blocks a union has can only grow with what it is a union
-    of, so whether a merged set is full does not depend on how it was merged.
+    It has up to MOST_BLOCKS blocks: two million turns in a row, some MB. A set that needs more is ``full``, and stays
+    empty: it no longer has its turns. A union never has fewer blocks than its parts, so whether a merged set is full
+    does not depend on the order of merges.
     """
 
     blocks: dict[str, str] = msgspec.field(default_factory=dict)
@@ -221,11 +222,11 @@ class TurnSet(Merging):
 
     @classmethod
     def of_blocks(cls, blocks: dict[str, str]) -> Self:
-        """The set of which ``blocks`` are the bitmaps, however many."""
+        """The set with the bitmaps ``blocks``."""
         return cls(blocks)._capped()
 
     def merge(self, later: TurnSet) -> None:
-        """Take in the turns of ``later``, in place, at a cost in the size of ``later``."""
+        """Add the turns of ``later``, in place, in time proportional to its size."""
         self.full = self.full or later.full
         for block, mask in later.blocks.items():
             mine = self.blocks.get(block)
@@ -233,7 +234,7 @@ class TurnSet(Merging):
         self._capped()
 
     def count(self) -> int:
-        """How many distinct turns; meaningless when ``full``."""
+        """The number of distinct turns; meaningless if ``full``."""
         return sum(int(mask, 16).bit_count() for mask in self.blocks.values())
 
     def _capped(self) -> Self:

@@ -186,7 +186,7 @@ _SHOWN, _LISTED = 5, 20
 
 
 def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
-    """The report for people: two tables a log. Its first line says where the rules do not fit a log."""
+    """The report for people: two tables for each log. Its first line names logs that the rules do not fit."""
     logs = report["results"]["logs"]
     parts = [f"## {escape(name)}\n\n{log_tables(entry)}" for name, entry in logs.items()]
     wrong = [misfit for name, entry in logs.items() for misfit in misfits(entry, name)]
@@ -194,28 +194,28 @@ def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
 
 
 def title(text: str, wrong: Sequence[str]) -> str:
-    """A report's first line: its title, and what makes its numbers mean nothing."""
+    """A report's first line: its title, and the reasons why its numbers mean nothing."""
     return f"# {text}" + (f": {escape('; '.join(wrong))}" if wrong else "")
 
 
 def misfits(entry: Mapping[str, Any], name: str) -> list[str]:
-    """What of the rules does not occur in a log at all: its numbers are 0 for that reason, and no other."""
+    """Rules that a log never matches, each in a sentence: some of its numbers are 0 only for that reason."""
     about = entry["metadata"]
     occurs = about["rules_occur"]
     if not about["total_events"]:
         return []
-    found = []
+    sentences = []
     if not occurs["decision"]:
-        said = ", ".join(f"{word} x {rows:,}" for word, rows in list(entry["unknown_decisions"].items())[:_SHOWN])
-        found.append(f"no decision in {name} is a word of the rules" + (f" (there are: {said})" if said else ""))
+        words = ", ".join(f"{word} x {rows:,}" for word, rows in list(entry["unknown_decisions"].items())[:_SHOWN])
+        sentences.append(f"no decision in {name} is a word of the rules" + (f" (there are: {words})" if words else ""))
     if not occurs["resource"]:
         key = about["rules"]["resource_key"]
-        found.append(f"no row of {name} has the resource {key!r}, so that contributions and Gini of 0 mean nothing")
-    return found
+        sentences.append(f"no row of {name} has the resource {key!r}, so that contributions and Gini of 0 mean nothing")
+    return sentences
 
 
 def _repeated_note(entry: Mapping[str, Any], name: str) -> str:
-    """That a (turn, agent) occurs twice, as in two runs appended to one log; empty where none does."""
+    """A note if a (turn, agent) occurs twice, as in two runs appended to one log; else empty."""
     about = entry["metadata"]
     twice = about.get("first_repeated")
     if not twice:
@@ -247,11 +247,17 @@ def log_tables(entry: Mapping[str, Any]) -> str:
         ("Rows with an unknown decision", about.get("unknown_rows", "not known")),
         ("Rows that repeat a (turn, agent)", about.get("repeated_rows", "not known")),
     ]
-    counts, given = entry["message_counts"], entry["contributions"]
+    counts, contributions = entry["message_counts"], entry["contributions"]
     heads = ("Agent", "Messages", "Share of messages", "Contribution", "Share of contributions")
-    messages, stone = sum(counts.values()), sum(given.values())
+    messages, contributed = sum(counts.values()), sum(contributions.values())
     agents: list[tuple[object, ...]] = [
-        (name, counts[name], f"{share(counts[name], messages):.1%}", given[name], f"{share(given[name], stone):.1%}")
+        (
+            name,
+            counts[name],
+            f"{share(counts[name], messages):.1%}",
+            contributions[name],
+            f"{share(contributions[name], contributed):.1%}",
+        )
         for name in about["agents"]
     ]
     words: list[tuple[object, ...]] = list(entry.get("unknown_decisions", {}).items())[:_LISTED]
@@ -265,17 +271,17 @@ def share(part: float, whole: float) -> float:
 
 
 def _notices(report: Mapping[str, Json]) -> list[str]:
-    """Where the rules do not fit a log, and where a log has two rows of one agent in one turn."""
+    """Warnings about logs that the rules do not fit, and about two rows of one agent in one turn."""
     logs = report["results"]["logs"].items()
     wrong = [misfit[0].upper() + misfit[1:] for name, entry in logs for misfit in misfits(entry, name)]
     return wrong + [note for name, entry in logs if (note := _repeated_note(entry, name))]
 
 
-# The page: what it begins with, and its charts.
+# The page: its summary and its charts.
 
 
 def page_summary(report: Mapping[str, Json]) -> Summary:
-    """The metrics of one log, or the cooperation of each of several."""
+    """The metrics of one log, or the number of logs and events of several."""
     logs = report["results"]["logs"]
     if len(logs) != 1:
         events = sum(log["metadata"]["total_events"] for log in logs.values())
@@ -374,7 +380,7 @@ CHARTS = (
 )
 
 
-# The page's rows: a log each.
+# The page's rows: one for each log.
 
 # A log that was counted is neither good nor bad: no metric of the seed has a threshold.
 _STATES: Mapping[str, State] = {"error": "bad", "dead": "bad"}
@@ -416,7 +422,7 @@ ROWS = Rows(
 
 
 def _exports(report: Mapping[str, Json], request: Request) -> list[Export]:
-    """metrics.json, where ``--out`` or a configuration asks for it. Raises UsageError where there are several logs."""
+    """metrics.json, if ``--out`` or a configuration names a file for it. Raises UsageError for several logs."""
     out = request.options.get("out")
     if not out:
         return []

@@ -57,16 +57,20 @@ The evidence:
 )
 
 
-def _texts(given: Mapping[str, Any]) -> dict[str, str] | None:
+def _texts(record: Mapping[str, Any]) -> dict[str, str] | None:
     """The claims as JSON; the evidence as text, piece by piece."""
     try:
-        read = read_record(given).evidence
+        report = read_record(record).evidence
     except RecordFault:
         return None
-    claims = {"testsPassed": read.testsPassed, "requirements": read.requirementsList, "assumptions": read.assumptions}
-    parts = [f"Test output:\n{read.testOutput}"] if read.testOutput else []
-    parts += [f"Evidence ({item['type']}):\n{item['content']}" for item in read.evidence or ()]
-    parts += [f"Change of {item['file']}:\n{item['diff']}" for item in read.codeChanges or ()]
+    claims = {
+        "testsPassed": report.testsPassed,
+        "requirements": report.requirementsList,
+        "assumptions": report.assumptions,
+    }
+    parts = [f"Test output:\n{report.testOutput}"] if report.testOutput else []
+    parts += [f"Evidence ({item['type']}):\n{item['content']}" for item in report.evidence or ()]
+    parts += [f"Change of {item['file']}:\n{item['diff']}" for item in report.codeChanges or ()]
     return {"claims": canonical_json(claims).decode(), "evidence": "\n\n".join(parts)}
 
 
@@ -81,14 +85,14 @@ _UNRESOLVED = f"not resolved: run '{HOW_TO_RESOLVE}' where the files are, and ev
 _UNRESOLVED_FAULT = str(RecordFault("$.expectedPaths", _UNRESOLVED))
 
 
-def _read(params: SelfCheckParams, given: Mapping[str, Any]) -> _Record:
-    """The record in ``given``. Raises RecordFault if it cannot be checked as it is."""
-    report = read_record(given)
+def _read(params: SelfCheckParams, record: Mapping[str, Any]) -> _Record:
+    """The report in a line's JSON object. Raises RecordFault if it cannot be checked."""
+    report = read_record(record)
     if report.unresolved:
         raise RecordFault("$.expectedPaths", _UNRESOLVED)
     if params.require_labels and report.label is None:
         raise RecordFault("$.hallucinated", "missing, where every record is to be labelled")
-    return report, JUDGE.verdict(given)
+    return report, JUDGE.verdict(record)
 
 
 def _record_line(
@@ -133,10 +137,10 @@ MEASURES = Measures(
         Number("signals.**"),
         Number("suspected.records", "lower"),
         Number("suspected.**"),
-        # How well the rules find what people found.
+        # Agreement of the rules with people's labels.
         *(
-            Number(f"{place}.{name}.value", better, "estimate")
-            for place in ("labels", "labels.*")
+            Number(f"{path}.{name}.value", better, "estimate")
+            for path in ("labels", "labels.*")
             for name, better in _RATES.items()
         ),
         Number("labels.counts.*"),

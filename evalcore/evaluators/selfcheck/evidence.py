@@ -42,7 +42,7 @@ class CodeChange(TypedDict):
 
 @dataclass(frozen=True)
 class GoalPath:
-    """What was found at one expected path; ``matches`` is None if no pattern was given."""
+    """The result for one expected path; ``matches`` is None without a pattern."""
 
     path: str
     exists: bool
@@ -95,7 +95,7 @@ class _Checked(msgspec.Struct):
     evidence: list[EvidenceItem] | None = None
     codeChanges: list[CodeChange] | None = None
     goalVerification: GoalBackwardResult | None = None
-    # Of any form: `goals` checks that when it looks them up.
+    # Of any form: `goals` validates them.
     expectedPaths: list[Any] | None = None
 
 
@@ -110,20 +110,20 @@ class CompletionReport(msgspec.Struct):
     unresolved: bool
 
 
-def read_record(given: Mapping[str, Any]) -> CompletionReport:
+def read_record(record: Mapping[str, Any]) -> CompletionReport:
     """The record in a JSON object. Raises RecordFault with the path of the first key of a wrong type."""
-    checked = typed(given, _Checked)
+    checked = typed(record, _Checked)
     evidence = Evidence(
         testOutput=checked.testOutput,
         testsPassed=checked.testsPassed,
-        # As given, not as checked: quotes show further keys, too.
-        requirementsList=given.get("requirementsList"),
-        assumptions=given.get("assumptions"),
+        # From the line, since quotes show further keys, too.
+        requirementsList=record.get("requirementsList"),
+        assumptions=record.get("assumptions"),
         evidence=checked.evidence,
         codeChanges=checked.codeChanges,
         goalVerification=checked.goalVerification,
     )
-    # Evaluating must not look them up: it is a pure function, and runs on other machines.
+    # Evaluation is a pure function, and runs on other machines: it cannot look them up.
     unresolved = bool(checked.expectedPaths) and checked.goalVerification is None
     return CompletionReport(checked.hallucinated, evidence, unresolved)
 

@@ -26,15 +26,15 @@ HOW_TO_RESOLVE = "evalq selfcheck-resolve --evidence FILE --root DIR > resolved.
 """The command that looks up expected paths; run it on the machine with the files."""
 
 MAX_SEARCHED_BYTES = 16 << 20
-"""How much of a file is searched for its pattern."""
+"""The part of a file that is searched for its pattern."""
 
 
-class _Expected(msgspec.Struct, forbid_unknown_fields=True):
+class _ExpectedPath(msgspec.Struct, forbid_unknown_fields=True):
     path: str
     pattern: str | None = None
 
 
-class _Out(Exception):
+class _PathRefused(Exception):
     """A path leaves the root, or cannot be read."""
 
 
@@ -50,53 +50,53 @@ def resolve_goals(evidence: Mapping[str, Any], root: str | Path) -> dict[str, An
     top = Path(root).resolve()
     if not top.is_dir():
         raise ConfigError(f"{root}: the root of expected paths is no folder")
-    wanted = typed(evidence, _Wanting).expectedPaths
+    wanted = typed(evidence, _ExpectedPaths).expectedPaths
     if not wanted:
         return dict(evidence)
-    paths = [_look(top, _Expected(item) if isinstance(item, str) else item) for item in wanted]
+    paths = [_check_path(top, _ExpectedPath(item) if isinstance(item, str) else item) for item in wanted]
     result = GoalBackwardResult(all(path.reached for path in paths), paths)
     return {**evidence, "goalVerification": msgspec.to_builtins(result)}
 
 
-class _Wanting(msgspec.Struct):
-    expectedPaths: list[str | _Expected] | None = None
+class _ExpectedPaths(msgspec.Struct):
+    expectedPaths: list[str | _ExpectedPath] | None = None
 
 
-def _look(top: Path, expected: _Expected) -> GoalPath:
+def _check_path(top: Path, expected: _ExpectedPath) -> GoalPath:
     try:
-        real = _inside(top, expected.path)
+        real = _real_path(top, expected.path)
         kind = real.stat().st_mode
         if stat.S_ISDIR(kind):
             # A folder has no text, so it matches no pattern.
             return GoalPath(expected.path, True, any(real.iterdir()), None if expected.pattern is None else False)
         if not stat.S_ISREG(kind):
-            raise _Out("neither a file nor a folder")
+            raise _PathRefused("neither a file nor a folder")
         return GoalPath(expected.path, True, real.stat().st_size > 0, _matches(real, expected.pattern))
     except FileNotFoundError:
         return GoalPath(expected.path, False)
-    except (_Out, PatternRefused) as error:
+    except (_PathRefused, PatternRefused) as error:
         return GoalPath(expected.path, False, reason=str(error))
     except OSError as error:
-        return GoalPath(expected.path, False, reason=error.strerror or "cannot be looked at")
+        return GoalPath(expected.path, False, reason=error.strerror or "cannot be read")
 
 
-def _inside(top: Path, path: str) -> Path:
-    """The real path of ``path`` under ``top``. Raises _Out if it is not under ``top``."""
+def _real_path(top: Path, path: str) -> Path:
+    """The real path of ``path`` under ``top``. Raises _PathRefused if it is not under ``top``."""
     # Checked by Windows' rules, too: there "C:x" leaves the folder, and backslashes separate "..".
     windows = PureWindowsPath(path)
     if not path or "\0" in path:
-        raise _Out("no path")
+        raise _PathRefused("no path")
     if PurePosixPath(path).is_absolute() or windows.drive or windows.root:
-        raise _Out("an absolute path; expected paths are relative to the root")
+        raise _PathRefused("an absolute path; expected paths are relative to the root")
     if ".." in windows.parts:
-        raise _Out("'..' in a path; expected paths stay inside the root")
+        raise _PathRefused("'..' in a path; expected paths stay inside the root")
     try:
         # Resolve first: a link inside the root may lead out of it.
         real = (top / path).resolve()
     except RuntimeError:
-        raise _Out("a loop of symbolic links") from None
+        raise _PathRefused("a loop of symbolic links") from None
     if not allows(Writer.CASES_FILE, Thing.PATH, real, (top,)):
-        raise _Out("a symbolic link leads out of the root")
+        raise _PathRefused("a symbolic link leads out of the root")
     return real
 
 
@@ -117,15 +117,15 @@ def resolve_command(options: Mapping[str, Any]) -> str:
     evidence = options["evidence"]
     try:
         with open_given(evidence) as stream:
-            # As the evaluation reads it: a byte order mark is no part of the first record, and a lone carriage return
-            # is white space inside a record.
+            # Split as in an evaluation: a byte order mark is not part of the first record, and a lone carriage
+            # return is white space inside a record.
             lines = [line.rstrip(b"\r") for line in stream.read().removeprefix(BOM).split(b"\n")]
     except OSError as error:
         raise InputError("no evidence to resolve", [(evidence, error.strerror or str(error))]) from None
-    return "\n".join(_resolved(line, options["root"]) for line in lines if line.strip())
+    return "\n".join(_resolve_line(line, options["root"]) for line in lines if line.strip())
 
 
-def _resolved(line: bytes, root: str) -> str:
+def _resolve_line(line: bytes, root: str) -> str:
     try:
         return msgspec.json.encode(resolve_goals(read_object(line), root)).decode()
     except RecordFault:

@@ -38,41 +38,41 @@ class SelfCheckParams(Params):
 
     @field_validator("signals", mode="before")
     @classmethod
-    def _signal_list(cls, given: Any) -> Any:
-        return by_name(given, SIGNAL_LISTS)
+    def _signal_list(cls, value: Any) -> Any:
+        return by_name(value, SIGNAL_LISTS)
 
     @field_validator("questions", mode="before")
     @classmethod
-    def _question_list(cls, given: Any) -> Any:
-        return by_name(given, _QUESTION_LISTS)
+    def _question_list(cls, value: Any) -> Any:
+        return by_name(value, _QUESTION_LISTS)
 
     @field_validator("signals")
     @classmethod
     def _one_message_each(cls, signals: tuple[DangerSignal, ...]) -> tuple[DangerSignal, ...]:
-        # Only here: a protocol made in Python may have two of the same message, and the first decides.
-        _refuse_twins([signal.message for signal in signals], "message")
+        # Only for params: a protocol made in Python may have two of one message, and the first decides.
+        _refuse_duplicates([signal.message for signal in signals], "message")
         return signals
 
     @field_validator("questions")
     @classmethod
     def _one_id_each(cls, questions: tuple[Question, ...]) -> tuple[Question, ...]:
-        _refuse_twins([question.id for question in questions], "id")
+        _refuse_duplicates([question.id for question in questions], "id")
         return questions
 
     @field_serializer("signals")
     def _signal_name(self, signals: tuple[DangerSignal, ...]) -> Any:
-        return _shown(signals, SIGNAL_LISTS)
+        return _list_name_or_data(signals, SIGNAL_LISTS)
 
     @field_serializer("questions")
     def _question_name(self, questions: tuple[Question, ...]) -> Any:
-        return _shown(questions, _QUESTION_LISTS)
+        return _list_name_or_data(questions, _QUESTION_LISTS)
 
 
-def _shown(items: tuple[Params, ...], lists: dict[str, Any]) -> Any:
+def _list_name_or_data(items: tuple[Params, ...], lists: dict[str, Any]) -> Any:
     return name_of(items, lists) or [item.model_dump(mode="json") for item in items]
 
 
-def _refuse_twins(names: list[str], what: str) -> None:
-    twins = sorted(name for name, times in Counter(names).items() if times > 1)
-    if twins:
-        raise ValueError(f"the same {what} twice: {', '.join(twins)} (results are reported by {what})")
+def _refuse_duplicates(names: list[str], what: str) -> None:
+    duplicates = sorted(name for name, times in Counter(names).items() if times > 1)
+    if duplicates:
+        raise ValueError(f"the same {what} twice: {', '.join(duplicates)} (the report lists results by {what})")

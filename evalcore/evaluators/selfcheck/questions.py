@@ -16,7 +16,7 @@ from evalq.evalcore.scan import Pattern, Scanner, require_searchable
 
 
 def search_pattern(source: str, *, ignore_case: bool = True) -> Pattern:
-    """A pattern as this evaluator reads it: as Python's `re` on str, but only A-Z match without regard to case."""
+    """A pattern of this evaluator: as in Python's `re` on str, but only A-Z match without regard to case."""
     return Pattern(source, ignore_case, "ascii")
 
 
@@ -64,9 +64,9 @@ _BUILT_IN: dict[_BuiltIn, Callable[[Evidence], bool]] = {
 
 
 class Question(Params):
-    """A question as data: answered by one of the built-in ``check``s, or by what stands under ``key`` of the evidence.
+    """A question as data: a built-in ``check`` answers it, or the evidence under ``key``.
 
-    With ``key``, the answer is yes when its text matches ``pattern``, or without a pattern when there is any text.
+    With ``key``, the answer is yes if its text matches ``pattern``; without a pattern, if there is any text.
     """
 
     id: str = Field(min_length=1)
@@ -88,7 +88,7 @@ class Question(Params):
         if (self.check is None) == (self.key is None):
             raise ValueError("give either 'check' (a built-in one) or 'key' (with a 'pattern' or without)")
         if self.pattern is not None and self.key is None:
-            raise ValueError("'pattern' needs a 'key' to be looked for in")
+            raise ValueError("'pattern' needs a 'key' whose text it searches")
         return self
 
     def compiled(self) -> SelfCheckQuestion:
@@ -96,12 +96,12 @@ class Question(Params):
         if self.check is not None:
             return SelfCheckQuestion(self.id, self.question, _BUILT_IN[self.check], self.required)
         scanner = Scanner([search_pattern(self.pattern)]) if self.pattern is not None else None
-        return SelfCheckQuestion(self.id, self.question, partial(_holds, self.key, scanner), self.required)
+        return SelfCheckQuestion(self.id, self.question, partial(_key_matches, self.key, scanner), self.required)
 
 
-def _holds(key: _Key | None, scanner: Scanner | None, evidence: Evidence) -> bool:
-    given = getattr(evidence, str(key))
-    texts = [given] if isinstance(given, str) else [str(value) for item in given or () for value in item.values()]
+def _key_matches(key: _Key | None, scanner: Scanner | None, evidence: Evidence) -> bool:
+    value = getattr(evidence, str(key))
+    texts = [value] if isinstance(value, str) else [str(part) for item in value or () for part in item.values()]
     text = "\n".join(texts)
     return bool(text) if scanner is None else scanner.firsts(text)[0] is not None
 
@@ -112,10 +112,10 @@ QUESTIONS: tuple[Question, ...] = (
     Question(id="no_assumptions", question="검증 없는 가정 없음? (문서 제시)", check="no_assumptions"),
     Question(id="evidence_exists", question="증거 있음? (테스트 결과, 코드 변경, 검증)", check="evidence_exists"),
 )
-"""The specification's four, as data."""
+"""The specification's four questions, as data."""
 
 SELF_CHECK_QUESTIONS: tuple[SelfCheckQuestion, ...] = tuple(question.compiled() for question in QUESTIONS)
-"""The specification's four."""
+"""The specification's four questions."""
 
 
 def evidence_text(question: str, evidence: Evidence) -> str:
@@ -146,7 +146,7 @@ CONTEXT = 50
 
 
 class DangerSignal(Params):
-    """A regular expression, and what its first match in a text means: an error fails the check, a warning never."""
+    """A regular expression to find in a text. An error fails the check, a warning never does."""
 
     pattern: str = Field(min_length=1)
     severity: Literal["warning", "error"]
@@ -176,7 +176,7 @@ DANGER_SIGNALS: tuple[DangerSignal, ...] = (
     _unsure("일반화", "usually"),
     DangerSignal(pattern="without concrete evidence", severity="error", message="증거 없는 주장 감지"),
 )
-"""The seven of the specification."""
+"""The specification's seven signals."""
 
 EXTENDED_DANGER_SIGNALS: tuple[DangerSignal, ...] = (
     *DANGER_SIGNALS,
@@ -253,10 +253,10 @@ class SignalScan:
 
     def __call__(self, text: str) -> list[FoundSignal]:
         """The signals found in ``text``, in list order."""
-        found = []
+        signals = []
         for signal, span in zip(self.signals, self._scanner.firsts(text), strict=True):
             if span:
                 around = text[max(0, span[0] - self._context) : span[1] + self._context]
-                # Dots on both sides, as the seed's code has them, also where the text ends.
-                found.append(FoundSignal(signal.message, f"...{around}..."))
-        return found
+                # Dots on both sides, as in the seed's code, even at the ends of the text.
+                signals.append(FoundSignal(signal.message, f"...{around}..."))
+        return signals

@@ -1,4 +1,4 @@
-"""The state that self checks add up to, and the results of the report."""
+"""The state that self checks merge into, and the results of the report."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class SelfCheckState(State):
         add_counts(self.suspicions, dict.fromkeys(reasons, 1))
         self.checked += 1
         self.passed += result.passed
-        found = [signal.signal for signal in result.dangerSignals if signal.found]
+        signals = [signal.signal for signal in result.dangerSignals if signal.found]
         add_counts(self.questions, {question.id: 1 for question in result.questions if question.passed})
-        add_counts(self.signals, dict.fromkeys(found, 1))
+        add_counts(self.signals, dict.fromkeys(signals, 1))
         if result.goalVerification is not None:
             self.goals += 1
             self.goals_reached += result.goalVerification.reached
         if label is not None:
             self.by_verdict.add(positive=label, called=not result.passed)
-            self.by_signal.add(positive=label, called=bool(found))
+            self.by_signal.add(positive=label, called=bool(signals))
             self.by_suspicion.add(positive=label, called=bool(reasons))
 
     def add_verdict(self, verdict: ClaimsVerdict, label: bool | None, line: int, left_out: LeftOut) -> None:
@@ -105,29 +105,29 @@ def section(results: Sequence[InputResult[SelfCheckState]], params: SelfCheckPar
     for result in results:
         state.merge(result.state)
     share = {q.id: _share(state.questions.get(q.id, 0), state.checked) for q in params.questions}
-    found: dict[str, Json] = {
+    plain: dict[str, Json] = {
         "passed": state.passed,
         "pass_rate": _share(state.passed, state.checked),
         "questions": share,
         "signals": {signal.message: state.signals.get(signal.message, 0) for signal in params.signals},
     }
     reasons = {reason: state.suspicions.get(reason, 0) for reason in REASONS}
-    found["suspected"] = {"records": state.suspected, "reasons": reasons}
-    found["failed"] = failed_section((result.name, result.state.failed) for result in results)
+    plain["suspected"] = {"records": state.suspected, "reasons": reasons}
+    plain["failed"] = failed_section((result.name, result.state.failed) for result in results)
     if state.goals:
-        found["goals"] = {"verified": state.goals, "reached": state.goals_reached}
+        plain["goals"] = {"verified": state.goals, "reached": state.goals_reached}
     if state.unresolved:
-        found["unresolved"] = state.unresolved
+        plain["unresolved"] = state.unresolved
     if state.by_verdict.total:
         any_signal = effectiveness(state.by_signal, params.targets)
         suspected = effectiveness(state.by_suspicion, params.targets)
         by_verdict = effectiveness(state.by_verdict, params.targets)
-        found["labels"] = {**by_verdict, "any_signal": any_signal, "suspected": suspected}
+        plain["labels"] = {**by_verdict, "any_signal": any_signal, "suspected": suspected}
         if state.by_judge.total:
-            found["labels"]["judged"] = effectiveness(state.by_judge, params.targets)
+            plain["labels"]["judged"] = effectiveness(state.by_judge, params.targets)
     if state.judged.total:
-        found["judged"] = state.judged.section()
-    return found
+        plain["judged"] = state.judged.section()
+    return plain
 
 
 def _share(count: int, of: int) -> float | None:

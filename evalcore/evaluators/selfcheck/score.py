@@ -53,9 +53,9 @@ class SelfCheckResult:
         """The specification's result object, without keys that have no value."""
         questions = [{"id": q.id, "passed": q.passed, "evidence": q.evidence} for q in self.questions]
         signals: list[dict[str, Any]] = [{"signal": s.signal, "found": s.found} for s in self.dangerSignals]
-        for shown, signal in zip(signals, self.dangerSignals, strict=True):
+        for plain_signal, signal in zip(signals, self.dangerSignals, strict=True):
             if signal.found:
-                shown["context"] = signal.context
+                plain_signal["context"] = signal.context
         plain: dict[str, Any] = {"passed": self.passed, "questions": questions, "dangerSignals": signals}
         if self.goalVerification is not None:
             plain["goalVerification"] = self.goalVerification
@@ -106,38 +106,38 @@ class SelfCheckProtocol:
         A goal that was verified must be reached, too. A question whose validator waits is not passed, and its evidence
         says to await `acheck`. Raises RecordFault for a mapping with a key of a wrong type.
         """
-        given = _read(evidence)
-        return self._verdict(given, [_answer(question, given) for question in self._questions])
+        record = _evidence_of(evidence)
+        return self._verdict(record, [_answer(question, record) for question in self._questions])
 
     async def acheck(self, evidence: Evidence | Mapping[str, Any]) -> SelfCheckResult:
         """`check` in an event loop: awaits asynchronous validators one after another."""
-        given = _read(evidence)
-        return self._verdict(given, [await _awaited(question, given) for question in self._questions])
+        record = _evidence_of(evidence)
+        return self._verdict(record, [await _answer_async(question, record) for question in self._questions])
 
-    def _verdict(self, given: Evidence, answers: list[QuestionResult]) -> SelfCheckResult:
-        found = self._scan(scanned_text(given))
+    def _verdict(self, evidence: Evidence, answers: list[QuestionResult]) -> SelfCheckResult:
+        signals = self._scan(scanned_text(evidence))
         # In reverse, so that the first of two questions with one id decides, as with signals.
         first = {answer.id: answer.passed for answer in reversed(answers)}
         required = all(first[question.id] for question in self._questions if question.required)
-        passed = required and not any(signal.signal in self._fatal for signal in found)
-        goal = given.goalVerification
+        passed = required and not any(signal.signal in self._fatal for signal in signals)
+        goal = evidence.goalVerification
         reached = goal is None or goal.reached
-        details = f"SelfCheck: {_word(passed)}, GoalBackward: {_word(reached)}"
+        details = f"SelfCheck: {_json_word(passed)}, GoalBackward: {_json_word(reached)}"
         return SelfCheckResult(
             passed=passed and reached,
             questions=answers,
-            dangerSignals=self._signal_results(found),
+            dangerSignals=self._signal_results(signals),
             goalVerification=goal,
             details=None if goal is None else details,
         )
 
-    def _signal_results(self, found: list[FoundSignal]) -> list[SignalResult]:
-        contexts = {signal.signal: signal.context for signal in reversed(found)}
+    def _signal_results(self, signals: list[FoundSignal]) -> list[SignalResult]:
+        contexts = {signal.signal: signal.context for signal in reversed(signals)}
         messages = [signal.message for signal in self._scan.signals]
         return [SignalResult(message, message in contexts, contexts.get(message)) for message in messages]
 
 
-def _read(evidence: Evidence | Mapping[str, Any]) -> Evidence:
+def _evidence_of(evidence: Evidence | Mapping[str, Any]) -> Evidence:
     return evidence if isinstance(evidence, Evidence) else read_record(evidence).evidence
 
 
@@ -146,20 +146,20 @@ def _answer(question: SelfCheckQuestion, evidence: Evidence) -> QuestionResult:
         answer: object = question.validator(evidence)
         if isinstance(answer, Awaitable):
             answer = _run(answer)
-        return _answered(question, evidence, answer)
+        return _question_result(question, evidence, answer)
     except Exception as error:
-        # An exception in a user's validator means no.
-        return _refused(question, error)
+        # An exception in a user's validator counts as no.
+        return _failed_question(question, error)
 
 
-async def _awaited(question: SelfCheckQuestion, evidence: Evidence) -> QuestionResult:
+async def _answer_async(question: SelfCheckQuestion, evidence: Evidence) -> QuestionResult:
     try:
         answer = question.validator(evidence)
         if isinstance(answer, Awaitable):
             answer = await answer
-        return _answered(question, evidence, answer)
+        return _question_result(question, evidence, answer)
     except Exception as error:
-        return _refused(question, error)
+        return _failed_question(question, error)
 
 
 def _run(answer: Awaitable[object]) -> object:
@@ -171,21 +171,21 @@ def _run(answer: Awaitable[object]) -> object:
     except StopIteration as done:
         return done.value
     steps.close()
-    raise RuntimeError("the validator waits for something: await acheck() instead of check()")
+    raise RuntimeError("the validator waits: await acheck() instead of check()")
 
 
-def _answered(question: SelfCheckQuestion, evidence: Evidence, answer: object) -> QuestionResult:
+def _question_result(question: SelfCheckQuestion, evidence: Evidence, answer: object) -> QuestionResult:
     # A truthy value, such as a string, must not count as yes.
     if not isinstance(answer, bool):
         raise TypeError(f"the validator returned {type(answer).__name__}, not a boolean")
     return QuestionResult(question.id, answer, evidence_text(question.id, evidence))
 
 
-def _refused(question: SelfCheckQuestion, error: Exception) -> QuestionResult:
+def _failed_question(question: SelfCheckQuestion, error: Exception) -> QuestionResult:
     return QuestionResult(question.id, False, f"{type(error).__name__}: {error}")
 
 
-def _word(value: bool) -> str:
+def _json_word(value: bool) -> str:
     return "true" if value else "false"
 
 

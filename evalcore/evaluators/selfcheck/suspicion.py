@@ -82,8 +82,8 @@ _Patterns = tuple[str, ...]
 
 
 class SuspicionRules(Params):
-    """Patterns by what they show. A report is suspected for test output of one line with ``most_machine_tokens`` or
-    fewer; of a long text the first and the last ``read_characters`` are read.
+    """Patterns, by their meaning. A report is suspected for test output of one line with ``most_machine_tokens`` or
+    fewer. Of a long text, only the first and the last ``read_characters`` are read.
     """
 
     machine: _Patterns = _MACHINE
@@ -112,49 +112,49 @@ def suspicions(evidence: Evidence, rules: SuspicionRules) -> list[str]:
 
 
 def _reasons(evidence: Evidence, rules: SuspicionRules) -> Iterator[str]:
-    output = _read(evidence.testOutput or "", rules)
-    text = _read(scanned_text(evidence), rules)
+    output = _ends(evidence.testOutput or "", rules)
+    text = _ends(scanned_text(evidence), rules)
     if not evidence.requirementsList:
         yield "no requirements"
     if not output.strip():
         yield "no test output"
-    elif "\n" not in output.strip() and not _more(rules.machine, output, rules.most_machine_tokens):
+    elif "\n" not in output.strip() and not _more_matches(rules.machine, output, rules.most_machine_tokens):
         yield "thin test output"
     # Phrases such as "0 errors" are removed first, because they contain words for failure.
-    if _found(rules.failure, _without(rules.no_failure, output)):
+    if _any_match(rules.failure, _without(rules.no_failure, output)):
         yield "failure in the output"
-    if _impossible(output):
+    if _counts_are_impossible(output):
         yield "impossible counts"
     if any(not assumption["verified"] for assumption in evidence.assumptions or ()):
         yield "open assumption"
-    if any(_found(rules.stub, _added(change["diff"], rules)) for change in evidence.codeChanges or ()):
+    if any(_any_match(rules.stub, _added_lines(change["diff"], rules)) for change in evidence.codeChanges or ()):
         yield "stub in a change"
-    if _found(rules.not_run, text):
+    if _any_match(rules.not_run, text):
         yield "says it was not run"
 
 
-def _read(text: str, rules: SuspicionRules) -> str:
-    """The beginning and the end of a long text, where test runs name themselves and their result."""
+def _ends(text: str, rules: SuspicionRules) -> str:
+    """The beginning and the end of a long text, where a test run has its name and its result."""
     most = rules.read_characters
     # A user's own patterns may run on Python's `re`, which has no time limit: limit the text instead.
     return text if len(text) <= 2 * most else f"{text[:most]}\n{text[-most:]}"
 
 
-def _added(diff: str, rules: SuspicionRules) -> str:
+def _added_lines(diff: str, rules: SuspicionRules) -> str:
     """The lines that a change adds."""
-    return "\n".join(line for line in _read(diff, rules).split("\n") if line.startswith("+"))
+    return "\n".join(line for line in _ends(diff, rules).split("\n") if line.startswith("+"))
 
 
-def _impossible(output: str) -> bool:
+def _counts_are_impossible(output: str) -> bool:
     """Whether a test run counts more tests than it collected."""
     # The number is right before the last word. Matching again for it would take quadratic time in its digits.
     collected = [
-        _whole(_last_digits(output[start:end].rpartition(" ")[0]))
+        _test_count(_last_digits(output[start:end].rpartition(" ")[0]))
         for start, end in _spans((_COLLECTED,))(output, anywhere)
     ]
     counted: dict[str, int] = {}
     for match in re.finditer(_COUNTED, output, re.IGNORECASE):
-        counted[match["what"].lower()] = _whole(match["count"])  # the last such line is the summary
+        counted[match["what"].lower()] = _test_count(match["count"])  # the last such line is the summary
     # The largest number collected, because the output may be of several runs.
     return bool(collected and counted) and sum(counted.values()) > max(collected)
 
@@ -166,14 +166,14 @@ def _last_digits(text: str) -> str:
     return text[end:]
 
 
-def _whole(digits: str) -> int:
+def _test_count(digits: str) -> int:
     """A number of tests; int() refuses thousands of digits, and no run has that many tests."""
     return int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
 
 
 @lru_cache(maxsize=64)
 def _spans(patterns: _Patterns) -> Callable[[str, Callable[[int], int]], Iterator[tuple[int, int]]]:
-    """A function that finds where any of ``patterns`` matches in a text, as `AnyOf.spans` does."""
+    """A function like `AnyOf.spans`: it finds the matches of ``patterns`` in a text."""
     if not patterns:
         return lambda text, begin: iter(())
     try:
@@ -192,11 +192,11 @@ def _spans_by_re(pattern: re.Pattern[str], text: str, begin: Callable[[int], int
             matches = pattern.finditer(text, at)
 
 
-def _found(patterns: _Patterns, text: str) -> bool:
-    return _more(patterns, text, 0)
+def _any_match(patterns: _Patterns, text: str) -> bool:
+    return _more_matches(patterns, text, 0)
 
 
-def _more(patterns: _Patterns, text: str, most: int) -> bool:
+def _more_matches(patterns: _Patterns, text: str, most: int) -> bool:
     """Whether there are more matches than ``most``."""
     return sum(1 for _ in islice(_spans(patterns)(text, anywhere), most + 1)) > most
 
@@ -205,8 +205,8 @@ def _without(patterns: _Patterns, text: str) -> str:
     """``text`` with a space in place of each match."""
 
     def begin(at: int) -> int:
-        # No phrase begins within a number: "10건 실패" are ten failures, though "0건 실패" are none. One may begin
-        # right behind it: "10건 실패 없음" are ten without a failure.
+        # No phrase begins inside a number: "10건 실패" is ten failures, though "0건 실패" is none. A phrase may begin
+        # right after a number: "10건 실패 없음" is ten without a failure.
         while at and text[at - 1 : at + 1].isdecimal() and at < len(text):
             at += 1
         return at

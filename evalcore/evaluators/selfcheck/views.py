@@ -216,10 +216,10 @@ def _effectiveness_marks(report: Mapping[str, Json]) -> Iterator[Mark]:
     labels = report["results"].get("labels")
     for key, rule in _CALLS.items() if labels else ():
         for measure, name in _MEASURES.items():
-            found = (labels[key] if key else labels)[measure]
-            target = "" if found["target"] is None else f"target {number(found['target'], 'share')}: {found['met']}"
-            state = _MET.get(found["met"], "none")
-            yield Mark(f"{rule}: {name}", found["value"], found["low"], found["high"], state, note=target)
+            rate = (labels[key] if key else labels)[measure]
+            target = "" if rate["target"] is None else f"target {number(rate['target'], 'share')}: {rate['met']}"
+            state = _MET.get(rate["met"], "none")
+            yield Mark(f"{rule}: {name}", rate["value"], rate["low"], rate["high"], state, note=target)
 
 
 _CHARTS = (
@@ -259,20 +259,20 @@ def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     """
     results, records = report["results"], report["records"]
     params = validate(SelfCheckParams, report["params"], "params")
-    names = ", ".join(escape(given["name"]) for given in report["inputs"])
+    names = ", ".join(escape(source["name"]) for source in report["inputs"])
     passed = f"{results['passed']} of {records['scored']} checks passed ({percent(results['pass_rate'])})"
     unresolved, suspected = results.get("unresolved", 0), results["suspected"]
     doubtful = f"{suspected['records']} of {records['scored']} reports say that all is done, while what they hand in"
-    asked = dict.fromkeys(question.id for question in params.questions)
-    sought = dict.fromkeys(signal.message for signal in params.signals)
+    questions = dict.fromkeys(question.id for question in params.questions)
+    signals = dict.fromkeys(signal.message for signal in params.signals)
     parts = [
         "# Self check\n",
         f"{names}: {passed}; {records['errors'] - unresolved} broken records.\n",
         *(f"**{escape(notice)}**\n" for notice in _notices(report)),
         "## Questions\n",
-        table(("question", "yes"), [(name, percent(results["questions"][name])) for name in asked]),
+        table(("question", "yes"), [(name, percent(results["questions"][name])) for name in questions]),
         "## Danger signals\n",
-        table(("signal", "records"), [(message, results["signals"][message]) for message in sought]),
+        table(("signal", "records"), [(message, results["signals"][message]) for message in signals]),
         "## Suspected\n",
         f"{doubtful} does not carry it. They pass or fail as above.\n",
         table(("reason", "records"), [(reason, suspected["reasons"][reason]) for reason in REASONS]),
@@ -301,7 +301,7 @@ def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
 
 
 def _notices(report: Mapping[str, Json]) -> list[str]:
-    """How many records were left out because their expected paths are not looked up, and how to look them up."""
+    """A warning about records whose expected paths were not looked up, with the command for it."""
     count, total = report["results"].get("unresolved", 0), report["records"]["total"]
     if not count:
         return []
@@ -350,13 +350,13 @@ def _row_reader(report: Mapping[str, Json]) -> Callable[[_ReportLine], Row | Non
 
 
 def _evidence(line: _ReportLine, questions: Mapping[str, str]) -> Iterator[Evidence]:
-    """For a report that does not pass: what was asked, and the evidence it gave."""
+    """For a report that does not pass: each question with its evidence, and the signals found."""
     if line.reason:
         yield Evidence("record", "a report that can be checked", line.reason)
     result = _result(line.result)
     for question in result.questions:
-        asked = questions.get(question.id, "")
-        yield Evidence(question.id, asked, question.evidence or "nothing", question.passed)
+        text = questions.get(question.id, "")
+        yield Evidence(question.id, text, question.evidence or "nothing", question.passed)
     for signal in result.dangerSignals:
         if signal.found:
             yield Evidence(signal.signal, "not in the report", signal.context or "found")

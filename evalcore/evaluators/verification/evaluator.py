@@ -53,11 +53,11 @@ The transcript:
 )
 
 
-def _texts(given: Mapping[str, Any]) -> dict[str, str] | None:
-    text, asked = given.get("actual_output"), given.get("input")
+def _texts(record: Mapping[str, Any]) -> dict[str, str] | None:
+    text, task = record.get("actual_output"), record.get("input")
     if not isinstance(text, str):
         return None
-    return {"answer": text, "input": asked} if isinstance(asked, str) else {"answer": text}
+    return {"answer": text, "input": task} if isinstance(task, str) else {"answer": text}
 
 
 JUDGE = ClaimsJudge(_TASK, _texts, "answer")
@@ -65,7 +65,7 @@ JUDGE = ClaimsJudge(_TASK, _texts, "answer")
 
 
 class _Transcript(msgspec.Struct):
-    """The keys that are read from a line; ``compliant`` is a person's label, if there is one."""
+    """The keys of a line; ``compliant`` is a person's label, if there is one."""
 
     # No default: a record without a text, or with a number as its text, is an error and not a score of 0 (SPEC,
     # section 5).
@@ -78,9 +78,9 @@ _Record = tuple[_Transcript, ClaimsVerdict | None]
 """A transcript, and a judge's verdict on its claims, if a judge was asked."""
 
 
-def _read(given: dict[str, Any]) -> _Record:
-    """The record in ``given``. Raises RecordFault with the path of the error."""
-    return typed(given, _Transcript), JUDGE.verdict(given)
+def _read(record: dict[str, Any]) -> _Record:
+    """The transcript in a line's JSON object. Raises RecordFault with the path of the error."""
+    return typed(record, _Transcript), JUDGE.verdict(record)
 
 
 def _record_line(

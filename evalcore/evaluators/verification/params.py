@@ -1,4 +1,4 @@
-"""What changes a verification score: pattern set, weights, limits and bands."""
+"""The params of a verification score: pattern set, weights, limits and bands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Shares(Params):
 
 
 class Weights(_Shares):
-    """Of the four components in the score."""
+    """The weights of the four components in the score."""
 
     tool: Share = 0.4
     evidence: Share = 0.3
@@ -35,7 +35,7 @@ class Weights(_Shares):
 
 
 class ToolWeights(_Shares):
-    """Of reads to edits, health checks to deploys, and keywords, in tool verification."""
+    """The weights in tool verification: reads for edits, health checks for deployments, and keywords."""
 
     reads: Share = 0.4
     health: Share = 0.3
@@ -43,14 +43,14 @@ class ToolWeights(_Shares):
 
 
 class ExecutionWeights(_Shares):
-    """Of a test command and a test result in test execution."""
+    """The weights in test execution: a test command and a test result."""
 
     command: Share = 0.5
     result: Share = 0.5
 
 
 class Shortfalls(Params):
-    """A component below its limit is named in the reason."""
+    """Limits of the components; the reason names a component below its limit."""
 
     tool: Share = 0.9
     evidence: Share = 0.9
@@ -60,7 +60,7 @@ class Shortfalls(Params):
 
 
 class Bands(Params):
-    """The least scores of the bands; below the last it is "poor"."""
+    """The least scores of the bands; a score below all of them is "poor"."""
 
     perfect: Share = 0.85
     good: Share = 0.75
@@ -75,7 +75,7 @@ class Bands(Params):
 
 
 class Scoring(Params):
-    """How what was found becomes a score; ``keywords_needed`` distinct keywords give their full share."""
+    """How matches become a score; ``keywords_needed`` distinct keywords give the full share for keywords."""
 
     weights: Weights = Weights()
     tool: ToolWeights = ToolWeights()
@@ -86,9 +86,9 @@ class Scoring(Params):
 
 
 class VerificationParams(Params):
-    """``patterns`` is "default", "hardened", or what of the default set is to be different.
+    """``patterns`` is "default", "hardened", or the changes to the default set.
 
-    ``strict`` puts the threshold at 1. ``targets`` are what labelled records are held against.
+    ``strict`` puts the threshold at 1. The results of labelled records are compared with ``targets``.
     """
 
     threshold: Share = 0.9
@@ -99,10 +99,10 @@ class VerificationParams(Params):
 
     @field_validator("patterns", mode="before")
     @classmethod
-    def _pattern_set(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            given = merged(DEFAULT.model_dump(mode="json"), given)
-        return by_name(given, PATTERN_SETS)
+    def _pattern_set(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            value = merged(DEFAULT.model_dump(mode="json"), value)
+        return by_name(value, PATTERN_SETS)
 
     @field_serializer("patterns")
     def _pattern_name(self, patterns: Patterns) -> Any:
@@ -110,11 +110,11 @@ class VerificationParams(Params):
 
     @property
     def pattern_set(self) -> str | None:
-        """The name of the pattern set, where it has one."""
+        """The name of the pattern set, if it has one."""
         return name_of(self.patterns, PATTERN_SETS)
 
     @property
     def passing(self) -> float:
         """The score from which a text passes."""
-        # Can be reached, since a score is rounded before it is compared (DECIMALS in `score`).
+        # A score can be exactly 1, since it is rounded before the comparison (DECIMALS in `score`).
         return 1.0 if self.strict else self.threshold

@@ -1,4 +1,4 @@
-r"""The patterns that a verification score looks for in a text, as data: their types and the two sets.
+r"""The patterns that a verification score searches for in a text, as data: their types and the two sets.
 
 DEFAULT is the specification's set. Where its pattern has no ``\b`` it finds parts of words: "unverified" contains the
 keyword "verified". HARDENED finds whole words in all their inflections, and ignores a word that one of the three words
@@ -17,9 +17,9 @@ from evalq.evalcore.scan import Pattern, require_searchable
 
 
 class Rule(Params):
-    """A regular expression of Python's `re` on str, ignoring case; it is asked whether it occurs in a text.
+    """A regular expression of Python's `re` on str, ignoring case; it may occur in a text.
 
-    Where ``unless`` is given (a negated form, say), it occurs if it does so more often than ``unless``.
+    With ``unless`` (say, a negated form), the rule occurs if ``pattern`` matches more often than ``unless``.
     """
 
     pattern: str = Field(min_length=1)
@@ -32,17 +32,17 @@ class Rule(Params):
         # "More often than `unless`" takes counts of both.
         return self.unless is not None
 
-    def searched(self) -> list[Pattern]:
-        """What to search for: the pattern, and ``unless`` where there is one."""
+    def search_patterns(self) -> list[Pattern]:
+        """The patterns to search for: the pattern, and ``unless`` if it is given."""
         sources = [self.pattern] if self.unless is None else [self.pattern, self.unless]
-        # In this order: `score` looks for `unless` right behind its pattern. Word boundaries are Unicode's, as in
+        # In this order: `score` expects `unless` right after its pattern. Word boundaries are Unicode's, as in
         # Python's `re` on str: "Edit를" is not the word Edit (SPEC, section 5).
         return [Pattern(source, True, "unicode", self.dotall, self.counted) for source in sources]
 
     @model_validator(mode="after")
     def _searchable(self) -> Self:
         # Not strict: most rules have no `unless`.
-        for pattern, name in zip(self.searched(), ("pattern", "unless"), strict=False):
+        for pattern, name in zip(self.search_patterns(), ("pattern", "unless"), strict=False):
             try:
                 require_searchable(pattern)
             except ValueError as error:
@@ -72,7 +72,7 @@ class QualityGate(NamedRule):
 
 
 class Patterns(Params):
-    """Everything the score looks for in a text.
+    """All patterns that the score searches for in a text.
 
     ``keywords`` are substrings of the lower-cased text, ``keyword_rules`` patterns; distinct ones of both count.
     ``claims`` are unsubstantiated ones; having none is one more piece of evidence.

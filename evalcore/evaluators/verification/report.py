@@ -1,4 +1,4 @@
-"""The state that verification scores add up to, and the results of the report."""
+"""The state that verification scores merge into, and the results of the report."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class VerificationState(State):
         self.scored += later.scored
         self.passed += later.passed
         self.score.merge(later.score)
-        for own, other in zip(self.components, later.components, strict=True):
-            own.merge(other)
-        self.bands = [own + other for own, other in zip(self.bands, later.bands, strict=True)]
+        for ours, other in zip(self.components, later.components, strict=True):
+            ours.merge(other)
+        self.bands = [ours + other for ours, other in zip(self.bands, later.bands, strict=True)]
         self.claims += later.claims
         self.agreement.merge(later.agreement)
         self.failed.merge(later.failed)
@@ -99,7 +99,7 @@ def section(results: Sequence[InputResult[VerificationState]], params: Verificat
         state.merge(result.state)
     count = state.scored
     means = [total.mean(count) if count else None for total in (state.score, *state.components)]
-    found: dict[str, Json] = {
+    plain: dict[str, Json] = {
         "mean_score": means[0],
         "pass_rate": state.passed / count if count else None,
         "passed": state.passed,
@@ -111,14 +111,14 @@ def section(results: Sequence[InputResult[VerificationState]], params: Verificat
     if labelled := state.agreement.records:
         right = {name: {"right": k, "share": k / labelled} for name, k in state.agreement.right.items()}
         same = {"same": state.agreement.same, "share": state.agreement.same / labelled}
-        found["labels"] = {
+        plain["labels"] = {
             "records": labelled,
             "patterns": right,
             "agreement": same,
             "by_score": effectiveness(state.agreement.by_score, params.targets),
         }
         if state.agreement.by_judge.total:
-            found["labels"]["judged"] = effectiveness(state.agreement.by_judge, params.targets)
+            plain["labels"]["judged"] = effectiveness(state.agreement.by_judge, params.targets)
     if state.judged.total:
-        found["judged"] = state.judged.section()
-    return found
+        plain["judged"] = state.judged.section()
+    return plain

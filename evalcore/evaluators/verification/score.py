@@ -1,4 +1,4 @@
-"""The score of one text: its four components, the reason for what is missing, and unsubstantiated claims."""
+"""The score of one text: its four components, the reason for shortfalls, and unsubstantiated claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from evalq.evalcore.scan import Pattern, Scan, Scanner
 
 DECIMALS = 12
 """Scores are rounded to this many, so that four components of 1 add up to 1."""
-KEPT_ALIKE = 1024
+CACHED_SCORES = 1024
+"""How many scores are cached, by the patterns that occur."""
 QUOTED = 80
 """Characters of a claim that are quoted."""
 BANDS = ("perfect", "good", "moderate", "poor")
@@ -31,7 +32,7 @@ class Components:
 
 @dataclass(slots=True)
 class VerificationScore:
-    """The score of a text with its components; ``reason`` says what is missing."""
+    """The score of a text with its components; ``reason`` names the shortfalls."""
 
     score: float
     success: bool
@@ -44,32 +45,32 @@ class VerificationScore:
     def copy(self) -> VerificationScore:
         """A copy that can be changed without changing this score."""
         of = self.components
-        own = Components(of.tool_verification, of.assertion_evidence, of.test_execution, of.quality_gates)
+        components = Components(of.tool_verification, of.assertion_evidence, of.test_execution, of.quality_gates)
         claims = list(self.unsubstantiated)
-        return VerificationScore(self.score, self.success, self.reason, own, claims, self.threshold, self.band)
+        return VerificationScore(self.score, self.success, self.reason, components, claims, self.threshold, self.band)
 
 
 class _Probe:
-    """A rule at its place among the scanner's patterns."""
+    """A rule, with the index of its pattern among the scanner's patterns."""
 
     def __init__(self, rule: Rule, patterns: list[Pattern]) -> None:
-        self.at = len(patterns)
+        self.index = len(patterns)
         self.negated = rule.unless is not None
-        patterns += rule.searched()
+        patterns += rule.search_patterns()
 
     def count(self, scan: Scan) -> int:
         """How often it occurs."""
-        times = scan.count(self.at)
-        return max(0, times - scan.count(self.at + 1)) if times and self.negated else times
+        times = scan.count(self.index)
+        return max(0, times - scan.count(self.index + 1)) if times and self.negated else times
 
-    def found(self, scan: Scan) -> bool:
+    def occurs(self, scan: Scan) -> bool:
         """Whether it occurs."""
-        found = scan.found(self.at)
-        return self.count(scan) > 0 if found and self.negated and scan.found(self.at + 1) else found
+        matches = scan.found(self.index)
+        return self.count(scan) > 0 if matches and self.negated and scan.found(self.index + 1) else matches
 
     def quote(self, scan: Scan, text: str) -> str | None:
-        """Its first match, cut to what can be quoted; None where it does not occur."""
-        span = scan.first(self.at) if self.found(scan) else None
+        """Its first match, cut to QUOTED characters; None if it does not occur."""
+        span = scan.first(self.index) if self.occurs(scan) else None
         return None if span is None else text[span[0] : min(span[1], span[0] + QUOTED)]
 
 
@@ -98,33 +99,33 @@ class Scorer:
         ]
         self._gates = [(f"no {gate.name}", gate.weight, _Probe(gate, searched)) for gate in patterns.gates]
         self._scanner = Scanner(searched)
-        found = [*self._plain_keywords, *self._keyword_rules, *(probe for _, probe in self._evidence), self._changes]
-        found += [probe for _, _, probe in (*self._tests, *self._gates)]
-        self._only_found = frozenset(probe.at for probe in found if not probe.negated)
-        rest = (self._edits, self._reads, self._deploys, self._health, *self._claims, *found)
-        self._asked = frozenset(probe.at for probe in rest)
-        self._alike: dict[tuple[frozenset[int], float, bool], VerificationScore] = {}
+        probes = [*self._plain_keywords, *self._keyword_rules, *(probe for _, probe in self._evidence), self._changes]
+        probes += [probe for _, _, probe in (*self._tests, *self._gates)]
+        self._only_presence = frozenset(probe.index for probe in probes if not probe.negated)
+        rest = (self._edits, self._reads, self._deploys, self._health, *self._claims, *probes)
+        self._all_indexes = frozenset(probe.index for probe in rest)
+        self._cache: dict[tuple[frozenset[int], float, bool], VerificationScore] = {}
 
     def score(self, text: str, threshold: float, *, strict: bool = False) -> VerificationScore:
         """The score of ``text``; with ``strict``, any unsubstantiated claim makes it 0."""
         scan = self._scanner.scan(text)
         # If nothing is counted or quoted, the score depends only on which patterns occur, and can be reused.
-        if scan.seen is None or self._odd_keywords or not scan.seen & self._asked <= self._only_found:
-            return self._judged(scan, text, threshold, strict=strict)
-        if not self._asked <= self._scanner.known:
-            return self._judged(scan, text, threshold, strict=strict)
+        if scan.seen is None or self._odd_keywords or not scan.seen & self._all_indexes <= self._only_presence:
+            return self._score(scan, text, threshold, strict=strict)
+        if not self._all_indexes <= self._scanner.known:
+            return self._score(scan, text, threshold, strict=strict)
         key = scan.seen, threshold, strict
-        if key not in self._alike:
-            if len(self._alike) >= KEPT_ALIKE:
-                self._alike.clear()
-            self._alike[key] = self._judged(scan, text, threshold, strict=strict)
-        return self._alike[key].copy()
+        if key not in self._cache:
+            if len(self._cache) >= CACHED_SCORES:
+                self._cache.clear()
+            self._cache[key] = self._score(scan, text, threshold, strict=strict)
+        return self._cache[key].copy()
 
-    def _judged(self, scan: Scan, text: str, threshold: float, *, strict: bool) -> VerificationScore:
+    def _score(self, scan: Scan, text: str, threshold: float, *, strict: bool) -> VerificationScore:
         claims = list(dict.fromkeys(quote for claim in self._claims if (quote := claim.quote(scan, text))))
         tool, tool_short = self._tool(scan, text)
         evidence, evidence_short = self._assertions(scan, claims)
-        changed = self._changes.found(scan)
+        changed = self._changes.occurs(scan)
         # Without a code change there is nothing to test or to check: full marks.
         tests, tests_short = _presence(self._tests, scan) if changed else (1.0, "")
         gates, gates_short = _presence(self._gates, scan) if changed else (1.0, "")
@@ -155,7 +156,7 @@ class Scorer:
         edits, deploys = self._edits.count(scan), self._deploys.count(scan)
         reads = self._reads.count(scan) if edits else 0
         health = self._health.count(scan) if deploys else 0
-        keywords = self._keywords_in(scan, text) + sum(rule.found(scan) for rule in self._keyword_rules)
+        keywords = self._keywords_in(scan, text) + sum(rule.occurs(scan) for rule in self._keyword_rules)
         value = (
             weights.reads * (min(1.0, reads / edits) if edits else 1.0)
             + weights.health * (min(1.0, health / deploys) if deploys else 1.0)
@@ -169,14 +170,14 @@ class Scorer:
         return value, ", ".join(text for is_short, text in short if is_short)
 
     def _keywords_in(self, scan: Scan, text: str) -> int:
-        words, found = self._keywords, 0
+        words, count = self._keywords, 0
         if text.isascii():
-            words, found = tuple(self._odd_keywords), sum(keyword.found(scan) for keyword in self._plain_keywords)
+            words, count = tuple(self._odd_keywords), sum(keyword.occurs(scan) for keyword in self._plain_keywords)
         lowered = text.lower() if words else ""
-        return found + sum(word in lowered for word in words)
+        return count + sum(word in lowered for word in words)
 
     def _assertions(self, scan: Scan, claims: list[str]) -> tuple[float, str]:
-        missing = [f"no {name}" for name, probe in self._evidence if not probe.found(scan)]
+        missing = [f"no {name}" for name, probe in self._evidence if not probe.occurs(scan)]
         missing += ["unsubstantiated claims"] if claims else []
         # The absence of unsupported claims counts as one more piece of evidence (SPEC, section 5).
         of = len(self._evidence) + 1
@@ -187,7 +188,7 @@ def _presence(rows: list[tuple[str, float, _Probe]], scan: Scan) -> tuple[float,
     """The summed weights of the rules that occur, and the names of the others."""
     value, missing = 0.0, []
     for name, weight, probe in rows:
-        if probe.found(scan):
+        if probe.occurs(scan):
             value += weight
         else:
             missing.append(name)
@@ -195,7 +196,7 @@ def _presence(rows: list[tuple[str, float, _Probe]], scan: Scan) -> tuple[float,
 
 
 def _short(name: str, value: float, limit: float, why: str) -> str:
-    # Rounded as the score is: a sum of weights must not fall short by its last binary digit.
+    # Rounded like the score, so that no sum of weights falls short by its last binary digit.
     return f"{name} {value:.2f}: {why}" if round(value, DECIMALS) < limit else ""
 
 

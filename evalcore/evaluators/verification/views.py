@@ -229,7 +229,7 @@ def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
     failed records with their reasons; faults.
     """
     results, records = report["results"], report["records"]
-    names = ", ".join(escape(given["name"]) for given in report["inputs"])
+    names = ", ".join(escape(source["name"]) for source in report["inputs"])
     passed = f"{results['passed']} of {records['scored']} passed ({percent(results['pass_rate'])})"
     scores: list[tuple[object, ...]] = [("score", _decimals(results["mean_score"]))]
     scores += [(name.replace("_", " "), _decimals(results["components"][name])) for name in COMPONENTS]

@@ -73,11 +73,11 @@ def test_files_that_are_merged_make_room(tmp_path: Path) -> None:
     """Of a group only the merged file is left, so the disk holds the rows about once."""
     paths = [tmp_path / f"run-{number}.jsonl" for number in range(7)]
     for number, path in enumerate(paths):
-        resort._written(path, iter([resort._SortedRow(number, "a", 0, None), resort._SortedRow(9, "a", 0, number)]))
-    left = resort._few_enough(paths, TINY)
+        resort._write_rows(path, iter([resort._SortedRow(number, "a", 0, None), resort._SortedRow(9, "a", 0, number)]))
+    left = resort._merge_down(paths, TINY)
     assert sorted(tmp_path.iterdir()) == sorted(left) == [paths[0], paths[3], paths[6]]
-    assert [row.turn for row in resort._merged(left)] == [*range(7), *[9] * 7]
-    assert [row.value for row in resort._merged(left)] == [*[None] * 7, *range(7)]
+    assert [row.turn for row in resort._merge_files(left)] == [*range(7), *[9] * 7]
+    assert [row.value for row in resort._merge_files(left)] == [*[None] * 7, *range(7)]
 
 
 def test_limits_stay_as_they_are() -> None:

@@ -86,11 +86,11 @@ def test_questions_of_ones_own_replace_the_list(question: dict[str, Any], record
         ({"signals": [SIGNAL, {**SIGNAL, "pattern": r"(a)\1"}]}, "signals.1.pattern:", "a reference back to a group"),
         ({"signals": [{**SIGNAL, "pattern": ""}]}, "signals.0.pattern:", "at least 1 character"),
         ({"signals": [{**SIGNAL, "severity": "fatal"}]}, "signals.0.severity:", "'warning' or 'error'"),
-        ({"signals": [SIGNAL, SIGNAL]}, "signals:", "the same message twice: m (results are reported by message)"),
+        ({"signals": [SIGNAL, SIGNAL]}, "signals:", "the same message twice: m (the report lists results by message)"),
         (
             {"signals": [{**SIGNAL, "message": message} for message in ("b", "one", "a", "b", "a")]},
             "signals:",
-            "the same message twice: a, b (results",
+            "the same message twice: a, b (the report",
         ),
         ({"signals": [{**SIGNAL, "flags": "i"}]}, "signals.0.flags:", "unknown key"),
         ({"questions": "five"}, "questions:", "no such name"),
@@ -113,7 +113,7 @@ def test_questions_of_ones_own_replace_the_list(question: dict[str, Any], record
         (
             {"questions": [{"id": "q", "question": "?", "check": "tests_pass"}] * 2},
             "questions:",
-            "the same id twice: q (results are reported by id)",
+            "the same id twice: q (the report lists results by id)",
         ),
         ({"context": -1}, "context:", "greater than or equal to 0"),
         ({"targets": {"tpr": 0.5}}, "targets.tpr:", "unknown key"),
