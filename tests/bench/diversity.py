@@ -21,7 +21,7 @@ from numpy import float64
 from numpy.typing import NDArray
 
 from evalq.evalcore.evaluators.checks.diversity.near import SHINGLE, NearKinds, kind_of_text, similarity, sketch
-from evalq.evalcore.evaluators.checks.diversity.report import edged
+from evalq.evalcore.evaluators.checks.diversity.report import bounds_at_the_edge
 from evalq.evalcore.statistics.diversity import share_rule
 from evalq.evalcore.statistics.mode_share import FIXED_RUNS, collision_interval, collision_probability, mean_interval
 from evalq.evalcore.views.markdown import table
@@ -147,7 +147,7 @@ def near_rates(
                 each.add(kind_of_text(text), sketch(text))
             # By near texts only a collapse ends a case.
             ended = ended or share_rule(answers).verdict(kinds.mode, kinds.answers, limit) == "collapsed"
-        low, high, said = edged(FIXED_RUNS, kinds.mode, loose.mode, answers, limit)
+        low, high, said = bounds_at_the_edge(FIXED_RUNS, kinds.mode, loose.mode, answers, limit)
         covered += low <= truth <= high
         wrong += said == ("collapsed" if truth <= limit else "diverse")
         decided += said != "inconclusive"

@@ -89,7 +89,7 @@ def test_an_embedder_is_asked_once_for_each_text_and_replayed(tmp_path: Path) ->
         early = evalq(
             *sweep, "--embedder", "vectors", "--diversity", "embedding", "--stop", "when-decided", cwd=tmp_path
         )
-        assert "an embedder, which is asked once all calls are made" in early.stderr
+        assert "but only after all calls" in early.stderr
         assert not agent.requests
         done = evalq(*sweep, "--diversity", "embedding", "--embedder", "vectors", "--out", "live", cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""One recorded output as checks see it: its text, JSON and tool calls, its cost, and what judges replied about it."""
+"""One recorded output for checks: its text, JSON and tool calls, its usage, and the replies of judges."""
 
 from __future__ import annotations
 
@@ -20,48 +20,46 @@ __all__ = [
     "LONGEST",
     "Answer",
     "Form",
-    "Misplaced",
+    "InvalidField",
     "ToolCall",
     "Uncomputable",
     "Unfit",
     "Unreadable",
     "Usage",
     "Vote",
-    "about",
     "first_votes",
     "lacks_output",
     "plain",
+    "text_digest",
     "usage_of",
     "votes_of",
     "why_no_output",
 ]
 
-# One recorded judgement: what a judge replied when it was asked about an answer, as it stands in a line's
-# ``judgements``.
+# Recorded judgements: the ``judgements`` of a line.
 
-# What a sweep records of a reply that came and cannot be used.
+# The error that a sweep records for a reply that it cannot use.
 _BAD = "bad_output"
 LONGEST = 1_000_000
-"""Characters of an answer that is judged: no model reads more at once, and each is held in memory while it is asked."""
+"""Characters of a judged answer: no model reads more at once, and each is in memory during the call."""
 _MOST = 10_000
-"""Judgements of one output; what has more is damaged, or made to take long."""
+"""Judgements of one output: a line with more is damaged or malicious."""
 
 _Text = Annotated[str, msgspec.Meta(max_length=1000)]
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
 class Unreadable(ValueError):
-    """A judge's reply that is no verdict; the message says why."""
+    """A judge's reply has no verdict; the message says why."""
 
 
 class Vote(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply of ``judge``, asked with the settings of digest ``config``.
+    """One reply of ``judge``, with the settings of digest ``config``.
 
-    ``check`` is the key of what it was asked, ``about`` the digest of the text that it judged, ``order`` which of two
-    texts it saw first (0: the answer), ``vote`` the how manieth time it was asked. ``prompt`` is the digest of all that
-    it was sent, ``template`` that of the words around the texts, ``marker`` the one that its reply has to have.
-    ``output`` is the JSON of its reply, where ``error`` does not say why there is none, and ``text`` all of its reply
-    where that is more; ``attempts`` what that took.
+    ``check`` is the key of the question, ``about`` the digest of the judged text, ``order`` says which of two texts
+    came first (0: the answer), ``vote`` numbers the calls. ``prompt`` is the digest of the whole prompt, ``template``
+    that of the words around the texts, ``marker`` the one that the reply must have. ``output`` is the JSON of the
+    reply, unless ``error`` says why there is none; ``text`` is the whole reply if that is more.
     """
 
     check: _Text
@@ -80,37 +78,37 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether there is no reply at all: a reply that is no JSON is one that cannot be read."""
+        """Whether there is no reply at all: a reply without JSON is unreadable, not failed."""
         return self.output is msgspec.UNSET and not (self.error or "").startswith(_BAD)
 
     def reply(self) -> dict[str, Any]:
         """The JSON object in its reply that has the marker of its prompt. Raises Unreadable."""
-        said = whole_reply(self.output, self.text, self.error or "")
-        if said is None:
+        reply = whole_reply(self.output, self.text, self.error or "")
+        if reply is None:
             raise Unreadable(self.error or "no reply is recorded")
         try:
-            return reply_of(said, self.marker)
+            return reply_of(reply, self.marker)
         except NoJson as error:
             raise Unreadable(str(error)) from None
 
     @property
     def reason(self) -> str:
-        """What it says for its verdict; empty where it says nothing."""
+        """The judge's reason; empty if it gave none."""
         try:
             reason = self.reply().get("reason")
         except Unreadable:
             return ""
         return reason if isinstance(reason, str) else ""
 
-    def read(self, take: Callable[[dict[str, Any]], Any]) -> Any:
-        """What ``take`` finds in the reply. Raises Unreadable."""
-        return take(self.reply())
+    def read(self, parse: Callable[[dict[str, Any]], Any]) -> Any:
+        """The result of ``parse`` on the reply. Raises Unreadable."""
+        return parse(self.reply())
 
 
 def votes_of(listed: Any, unclear: Collection[int] = ()) -> tuple[Vote, ...]:
-    """The judgements of a line; of those numbered in ``unclear`` a key is given twice, so that they say nothing.
+    """The judgements of a line; those numbered in ``unclear`` repeat a key, so that they are unreadable.
 
-    Raises ValueError that names what is wrong, from ``judgements`` on.
+    Raises ValueError with the path to the fault.
     """
     if listed is None:
         return ()
@@ -123,44 +121,46 @@ def votes_of(listed: Any, unclear: Collection[int] = ()) -> tuple[Vote, ...]:
     except msgspec.ValidationError as error:
         message, _, path = str(error).replace("`", "").partition(" - at $")
         raise ValueError(f"judgements{path}: {message[:1].lower()}{message[1:]}") from None
-    # Each by itself: a damaged judgement is a vote that cannot be read, and takes no other with it.
-    return tuple(_nothing(vote) if index in unclear else vote for index, vote in enumerate(votes)) if unclear else votes
+    # A damaged judgement is an unreadable vote, and does not affect the others.
+    return (
+        tuple(_unreadable(vote) if index in unclear else vote for index, vote in enumerate(votes)) if unclear else votes
+    )
 
 
-def _nothing(vote: Vote) -> Vote:
+def _unreadable(vote: Vote) -> Vote:
     return msgspec.structs.replace(vote, output=msgspec.UNSET, text=None, error=f"{_BAD}: a key stands in it twice")
 
 
-def about(text: str) -> str:
-    """The digest of the text that is judged."""
+def text_digest(text: str) -> str:
+    """The digest of a judged text."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def first_votes(votes: Sequence[Vote], key: str, seen: str, judge: str) -> dict[tuple[int, int], Vote]:
-    """{(order, vote): judgement} of check ``key`` about the text ``seen``, by ``judge`` where that is not empty.
+def first_votes(votes: Sequence[Vote], key: str, digest: str, judge: str) -> dict[tuple[int, int], Vote]:
+    """{(order, vote): judgement} for ``key`` about the text with ``digest``, by ``judge`` unless that is empty.
 
-    Of several the first one counts.
+    Of several, the first one counts.
     """
-    found: dict[tuple[int, int], Vote] = {}
+    first: dict[tuple[int, int], Vote] = {}
     for vote in votes:
-        if vote.check == key and vote.about == seen and judge in ("", vote.judge):
-            found.setdefault((vote.order, vote.vote), vote)
-    return found
+        if vote.check == key and vote.about == digest and judge in ("", vote.judge):
+            first.setdefault((vote.order, vote.vote), vote)
+    return first
 
 
-_UNREAD = object()
+_NOT_PARSED = object()
 
 
 class Uncomputable(ValueError):
-    """A check that says nothing of an output, since its record lacks what the check is about: the message says what."""
+    """A check cannot be computed, since the record lacks its data; the message says which."""
 
 
 class Unfit(ValueError):
-    """An answer that has nothing for a check to look at, or too much: it fails the check, and a negated one, too."""
+    """An answer has nothing for a check, or too much: it fails the check, even if negated."""
 
 
 class Usage(NamedTuple):
-    """What an output took, as far as its record says: seconds, money, tokens."""
+    """The seconds, cost and tokens of an output, as far as its record has them."""
 
     latency: float | None = None
     cost: float | None = None
@@ -169,7 +169,7 @@ class Usage(NamedTuple):
 
     @property
     def tokens(self) -> int | None:
-        """Prompt and completion together; None where neither is known."""
+        """Prompt and completion together; None if neither is known."""
         if self.prompt_tokens is None and self.completion_tokens is None:
             return None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
@@ -181,19 +181,19 @@ Form = Literal["none", "nfc", "nfkc"]
 
 
 def plain(text: str, ignore_case: bool, form: Form) -> str:
-    """A text as it is compared: without its case, in a normal form of Unicode."""
+    """The text to compare: perhaps without case, and in a normal form of Unicode."""
     if form == "none":
         return text.casefold() if ignore_case else text
     named: Literal["NFC", "NFKC"] = "NFC" if form == "nfc" else "NFKC"
     text = unicodedata.normalize(named, text)
-    # Folding can leave what is in no normal form.
+    # Case folding may leave a text that is not in normal form.
     return unicodedata.normalize(named, text.casefold()) if ignore_case else text
 
 
 class Answer:
-    """``output`` is any JSON value, ``text`` the whole of it where the record has that besides.
+    """``output`` is any JSON value, ``text`` the whole answer if the record has both.
 
-    ``tool_calls`` is the record's own list of them, None where it has none; ``judgements`` what judges said of it.
+    ``tool_calls`` is the record's list, or None; ``judgements`` are the replies of judges.
     """
 
     __slots__ = (
@@ -217,12 +217,12 @@ class Answer:
         self._plain: dict[tuple[bool, Form], str] = {}
         self._folded: str | None = None
         self._encoded: bytes | None = None
-        self._json: Any = _UNREAD
+        self._json: Any = _NOT_PARSED
         self._tool_calls = tool_calls
 
     @property
     def text(self) -> str:
-        """The answer as text: itself, or the JSON of what is no text; nothing of null."""
+        """The answer as text: a text as it is, null as empty, other values as JSON."""
         if self._text is None:
             if self.output is None:
                 self._text = ""
@@ -232,20 +232,20 @@ class Answer:
 
     @property
     def prose(self) -> str:
-        """The text, of an answer that is one. Raises Unfit for null, a list or a mapping without a text besides."""
+        """The text of an answer in prose. Raises Unfit for null, a list or a mapping without a text."""
         if self._data:
             raise Unfit(f"{kind_of(self.output)}, not a text: `at` names the part of it that is one")
         return self.text
 
     @property
     def folded(self) -> str:
-        """The text without its case."""
+        """The text without case."""
         if self._folded is None:
             self._folded = self.text.casefold()
         return self._folded
 
     def plain(self, ignore_case: bool, form: Form) -> str:
-        """The text as it is compared: without its case, in a normal form of Unicode."""
+        """The text to compare: perhaps without case, and in a normal form of Unicode."""
         if form == "none":
             return self.folded if ignore_case else self.text
         if (ignore_case, form) not in self._plain:
@@ -256,18 +256,18 @@ class Answer:
     def encoded(self) -> bytes:
         """The text in UTF-8."""
         if self._encoded is None:
-            # JSON lets half a surrogate pair through, which UTF-8 has no bytes for: no answer may end a run of checks.
+            # JSON allows half a surrogate pair, which UTF-8 cannot encode; no answer may end a run.
             self._encoded = self.text.encode("utf-8", "surrogatepass")
         return self._encoded
 
     @property
     def json(self) -> Any:
-        """The value, or the JSON that a text is or has in its one fenced block. Raises NoJson."""
-        if self._json is _UNREAD:
+        """The value, or the JSON of a text: all of it, or its one fenced block. Raises NoJson."""
+        if self._json is _NOT_PARSED:
             try:
                 self._json = extract(self.output) if isinstance(self.output, str) else self.output
             except NoJson as error:
-                # Kept like a value: several checks ask, and to look for a fenced block is to read all of the text.
+                # Cached like a value: several checks need it, and searching for a fenced block reads all of the text.
                 self._json = error
         if isinstance(self._json, NoJson):
             raise self._json
@@ -281,13 +281,13 @@ class Answer:
             return self.output
 
     def part(self, value: Any) -> Answer:
-        """A part of the answer, as an answer of its own."""
-        # A part of the output has no calls and no judges of its own: these are about the whole.
+        """A part of the answer, as an answer."""
+        # Tool calls and judgements are about the whole, so parts share them.
         return Answer(value, None, self.usage, self._tool_calls, self.judgements)
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The calls of tools, in their order. Raises Uncomputable where the record does not say."""
+        """The tool calls, in order. Raises Uncomputable if the record has no list of them."""
         try:
             calls = calls_in(self._shown_json() if self._tool_calls is None else {"tool_calls": self._tool_calls})
         except NoCall as error:
@@ -297,29 +297,29 @@ class Answer:
         return calls
 
 
-# What a recorded call says that it came to: an output or none, and what it took in seconds, money, tokens.
+# Reading the output and the usage from a line.
 
 _TOKENS = ("prompt_tokens", "completion_tokens")
 
 
-class Misplaced(ValueError):
-    """A key of the line holds what it cannot hold."""
+class InvalidField(ValueError):
+    """A key of the line has a value that is not valid."""
 
 
-def _is_error(value: Any) -> bool:
-    """Whether what stands under ``error`` is one: many recorders write null, false or nothing beside each answer."""
+def _has_error(value: Any) -> bool:
+    """Whether ``error`` is an error: many recorders write null, false or an empty text with each answer."""
     return bool(value.strip() if isinstance(value, str) else value)
 
 
 def lacks_output(record: dict[str, Any]) -> bool:
-    """Whether there is none, or a reason why there is none."""
-    return _is_error(record.get("error")) or "output" not in record
+    """Whether the line has no output, or an error."""
+    return _has_error(record.get("error")) or "output" not in record
 
 
 def why_no_output(record: dict[str, Any]) -> str:
-    """Why a line has no output; a recorder may have left its reason under ``error``."""
+    """Why a line has no output, by its ``error`` if it has one."""
     error = record.get("error")
-    if not _is_error(error):
+    if not _has_error(error):
         return "output: missing"
     if isinstance(error, str):
         return f"no output: {shorten(error, 200)}"
@@ -327,28 +327,28 @@ def why_no_output(record: dict[str, Any]) -> str:
 
 
 def usage_of(record: dict[str, Any]) -> Usage:
-    """What the line says that its output took: by its own keys, else by its attempts. Raises Misplaced."""
+    """The usage of the output: by the keys of the line, or else by its attempts. Raises InvalidField."""
     cost, latency = (_amount(record, key, "") for key in ("cost", "latency_seconds"))
     prompt, completion = (_count(record, key, "") for key in _TOKENS)
     attempts = record.get("attempts")
     if not attempts:
         return Usage(latency, cost, prompt, completion)
     if not isinstance(attempts, list):
-        raise Misplaced(f"attempts: {kind_of(attempts)} where a list is wanted")
+        raise InvalidField(f"attempts: {kind_of(attempts)} where a list is wanted")
     costs, prompts, completions = [], [], []
-    last: float | None = None
+    latest_latency: float | None = None
     for index, attempt in enumerate(attempts):
         where = f"attempts[{index}]"
         if not isinstance(attempt, dict):
-            raise Misplaced(f"{where}: {kind_of(attempt)} where an object is wanted")
-        # Of the last one: the attempts before it gave no output.
-        last = _amount(attempt, "latency_seconds", f"{where}.")
-        # Of all: what failed is paid for, too.
+            raise InvalidField(f"{where}: {kind_of(attempt)} where an object is wanted")
+        # The latency of the last attempt: those before it gave no output.
+        latest_latency = _amount(attempt, "latency_seconds", f"{where}.")
+        # The cost of all attempts: failed ones are paid, too.
         costs.append(_amount(attempt, "cost", f"{where}."))
         prompts.append(_count(attempt, "prompt_tokens", f"{where}."))
         completions.append(_count(attempt, "completion_tokens", f"{where}."))
     return Usage(
-        latency if latency is not None else last,
+        latency if latency is not None else latest_latency,
         cost if cost is not None else _sum(costs),
         prompt if prompt is not None else _sum(prompts),
         completion if completion is not None else _sum(completions),
@@ -356,7 +356,7 @@ def usage_of(record: dict[str, Any]) -> Usage:
 
 
 def _sum(values: list[Any]) -> Any:
-    """Of what is known; None where nothing is."""
+    """The sum of the known values; None without any."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
@@ -366,7 +366,7 @@ def _amount(holder: dict[str, Any], key: str, where: str) -> float | None:
     if value is None:
         return None
     if type(value) not in (int, float) or not 0 <= value < 1e15 or not math.isfinite(value):
-        raise Misplaced(f"{where}{key}: {found(holder, key)} where a number from 0 is wanted")
+        raise InvalidField(f"{where}{key}: {found(holder, key)} where a number from 0 is wanted")
     return float(value)
 
 
@@ -375,5 +375,5 @@ def _count(holder: dict[str, Any], key: str, where: str) -> int | None:
     if value is None:
         return None
     if type(value) is not int or not 0 <= value < 1e15:
-        raise Misplaced(f"{where}{key}: {found(holder, key)} where a whole number from 0 is wanted")
+        raise InvalidField(f"{where}{key}: {found(holder, key)} where a whole number from 0 is wanted")
     return value

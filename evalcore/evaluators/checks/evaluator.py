@@ -26,12 +26,12 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.contract.measures import Judged, Measure, Measures, Number, Observation, spread_of
 from evalq.evalcore.contract.repeats import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, any_judged
-from evalq.evalcore.evaluators.checks.inputs import answered, complete, output_line, prompts, stopping
+from evalq.evalcore.evaluators.checks.inputs import complete_request, evaluation_request, output_line, prompts, stopping
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.report import checks_section
 from evalq.evalcore.evaluators.checks.sample import write_sample
 from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
-from evalq.evalcore.evaluators.checks.stages import asking, to_ask
+from evalq.evalcore.evaluators.checks.stages import judge_stage, outputs_to_judge
 from evalq.evalcore.evaluators.checks.state import ChecksGatherer, ChecksState
 from evalq.evalcore.evaluators.checks.views import VIEWS
 from evalq.evalcore.model.calls import count_cuts
@@ -39,13 +39,13 @@ from evalq.evalcore.model.canonical import Json, canonical_json, digest
 from evalq.evalcore.model.state import LISTED, Faults, Tally
 from evalq.evalcore.naming import shorten
 
-# What of a checks run two runs are compared by: whether an output of a case passes, and its score.
+# Comparing runs: by whether the outputs of a case pass, and by their scores.
 
-_APART = ("plain", "labels", "judges", "cases", "latency_seconds", "cost", "tokens", "usage")
-"""What a fallible check has no part in."""
+_WITHOUT_JUDGES = ("plain", "labels", "judges", "cases", "latency_seconds", "cost", "tokens", "usage")
+"""Results that do not depend on fallible checks."""
 
 
-_TOOK = ("latency_seconds", "cost", "tokens")
+_USAGE = ("latency_seconds", "cost", "tokens")
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _NUMBERS = (
     Number("outputs.passed", "higher"),
@@ -58,7 +58,7 @@ _NUMBERS = (
     Number("thresholds.holds", "higher"),
     Number("thresholds.fails", "lower"),
     Number("thresholds.*"),
-    *(number for name in _TOOK for number in spread_of(name, _QUANTILES)),
+    *(number for name in _USAGE for number in spread_of(name, _QUANTILES)),
     Number("plain.outputs.passed", "higher"),
     Number("plain.outputs.failed", "lower"),
     Number("plain.*", kind="estimate"),
@@ -77,8 +77,8 @@ _NUMBERS = (
 )
 
 
-def _see(line: Mapping[str, Any]) -> Observation | None:
-    """An output that the selection leaves out is about no case."""
+def _observe(line: Mapping[str, Any]) -> Observation | None:
+    """The observation of one line; None for an output outside of the selection."""
     if line["status"] == "skipped":
         return None
     case, repeat = line.get("id") or "", line.get("repeat")
@@ -86,8 +86,8 @@ def _see(line: Mapping[str, Any]) -> Observation | None:
         return Observation(case, repeat=repeat)
     plain = line.get("plain")
     values = (float(line["passed"]), float(line["score"]), None if plain is None else float(plain))
-    took = line.get("took", {})
-    return Observation(case, values, repeat, line.get("kind"), tuple(took.get(name) for name in _TOOK))
+    used = line.get("took", {})
+    return Observation(case, values, repeat, line.get("kind"), tuple(used.get(name) for name in _USAGE))
 
 
 def _collapsed(report: Mapping[str, Any]) -> list[str]:
@@ -116,20 +116,20 @@ def _unrecorded(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in report["results"]["by_case"] if not sum(entry["outputs"].values())]
 
 
-def _named(batch: Batch, params: ChecksParams) -> Iterator[str]:
-    judge = scorer_for(params)
-    return filter(None, (judge.case(data) for _, data in batch.lines()))
+def _case_ids(batch: Batch, params: ChecksParams) -> Iterator[str]:
+    scorer = scorer_for(params)
+    return filter(None, (scorer.case(data) for _, data in batch.lines()))
 
 
-def _judged(report: Mapping[str, Any]) -> Judged | None:
-    """By which checks outputs are judged, how many labels these have, and who judged."""
+def _judged_by(report: Mapping[str, Any]) -> Judged | None:
+    """The judges of a run, and the labels of the checks they decide."""
     results = report["results"]
     if "plain" not in results:
         return None
-    told = results["labels"]
-    labels = {entry["check"]: _by_case(entry) for entry in told["checks"] if entry["decides"]}
+    entry = results["labels"]
+    labels = {entry["check"]: _by_case(entry) for entry in entry["checks"] if entry["decides"]}
     judges = [[each["judge"], each["configs"], each["prompts"]] for each in results.get("judges", ())]
-    return Judged(labels, digest(canonical_json(judges)), _APART, _by_case(told["outputs"] or {}))
+    return Judged(labels, digest(canonical_json(judges)), _WITHOUT_JUDGES, _by_case(entry["outputs"] or {}))
 
 
 def _by_case(entry: Mapping[str, Any]) -> dict[str, tuple[int, int, int, int, int, int]]:
@@ -138,31 +138,30 @@ def _by_case(entry: Mapping[str, Any]) -> dict[str, tuple[int, int, int, int, in
 
 MEASURES = Measures(
     (Measure("pass_rate"), Measure("score", "score"), Measure("plain.pass_rate", optional=True)),
-    _see,
+    _observe,
     _collapsed,
     _stopped,
-    _named,
-    _judged,
+    _case_ids,
+    _judged_by,
     beside=("labels", "judges_decide"),
     collapse_p=_collapse_p,
     diverse=_diverse,
-    took=_TOOK,
+    took=_USAGE,
     numbers=_NUMBERS,
     unrecorded=_unrecorded,
 )
 
 
-# One line of records.jsonl: what became of an output, with every check of it.
+# One line of records.jsonl: an output with all of its checks.
 
 _REASON = 300
 _SHOWN = 200
 
 
 class _RecordLine(msgspec.Struct):
-    """``id`` is the case; ``passed`` and ``score`` are null where there is no verdict. ``kind`` is that of the text,
-    where answers are counted by kind: equal ones are one text. ``took`` has seconds, cost and tokens, as far as they
-    are known. ``plain`` is whether it passes by its checks that are not fallible, in runs that have others; ``labels``
-    what people said.
+    """``id`` is the case; ``passed`` and ``score`` are null without a verdict. ``kind`` stands for the text if answers
+    are counted by kind. ``took`` has the known seconds, cost and tokens. ``plain`` is whether it passes by the checks
+    that are not fallible, in runs that have others; ``labels`` are people's, by check.
     """
 
     record: str
@@ -180,11 +179,10 @@ class _RecordLine(msgspec.Struct):
     labels: dict[str, bool] | msgspec.UnsetType = msgspec.UNSET
 
 
-def record_line(record: str, test: ScoredOutput, *, apart: bool = False) -> bytes:
-    """The line of the output that is called ``record``; of one that failed or is counted by kind with its
-    beginning.
+def record_line(record: str, test: ScoredOutput, *, with_plain: bool = False) -> bytes:
+    """The line of the output named ``record``; it has the beginning of a text that failed or is counted by kind.
 
-    ``apart``: whether some of the run's checks are fallible, so that it is told how the others went.
+    ``with_plain`` adds the result by checks that are not fallible.
     """
     line = _RecordLine(
         record,
@@ -197,27 +195,31 @@ def record_line(record: str, test: ScoredOutput, *, apart: bool = False) -> byte
         test.checks,
         None if test.status == "passed" and not test.mark.text else shorten(test.text, _SHOWN) or None,
         test.mark.text.hex() or msgspec.UNSET,
-        _took(test) or msgspec.UNSET,
-        _plain(test) if apart else msgspec.UNSET,
-        {check.name: said for check, said in zip(test.checks, test.heard.labels, strict=False) if said is not None}
+        _usage_of(test) or msgspec.UNSET,
+        _passes_plain(test) if with_plain else msgspec.UNSET,
+        {
+            check.name: label
+            for check, label in zip(test.checks, test.labels.by_check, strict=False)
+            if label is not None
+        }
         or msgspec.UNSET,
     )
     return _encode(line)
 
 
-def _took(test: ScoredOutput) -> dict[str, float]:
-    """What an output with a verdict took, as far as it is known: what the report's quantiles are over."""
+def _usage_of(test: ScoredOutput) -> dict[str, float]:
+    """The known usage of an output with a verdict, for the quantiles of the report."""
     if test.score is None:
         return {}
     usage = test.usage
-    told = {"latency_seconds": usage.latency, "cost": usage.cost, "tokens": usage.tokens}
-    return {name: value for name, value in told.items() if value is not None}
+    known = {"latency_seconds": usage.latency, "cost": usage.cost, "tokens": usage.tokens}
+    return {name: value for name, value in known.items() if value is not None}
 
 
-def _plain(test: ScoredOutput) -> bool | None:
-    """By checks that are not fallible; None for an output without a verdict, and where there are only others."""
+def _passes_plain(test: ScoredOutput) -> bool | None:
+    """Whether an output passes by checks that are not fallible; None without a verdict or without such checks."""
     if test.plan is not None and any(test.plan.judged):
-        return test.heard.plain
+        return test.labels.passes_plain
     return {"passed": True, "failed": False}.get(test.status)
 
 
@@ -225,7 +227,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def settle(state: ChecksState, params: ChecksParams, reopen: Callable[[], BinaryIO], scratch: Path) -> ChecksState:
-    """Where a (case, repeat) came more than once, count again from the input, its first output alone."""
+    """If a (case, repeat) occurs more than once, count again from the input, only its first output."""
     if not state.overlap:
         return state
     settled, repeated = count_first(scorer_for(params).test, ChecksGatherer(), reopen, state.last, state.dead)
@@ -234,12 +236,12 @@ def settle(state: ChecksState, params: ChecksParams, reopen: Callable[[], Binary
 
 
 def _dead_output(record: Batch, params: ChecksParams, reason: str) -> Outcome[ChecksState]:
-    """An output without a result, which repeats no other."""
+    """The outcome of an output without a result."""
     return without_result(ChecksState(dead=[record.first_line]), record, reason)
 
 
 class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
-    """Holds recorded or live outputs of any agent against cases with checks."""
+    """Scores recorded or live outputs of any agent by cases with checks."""
 
     name = "checks"
     version = "2"
@@ -249,7 +251,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
     State = ChecksState
     command = CommandLine(
         positional="cases",
-        request=complete,
+        request=complete_request,
         options=(
             Option(
                 ("--outputs",),
@@ -304,25 +306,25 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
     sample = Sample(write_sample, records=2_000)
     gathering = Gathering((".json", ".txt", ".md"), output_line)
     calls = Calls(
-        *("target", prompts, answered),
+        *("target", prompts, evaluation_request),
         answers_suffice=True,
         text=True,
         repeats=True,
         stopping=stopping,
-        judge_stage=JudgeStage(asking, to_ask, "judged.jsonl"),
+        judge_stage=JudgeStage(judge_stage, outputs_to_judge, "judged.jsonl"),
     )
     whole = WholeInput(settle, leave_out_repeated, _dead_output)
 
     def evaluate(self, batch: Batch, params: ChecksParams) -> Outcome[ChecksState]:
-        """Judge every line of a chunk."""
-        judge, gatherer, tally, apart = scorer_for(params), ChecksGatherer(), Tally(), any_judged(params)
+        """Score every line of a chunk."""
+        scorer, gatherer, tally, with_plain = scorer_for(params), ChecksGatherer(), Tally(), any_judged(params)
         lines: list[bytes] = []
         faults: list[tuple[int, str]] = []
         for number, data in batch.lines():
-            test = judge.test(data)
+            test = scorer.test(data)
             gatherer.add(number, test)
             count_cuts(data, number, tally.left_out)
-            lines.append(record_line(batch.where(number), test, apart=apart))
+            lines.append(record_line(batch.where(number), test, with_plain=with_plain))
             if test.status == "error":
                 tally.errors += 1
                 faults.append((number, test.reason))
@@ -334,7 +336,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         return Outcome(gatherer.finish(), tally, lines)
 
     def section(self, results: Sequence[InputResult[ChecksState]], params: ChecksParams) -> dict[str, Json]:
-        """Pass rates by case, tag and check, thresholds, and what outputs took."""
+        """Pass rates by case, tag and check, thresholds, and usage."""
         return checks_section(results, params)
 
 

@@ -1,4 +1,4 @@
-"""Requests: cases files become params and prompts, recorded outputs become inputs, and decided cases stop."""
+"""Turn cases files into params and prompts, and recorded outputs into inputs; stop decided cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks.cases import ExpandedCase, load_cases, load_labels
 from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS
 from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
-from evalq.evalcore.evaluators.checks.diversity.report import without_doubt
+from evalq.evalcore.evaluators.checks.diversity.report import is_certain
 from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.report import Demand
 from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
@@ -26,13 +26,11 @@ from evalq.evalcore.records.inputs import require_distinct
 from evalq.evalcore.records.json_values import Malformed, decode
 from evalq.evalcore.statistics.diversity import share_rule
 
-# Which cases of a sweep are decided, as its outputs arrive: what `--stop when-decided` asks before each further
-# call.
-# It judges lines as the report does, so what it says of the lines it was fed is the verdict of their report.
+# `--stop when-decided`: which cases of a sweep are decided. Lines are scored as for the report, so both agree.
 
 
 class _CaseProgress(CaseSoFar):
-    """How many outputs had a verdict, how many of them passed, and how many were of which kind."""
+    """Counts the outputs of a case with a verdict, those that passed, and their kinds."""
 
     def __init__(self, params: ChecksParams) -> None:
         super().__init__()
@@ -50,140 +48,141 @@ class _CaseProgress(CaseSoFar):
             Demand(case.id, each, self._passed, self._answers, self.planned)
             for each in thresholds_of(case, self._params)
         ]
-        settled = [demand.verdict in ("holds", "fails") for demand in demands]
+        decided = [demand.verdict in ("holds", "fails") for demand in demands]
         if test.plan.diversity is not None:
-            settled.append(self._one_kind(test, test.plan.diversity))
-        self.decided = bool(settled) and all(settled)
+            decided.append(self._is_collapse_known(test, test.plan.diversity))
+        self.decided = bool(decided) and all(decided)
 
-    def _one_kind(self, test: ScoredOutput, how: Diversity) -> bool:
-        """Whether it is known that the answers collapsed, or did not."""
+    def _is_collapse_known(self, test: ScoredOutput, how: Diversity) -> bool:
+        """Whether the answers are known to be collapsed or diverse."""
         kinds = self._kinds = self._kinds or NearKinds(how.similarity)
         if test.mark.text and test.repeat is not None and test.repeat < MOST_REPEATS:
             kinds.add(test.mark.text, test.mark.likeness)
         if kinds.answers < 2:
-            return False  # a single answer repeats nothing
-        said = share_rule(self.planned).verdict(kinds.mode, kinds.answers, how.collapse_share)
-        # Another answer may join kinds that were two, so that nearness alone never shows an end of diversity.
+            return False  # one answer has no repeats
+        verdict = share_rule(self.planned).verdict(kinds.mode, kinds.answers, how.collapse_share)
+        # Another answer may join two kinds, so that near kinds are never known to be diverse.
         if how.by == "near":
-            return said == "collapsed" and without_doubt(said, kinds, share_rule(self.planned), how)
-        return said in ("collapsed", "diverse")
+            return verdict == "collapsed" and is_certain(verdict, kinds, share_rule(self.planned), how)
+        return verdict in ("collapsed", "diverse")
 
 
 def stopping_for(params: ChecksParams) -> StoppingByCase:
     """Decides each case when each of its thresholds holds or fails, and its answers are collapsed or diverse.
 
-    The chance that either verdict of one of them is ever wrong is ALPHA at most, however often one asks.
+    The chance that a verdict is ever wrong is ALPHA at most, however often the case is checked.
     """
-    judge = scorer_for(params)
+    scorer = scorer_for(params)
 
-    def judged(line: bytes) -> ScoredOutput | None:
-        test = judge.test(line)
+    def scored(line: bytes) -> ScoredOutput | None:
+        test = scorer.test(line)
         return None if test.plan is None or test.repeat is None or test.score is None else test
 
-    return StoppingByCase(judged, lambda: _CaseProgress(params))
+    return StoppingByCase(scored, lambda: _CaseProgress(params))
 
 
 _USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
-# These endings alone: v1.5 may be a case's whole name.
+# Only these endings: v1.5 may be the name of a case.
 _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 
 
-def complete(asked: Request) -> Request:
-    """``asked`` with its cases in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
-    outputs = [str(path) for path in asked.options.get("outputs") or ()]
+def complete_request(request: Request) -> Request:
+    """``request`` with the cases in params and the recorded outputs as inputs. Raises UsageError, ConfigError."""
+    outputs = [str(path) for path in request.options.get("outputs") or ()]
     for name in ("judge", "embedder"):
-        if asked.options.get(name):
+        if request.options.get(name):
             raise UsageError(f"--{name} asks a target, which takes a sweep: from Python it is evalq.sweep")
-    if asked.options.get("against"):
-        raise UsageError(
-            "--against is compared with by a judge, and none is asked: add --judge NAME; or omit it, and judgements "
-            "that are recorded count as they are"
-        )
-    if not outputs and asked.params.get("cases"):
-        return asked  # params that hold the cases already: the inputs are recorded outputs
+    if request.options.get("against"):
+        raise UsageError("--against needs a judge: add --judge NAME, or omit --against to use the recorded judgements")
+    if not outputs and request.params.get("cases"):
+        return request  # params have the cases already, and the inputs are recorded outputs
     if not outputs:
         raise UsageError(f"checks needs recorded outputs or a target: {_USE}")
     require_distinct(outputs)
-    params, _ = _with_cases(asked)
-    if labels := asked.options.get("labels"):
-        # One label would count for two outputs of which a person saw one.
+    params, _ = _with_cases(request)
+    if labels := request.options.get("labels"):
+        # A label would count for two outputs, though a person saw only one.
         if len(outputs) > 1:
-            raise UsageError("--labels names outputs by case and repeat, which several --outputs may have: give one")
+            raise UsageError(
+                "--labels names outputs by case and repeat, which several files may share: give one --outputs"
+            )
         params["labels"] = load_labels(str(labels))
-    return Request(inputs=outputs, params=params, options=asked.options)
+    return Request(inputs=outputs, params=params, options=request.options)
 
 
-def prompts(asked: Request) -> Iterator[Prompt]:
-    """A prompt for each selected case: its input as text, a chat as messages, too. Raises UsageError, ConfigError."""
-    if asked.options.get("outputs"):
-        raise UsageError("--outputs are evaluated, a --target is called: give one of them")
-    if asked.options.get("labels"):
-        raise UsageError("--labels are of recorded --outputs: nobody has seen yet what a --target will answer")
-    _, params, loaded = selected(asked)
+def prompts(request: Request) -> Iterator[Prompt]:
+    """A prompt for each selected case, with its input as text and a chat also as messages. Raises UsageError,
+    ConfigError.
+    """
+    if request.options.get("outputs"):
+        raise UsageError("evalq evaluates --outputs, or calls a --target: give only one of them")
+    if request.options.get("labels"):
+        raise UsageError("--labels needs recorded --outputs: nobody has seen the answers of a --target yet")
+    _, params, loaded = selected(request)
     inputs = {case.params["id"]: case for case in loaded}
     chosen = [inputs[case.id] for case in params.selected()]
-    if lacking := [case.params["id"] for case in chosen if case.input in (None, "")]:
-        more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
-        raise ConfigError(f"cases without an input cannot be called: {', '.join(lacking[:10])}{more}")
+    if without_input := [case.params["id"] for case in chosen if case.input in (None, "")]:
+        more = f" and {len(without_input) - 10} more" if len(without_input) > 10 else ""
+        raise ConfigError(f"these cases have no input to send to the target: {', '.join(without_input[:10])}{more}")
     for case in chosen:
-        asks = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
+        text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
         messages = tuple(case.input) if isinstance(case.input, list) else ()
-        yield Prompt(case.params["id"], "", asks, messages)
+        yield Prompt(case.params["id"], "", text, messages)
 
 
-def answered(asked: Request, outputs: Path, folder: Path) -> Request:
-    """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
-    # Whom the sweep asked has answered: what they said is in the lines, and evaluating asks nobody.
-    options = {**asked.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against", "embedder"))}
-    return Request(asked.inputs, asked.params, options)
+def evaluation_request(request: Request, outputs: Path, folder: Path) -> Request:
+    """The request to evaluate the recorded answers, like that of ``--outputs``; writes nothing into ``folder``."""
+    # The lines have the replies of judges and embedders, so evaluation calls none.
+    options = {**request.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against", "embedder"))}
+    return Request(request.inputs, request.params, options)
 
 
-def stopping(asked: Request) -> StoppingByCase | None:
-    """What says which cases are decided; None where none has a threshold, nor its answers counted by kind.
+def stopping(request: Request) -> StoppingByCase | None:
+    """Decides which cases are decided; None if no case has a threshold or counts answers by kind.
 
     Raises UsageError, ConfigError.
     """
-    params = selected(asked)[1]
-    judge = scorer_for(params)
-    wanted = [case for case in params.selected() if thresholds_of(case, params) or diversity_of(case, params)]
-    for case in wanted:
-        plan = judge.plan(case.id)
+    params = selected(request)[1]
+    scorer = scorer_for(params)
+    stoppable = [case for case in params.selected() if thresholds_of(case, params) or diversity_of(case, params)]
+    for case in stoppable:
+        plan = scorer.plan(case.id)
         if plan is not None and any(check.weight and any(check.judge_questions()) for check in plan.checks):
             raise UsageError(
-                f"--stop when-decided: a judge decides case {shorten(case.id)}, and is asked once all calls are made; "
-                "omit it, or give checks of judges the weight 0"
+                f"--stop when-decided: a judge decides case {shorten(case.id)}, but only after all calls; "
+                "omit --stop, or give judged checks the weight 0"
             )
         if plan is not None and plan.diversity is not None and plan.diversity.by == "embedding":
             raise UsageError(
-                f"--stop when-decided: kinds of answers to case {shorten(case.id)} are told by an embedder, which is "
-                "asked once all calls are made; omit it, or count them by text or near"
+                f"--stop when-decided: an embedder counts the kinds of answers to case {shorten(case.id)}, but only "
+                "after all calls; omit --stop, or count them by text or near"
             )
-    return stopping_for(params) if wanted else None
+    return stopping_for(params) if stoppable else None
 
 
-def selected(asked: Request) -> tuple[dict[str, Any], ChecksParams, list[ExpandedCase]]:
-    """Params with the cases, plain and validated, and the cases with their inputs. Raises UsageError, ConfigError."""
-    params, loaded = _with_cases(asked)
+def selected(request: Request) -> tuple[dict[str, Any], ChecksParams, list[ExpandedCase]]:
+    """Params with the cases, as plain data and validated, and the cases. Raises UsageError, ConfigError."""
+    params, loaded = _with_cases(request)
     return params, validate(ChecksParams, params, "params"), loaded
 
 
-def _with_cases(asked: Request) -> tuple[dict[str, Any], list[ExpandedCase]]:
-    """Params with the cases, plain, and the cases with their inputs. Raises UsageError, ConfigError."""
-    if not asked.inputs:
+def _with_cases(request: Request) -> tuple[dict[str, Any], list[ExpandedCase]]:
+    """Params with the cases as plain data, and the cases. Raises UsageError, ConfigError."""
+    if not request.inputs:
         raise UsageError(f"checks needs a cases file: {_USE}")
-    loaded = load_cases(asked.inputs)
-    # Without the cases, which were held to more than that as they were read, and may be a million.
-    tag = validate(ChecksParams, {**asked.params, "cases": []}, "params").tag
+    loaded = load_cases(request.inputs)
+    # Without the cases: there may be a million, and reading them validated more than this.
+    tag = validate(ChecksParams, {**request.params, "cases": []}, "params").tag
     if tag and not any(tag in case.params["tags"] for case in loaded):
         raise UsageError(f"no case has the tag {tag!r}")
-    return {**asked.params, "cases": [case.params for case in loaded]}, loaded
+    return {**request.params, "cases": [case.params for case in loaded]}, loaded
 
 
 def output_line(name: str, data: bytes) -> bytes:
     """The content of the file ``name`` as one line ``{"named", "output"}``.
 
-    A .json file holds an object with ``case`` and ``output``, or the output alone; a text file the output. Which case
-    and repeat the name means is found by who knows the cases. One that cannot be read becomes a line with an ``error``.
+    A .json file has an object with ``case`` and ``output``, or only the output; a text file has the output. The scorer
+    finds the case and repeat by name. A file that cannot be read becomes a line with an ``error``.
     """
     head = msgspec.json.encode({"named": _ENDING.sub("", name)})
     try:
@@ -192,7 +191,7 @@ def output_line(name: str, data: bytes) -> bytes:
         content = decode(data)
     except (Malformed, UnicodeDecodeError) as error:
         return head[:-1] + b',"error":' + msgspec.json.encode(str(error)) + b"}"
-    # Reformatted without decoding: numbers, escapes and repeated keys stay as the agent wrote them.
+    # Reformatted without decoding, so that numbers, escapes and repeated keys stay as written.
     compact = msgspec.json.format(data, indent=-1)
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
         return compact

@@ -15,29 +15,29 @@ from evalq.evalcore.model.canonical import canonical_json, digest
 DEFAULT_KS = (1, 3, 5)
 MOST_K = 1000
 _LEAST_SHARE = 1e-15
-"""No demand is for nothing: below this, floats say 0, of which there is no logarithm."""
+"""Below this, a float would become 0, which has no logarithm."""
 NO_WEIGHT = "all checks have weight 0, so that no answer could fail: give one a weight above 0, or omit the case"
 Share = Annotated[float, Field(ge=0, le=1)]
-# Four digits at most: K is held to MOST_K behind it, and int() has no long text to read.
+# Four digits at most, so that int() reads no long text; MOST_K limits K below.
 _RATE = re.compile(r"pass(?P<kind>[@^])(?P<k>[1-9]\d{0,3})")
 
 
 class Threshold(Params):
-    """The least that a case's pass rate, pass@k or pass^k has to be."""
+    """The lowest pass rate, pass@k or pass^k that a case must reach."""
 
     number: str
-    # Not 0, which nothing falls short of: in a cases file it takes away what a layer below demands.
+    # Not 0, which every case reaches: in a cases file, it lifts the threshold of a layer below.
     least: Annotated[float, Field(gt=0, le=1)]
 
     @property
     def k(self) -> int:
-        """Over how many answers it is taken; 1 for the pass rate."""
+        """The number of answers; 1 for the pass rate."""
         match = _RATE.fullmatch(self.number)
         return int(match["k"]) if match else 1
 
     @property
     def share(self) -> float:
-        """The chance of a pass that it comes to: all three rise with it."""
+        """The threshold as a chance of one pass: all three rates rise with it."""
         match = _RATE.fullmatch(self.number)
         if match is None or self.k == 1:
             return self.least
@@ -47,7 +47,7 @@ class Threshold(Params):
         return float(self.least ** (1.0 / self.k))
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _check_number(self) -> Self:
         match = _RATE.fullmatch(self.number)
         if self.number != "pass-rate" and (match is None or int(match["k"]) > MOST_K):
             raise ValueError(f"{self.number!r} is none of pass-rate, pass@K, pass^K (K from 1 to {MOST_K})")
@@ -55,9 +55,9 @@ class Threshold(Params):
 
 
 class Thresholds(Params):
-    """``score``: the weighted mean of its checks at which an output passes; None: all its checks have to.
+    """``score`` is the weighted mean of checks at which an output passes; if None, all checks must pass.
 
-    ``rates``: what the case has to reach.
+    ``rates`` are what the case must reach.
     """
 
     score: Share | None = None
@@ -65,12 +65,11 @@ class Thresholds(Params):
 
 
 class Diversity(Params):
-    """By what the answers to a case are counted by kind (``by`` "none": they are not), and when they are collapsed:
-    where one kind has more than ``collapse_share`` of them.
+    """How to count the answers to a case by kind. They are collapsed if one kind has more than ``collapse_share``.
 
-    By "near" those at least ``similarity`` alike are one kind, by "embedding" those whose vectors have a cosine of that
-    at least; ``embedder`` is the target that gives them. ``judge``: a judge says of pairs of answers, too, whether both
-    say the same, which is told beside the verdict.
+    By "near", answers with at least this ``similarity`` are one kind; by "embedding", those whose vectors have at least
+    this cosine, from the target ``embedder``; by "none", they are not counted. ``judge``: a judge also says of pairs of
+    answers whether both say the same, which the report shows next to the verdict.
     """
 
     by: Literal["text", "near", "embedding", "none"] = "text"
@@ -80,15 +79,15 @@ class Diversity(Params):
     judge: bool = False
 
     @model_serializer(mode="wrap")
-    def _told(self, tell: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Where nobody judges, params are what they were before anybody could: their digests and reports stay.
-        return {name: value for name, value in tell(self).items() if name != "judge" or value}
+    def _serialize(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Without a judge the key is left out, so that digests and reports stay as before there were judges.
+        return {name: value for name, value in dump(self).items() if name != "judge" or value}
 
 
 class Case(Params):
-    """A case, expanded: of its input only the digest is kept; ``checks`` are as a file spells them.
+    """An expanded case, with the digest of its input, and ``checks`` as in a file.
 
-    ``diversity`` is its own, None where the run's is.
+    ``diversity`` is None if that of the run applies.
     """
 
     id: str = Field(min_length=1)
@@ -101,68 +100,68 @@ class Case(Params):
 
     @field_validator("checks")
     @classmethod
-    def _decides(cls, checks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-        # Here as in the file: params come from Python and other tools, too.
+    def _check_weights(cls, checks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        # Validated here, too, since params also come from Python and other tools.
         if weightless(checks):
             raise ValueError(NO_WEIGHT)
         return checks
 
 
 def weightless(checks: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether none of them decides anything."""
+    """Whether all checks have weight 0."""
     return all(check.get("weight", 1) == 0 for check in checks)
 
 
 class Labels(Params):
-    """The repeats of a case of which people said that they pass a check, and that they do not."""
+    """The repeats of a case that people labelled as passing or failing a check."""
 
     passed: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
 
     @model_validator(mode="after")
-    def _one_verdict(self) -> Self:
+    def _check_repeats(self) -> Self:
         if both := set(self.passed) & set(self.failed):
-            raise ValueError(f"repeat {min(both)} is said to pass and to fail")
+            raise ValueError(f"repeat {min(both)} is labelled both as passed and as failed")
         return self
 
 
 class ChecksParams(Params):
     """Params of checks: ``request`` fills ``cases`` from the cases files.
 
-    ``tag`` selects cases (empty: all); outputs of others are skipped. ``pass_rate`` is what a case has to reach that
-    has no threshold of its own (0: nothing). ``ks`` are the k of pass@k and pass^k that are told. ``diversity`` is that
-    of cases without one of their own. ``labels`` are what people said, by case and by name of check; thresholds of
-    cases that fallible checks decide count where labels bear these out (`judge_trust`), or with ``judges_decide``.
+    ``tag`` selects cases (empty: all); outputs of others are skipped. ``pass_rate`` is the threshold of cases without
+    one (0: none). ``ks`` are the k of pass@k and pass^k in the report. ``diversity`` is for cases without their own.
+    ``labels`` are people's, by case and name of check. Thresholds of cases that fallible checks decide count if enough
+    labels confirm these checks (`labels.trusted_checks`), or with ``judges_decide``.
     """
 
     cases: tuple[Case, ...] = ()
     tag: str = ""
     pass_rate: Share = 0.0
     ks: tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...] = DEFAULT_KS
-    # Off unless asked for: it keeps eight bytes an answer and takes time to normalise each (decision 25).
+    # Off by default: it keeps eight bytes for each answer and takes time to normalise it (decision 25).
     diversity: Diversity = Diversity(by="none")
-    # Evidence and no question: runs with other labels are comparable all the same (decision 23).
+    # Labels are evidence: runs with different labels stay comparable (decision 23).
     labels: dict[str, dict[str, Labels]] = Field(default_factory=dict)
     judges_decide: bool = False
 
     @model_validator(mode="after")
-    def _once(self) -> Self:
+    def _check_unique(self) -> Self:
         seen: set[str] = set()
         for case in self.cases:
             if case.id in seen:
-                raise ValueError(f"cases: {case.id} is given twice")
+                raise ValueError(f"cases: {case.id} occurs twice")
             seen.add(case.id)
         if list(self.ks) != sorted(set(self.ks)):
-            raise ValueError("ks: must rise")
+            raise ValueError("ks: must be in rising order")
         return self
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all of it, made once, and only where others have the same hash."""
+        """SHA-256 of all params, computed once, and only if the hashes are equal."""
         return digest(canonical_json(self.model_dump(mode="json")))
 
     def __hash__(self) -> int:
-        """Of what is cheap to look at: of a million cases the digest takes seconds."""
+        """A cheap hash, since the digest of a million cases takes seconds."""
         ends = tuple(case.id for case in (*self.cases[:1], *self.cases[-1:]))
         return hash((len(self.cases), ends, self.tag, self.pass_rate, self.ks))
 
@@ -171,18 +170,18 @@ class ChecksParams(Params):
         return self is other or (isinstance(other, ChecksParams) and self.digest == other.digest)
 
     def selected(self) -> tuple[Case, ...]:
-        """The cases that ``tag`` leaves, in the files' order."""
+        """The cases with ``tag``, in the order of the files."""
         return tuple(case for case in self.cases if not self.tag or self.tag in case.tags)
 
 
 def thresholds_of(case: Case, params: ChecksParams) -> tuple[Threshold, ...]:
-    """What a case has to reach: its own, else the run's."""
+    """The thresholds of a case, or else the run's."""
     if case.thresholds.rates or not params.pass_rate:
         return case.thresholds.rates
     return (Threshold(number="pass-rate", least=params.pass_rate),)
 
 
 def diversity_of(case: Case, params: ChecksParams) -> Diversity | None:
-    """By what its answers are counted by kind: its own, else the run's; None where they are not."""
-    given = case.diversity or params.diversity
-    return None if given.by == "none" else given
+    """How to count the answers of a case by kind: its own setting, or else the run's; None for "none"."""
+    diversity = case.diversity or params.diversity
+    return None if diversity.by == "none" else diversity

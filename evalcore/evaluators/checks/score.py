@@ -1,4 +1,4 @@
-"""Judging one recorded output: its case, its labels, the verdicts of its checks, and whether it passes."""
+"""Score one recorded output: find its case, judge it by the checks, and read people's labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import (
     LONGEST,
     Answer,
-    Misplaced,
+    InvalidField,
     Usage,
     Vote,
     lacks_output,
@@ -31,165 +31,165 @@ from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.inputs import case_of_name, readings
 from evalq.evalcore.records.json_values import Malformed, decode, repeated_keys, stop_of
 
-# What people said of one output: its labels, from its own line or from a file, and what passes by them.
+# People's labels of one output, from its line or from a file.
 
 
 class KnownLabels(NamedTuple):
-    """What is known of a case's labels before its outputs: ``judged`` says of each check whether it may be wrong and
-    decides, ``places`` where it stands by its name (None for a name that several have), ``repeats`` has labels of a
-    file by repeat and place.
+    """A case's labels from a file. ``judged`` says for each check whether it is fallible and decides. ``positions``
+    has the index of each check by name (None if several share it), ``repeats`` the labels by repeat and position.
     """
 
     case: Case
     judged: tuple[bool, ...]
-    places: Mapping[str, int | None]
+    positions: Mapping[str, int | None]
     repeats: Mapping[int, Mapping[int, bool]]
 
 
-class Heard(NamedTuple):
-    """What people said of an output with a verdict.
+class OutputLabels(NamedTuple):
+    """People's labels of an output with a verdict.
 
-    ``labels`` has one for each check, None where it has none. ``plain``: whether it passes by the checks that are not
-    fallible alone; None where there are none. ``people``: whether it passes with labels in place of fallible verdicts;
-    None where one lacks, and where no such check decides. ``astray`` tells of labels in its line that are
-    about nothing.
+    ``by_check`` has a label or None for each check. ``passes_plain``: whether the output passes by the checks that are
+    not fallible; None without any. ``passes_labelled``: whether it passes with labels instead of fallible verdicts;
+    None if one is missing, or no fallible check decides. ``unmatched`` describes labels that match no check.
     """
 
-    labels: tuple[bool | None, ...] = ()
-    plain: bool | None = None
-    people: bool | None = None
-    astray: tuple[str, ...] = ()
+    by_check: tuple[bool | None, ...] = ()
+    passes_plain: bool | None = None
+    passes_labelled: bool | None = None
+    unmatched: tuple[str, ...] = ()
 
 
-NOTHING = Heard()
+NO_LABELS = OutputLabels()
 
 
-def _given_labels(case: Case, checks: Sequence[CompiledCheck], labels: Mapping[str, Labels]) -> KnownLabels:
-    """The labels of a case's checks, made ready; those of names that it has not, or several times, are left out."""
-    places: dict[str, int | None] = {}
+def _known_labels(case: Case, checks: Sequence[CompiledCheck], labels: Mapping[str, Labels]) -> KnownLabels:
+    """The labels of a case's checks, without those whose name matches no check, or several."""
+    positions: dict[str, int | None] = {}
     for index, check in enumerate(checks):
-        # Not the first of them: a label by that name would be given to a check that nobody meant.
-        places[check.name] = None if check.name in places else index
+        # None, not the first: the label might be meant for another check of that name.
+        positions[check.name] = None if check.name in positions else index
     repeats: dict[int, dict[int, bool]] = {}
-    for name, said in labels.items():
-        place = places.get(name)
-        if place is not None:
-            for passed, of in ((True, said.passed), (False, said.failed)):
-                for repeat in of:
-                    repeats.setdefault(repeat, {})[place] = passed
-    return KnownLabels(case, fallible_and_deciding(case), places, repeats)
+    for name, labelled in labels.items():
+        position = positions.get(name)
+        if position is not None:
+            for passed, labelled_repeats in ((True, labelled.passed), (False, labelled.failed)):
+                for repeat in labelled_repeats:
+                    repeats.setdefault(repeat, {})[position] = passed
+    return KnownLabels(case, fallible_and_deciding(case), positions, repeats)
 
 
-def of_no_check(name: str, case: str, places: Mapping[str, int | None]) -> str:
-    """Why a label for the check called ``name`` is about nothing; empty where it is about one."""
-    if name not in places:
+def why_unmatched(name: str, case: str, positions: Mapping[str, int | None]) -> str:
+    """Why a label matches no check called ``name``; empty if it matches one."""
+    if name not in positions:
         return f"{shorten(case)} has no check called {shorten(name)!r}"
-    if places[name] is None:
+    if positions[name] is None:
         return f"{shorten(case)} has several checks called {shorten(name)!r}: tell them apart by `name`"
     return ""
 
 
-def _heard(
-    record: Mapping[str, Any], given: KnownLabels, repeat: int, twice: Sequence[str], verdicts: Sequence[CheckVerdict]
-) -> Heard:
-    """What people said of the output; ``verdicts`` is empty where it has none. Raises Misplaced."""
-    if not given.repeats and record.get("labels") is None and not any(given.judged):
-        return NOTHING
-    labels: dict[int, bool] = dict(given.repeats.get(repeat, {}))
-    astray = tuple(_own(record, given, twice, labels, verdicts)) if record.get("labels") is not None else ()
+def _output_labels(
+    record: Mapping[str, Any], known: KnownLabels, repeat: int, twice: Sequence[str], verdicts: Sequence[CheckVerdict]
+) -> OutputLabels:
+    """People's labels of the output; ``verdicts`` is empty if it has none. Raises InvalidField."""
+    if not known.repeats and record.get("labels") is None and not any(known.judged):
+        return NO_LABELS
+    labels: dict[int, bool] = dict(known.repeats.get(repeat, {}))
+    unmatched = (
+        tuple(_add_line_labels(record, known, twice, labels, verdicts)) if record.get("labels") is not None else ()
+    )
     if not verdicts:
-        return Heard(astray=astray)
-    told = tuple(labels.get(index) for index in range(len(verdicts))) if labels else ()
-    if not any(given.judged):
-        return Heard(told, astray=astray) if told or astray else NOTHING
-    return Heard(told, _plain(given, verdicts), _people(given, verdicts, labels), astray)
+        return OutputLabels(unmatched=unmatched)
+    by_check = tuple(labels.get(index) for index in range(len(verdicts))) if labels else ()
+    if not any(known.judged):
+        return OutputLabels(by_check, unmatched=unmatched) if by_check or unmatched else NO_LABELS
+    return OutputLabels(by_check, _passes_plain(known, verdicts), _passes_labelled(known, verdicts, labels), unmatched)
 
 
-def _own(
+def _add_line_labels(
     record: Mapping[str, Any],
-    given: KnownLabels,
+    known: KnownLabels,
     twice: Sequence[str],
     labels: dict[int, bool],
     verdicts: Sequence[CheckVerdict],
 ) -> list[str]:
-    """Add the labels of the line to ``labels``; what is about nothing. Raises Misplaced."""
-    own, astray = record["labels"], []
-    if not isinstance(own, dict):
-        raise Misplaced(f"labels: {kind_of(own)} where an object of checks is wanted")
+    """Add the labels of the line to ``labels``; return why others match nothing. Raises InvalidField."""
+    line_labels, unmatched = record["labels"], []
+    if not isinstance(line_labels, dict):
+        raise InvalidField(f"labels: {kind_of(line_labels)} where an object of checks is wanted")
     if any(path.startswith(("labels.", "labels[")) for path in twice):
-        raise Misplaced("labels: a check is labelled more than once")
-    for name, passed in own.items():
+        raise InvalidField("labels: a check is labelled more than once")
+    for name, passed in line_labels.items():
         if not isinstance(passed, bool):
-            raise Misplaced(f"labels, {shorten(name)}: {kind_of(passed)} where true or false is wanted")
-        why = of_no_check(name, given.case.id, given.places)
-        place = given.places.get(name)
-        if place is None:
-            astray.append(why)
+            raise InvalidField(f"labels, {shorten(name)}: {kind_of(passed)} where true or false is wanted")
+        why = why_unmatched(name, known.case.id, known.positions)
+        position = known.positions.get(name)
+        if position is None:
+            unmatched.append(why)
             continue
-        # Of a line and a file that disagree neither is taken: which of them is right nobody here can tell.
-        if labels.setdefault(place, passed) is not passed:
-            theirs = "true" if labels[place] else "false"
-            raise Misplaced(f"labels, {shorten(name)}: {str(passed).lower()} here, and {theirs} in --labels")
-        if not verdicts or verdicts[place].passed is None:
-            astray.append(
-                f"{shorten(name)!r} of {shorten(given.case.id)} repeat {record.get('repeat', 0)} has no verdict"
+        # An error, since evalq cannot know whether the line or the file is right.
+        if labels.setdefault(position, passed) is not passed:
+            in_file = "true" if labels[position] else "false"
+            raise InvalidField(f"labels, {shorten(name)}: {str(passed).lower()} here, and {in_file} in --labels")
+        if not verdicts or verdicts[position].passed is None:
+            unmatched.append(
+                f"{shorten(name)!r} of {shorten(known.case.id)} repeat {record.get('repeat', 0)} has no verdict"
             )
-    return astray
+    return unmatched
 
 
-def _plain(given: KnownLabels, verdicts: Sequence[CheckVerdict]) -> bool | None:
-    own = [verdict for verdict, judged in zip(verdicts, given.judged, strict=True) if not judged]
-    if not any(verdict.weight and verdict.passed is not None for verdict in own):
+def _passes_plain(known: KnownLabels, verdicts: Sequence[CheckVerdict]) -> bool | None:
+    plain = [verdict for verdict, judged in zip(verdicts, known.judged, strict=True) if not judged]
+    if not any(verdict.weight and verdict.passed is not None for verdict in plain):
         return None
-    return passes(own, given.case.thresholds.score)[0] == "passed"
+    return passes(plain, known.case.thresholds.score)[0] == "passed"
 
 
-def _people(given: KnownLabels, verdicts: Sequence[CheckVerdict], labels: Mapping[int, bool]) -> bool | None:
-    # All or none: an output of which one verdict is still the judge's is not as people have it.
-    if any(judged and index not in labels for index, judged in enumerate(given.judged)):
+def _passes_labelled(known: KnownLabels, verdicts: Sequence[CheckVerdict], labels: Mapping[int, bool]) -> bool | None:
+    # Only if all fallible verdicts are labelled: otherwise the judge would still decide in part.
+    if any(judged and index not in labels for index, judged in enumerate(known.judged)):
         return None
-    own = [
-        _as_labelled(verdict, labels[index]) if given.judged[index] else verdict
+    labelled = [
+        _labelled_verdict(verdict, labels[index]) if known.judged[index] else verdict
         for index, verdict in enumerate(verdicts)
     ]
-    return passes(own, given.case.thresholds.score)[0] == "passed"
+    return passes(labelled, known.case.thresholds.score)[0] == "passed"
 
 
-def _as_labelled(verdict: CheckVerdict, passed: bool) -> CheckVerdict:
-    # A label has no score in between: by `thresholds: score` what people labelled counts 0 or 1.
+def _labelled_verdict(verdict: CheckVerdict, passed: bool) -> CheckVerdict:
+    # A label has no score in between: for `thresholds: score` it counts 0 or 1.
     return CheckVerdict(verdict.name, passed, float(passed), verdict.wanted, weight=verdict.weight)
 
 
-# The cases of checks made ready, and which of them, at which repeat, a line is about.
+# Cases ready to score, found by the case and repeat of a line.
 
 _MOST_REPEATS = 2**53
 
 
 class CasePlan(msgspec.Struct, frozen=True):
-    """A case made ready: its place among the cases, and whether the selection leaves it out.
+    """A case ready to score: its index among the cases, and whether the selection skips it.
 
-    ``asked`` is what judges are asked, by the key that recorded judgements have; ``asks`` is that of its checks, by
-    judge, too, as often as any of them wants that asked. ``diversity`` says how answers are counted by kind, None where
-    they are not. ``given`` is what is known of labels.
+    ``questions`` are those to judges, by the key of recorded judgements; ``questions_by_judge`` are those of its
+    checks, by key and judge, with the most votes that any check wants. ``diversity`` says how to count answers by
+    kind, or is None.
     """
 
     index: int
     case: Case
     checks: tuple[CompiledCheck, ...]
     skipped: bool
-    asked: Mapping[str, JudgeQuestion]
-    asks: Mapping[tuple[str, str], JudgeQuestion]
-    given: KnownLabels
+    questions: Mapping[str, JudgeQuestion]
+    questions_by_judge: Mapping[tuple[str, str], JudgeQuestion]
+    labels: KnownLabels
     diversity: Diversity | None = None
 
     @property
     def judged(self) -> tuple[bool, ...]:
-        """Of each check whether it may be wrong and decides."""
-        return self.given.judged
+        """For each check, whether it is fallible and decides."""
+        return self.labels.judged
 
 
 class CasePlans:
-    """The cases of one set of params, each made ready when it is first asked for."""
+    """The cases of one set of params; each is compiled when first needed."""
 
     def __init__(self, params: ChecksParams) -> None:
         self._cases = {case.id: (index, case) for index, case in enumerate(params.cases)}
@@ -198,21 +198,26 @@ class CasePlans:
         self._plans: dict[str, CasePlan] = {}
 
     def plan(self, case: str) -> CasePlan | None:
-        """The case of that id made ready, when it is first asked for; None where there is none."""
-        known = self._plans.get(case)
-        if known is None and case in self._cases:
-            index, given = self._cases[case]
-            skipped = bool(self._tag) and self._tag not in given.tags
-            checks = () if skipped else tuple(self._check(written, given) for written in given.checks)
-            # The most votes last, so that of several that ask the same this one stays under the key.
+        """The case of that id, ready to score; None if there is none."""
+        plan = self._plans.get(case)
+        if plan is None and case in self._cases:
+            index, case_params = self._cases[case]
+            skipped = bool(self._tag) and self._tag not in case_params.tags
+            checks = () if skipped else tuple(self._check(written, case_params) for written in case_params.checks)
+            # The most votes last: of several checks with the same question, the last one stays.
             every = sorted((each for check in checks for each in check.judge_questions()), key=lambda each: each.votes)
-            asked, asks = {each.key: each for each in every}, {(each.key, each.judge): each for each in every}
-            how = diversity_of(given, self._params)
+            questions, questions_by_judge = (
+                {each.key: each for each in every},
+                {(each.key, each.judge): each for each in every},
+            )
+            how = diversity_of(case_params, self._params)
             if how is not None and how.judge:
-                asked[PAIR.key] = PAIR
-            labels = _given_labels(given, checks, self._params.labels.get(case, {}))
-            known = self._plans[case] = CasePlan(index, given, checks, skipped, asked, asks, labels, how)
-        return known
+                questions[PAIR.key] = PAIR
+            known_labels = _known_labels(case_params, checks, self._params.labels.get(case, {}))
+            plan = self._plans[case] = CasePlan(
+                index, case_params, checks, skipped, questions, questions_by_judge, known_labels, how
+            )
+        return plan
 
     def _check(self, written: Mapping[str, Any], case: Case) -> CompiledCheck:
         try:
@@ -221,12 +226,12 @@ class CasePlans:
             where = f".{error.path}" if error.path else ""
             raise ConfigError(f"case {case.id}: {canonical_json(dict(written)).decode()}{where}: {error}") from None
 
-    def addressed(self, record: dict[str, Any]) -> tuple[CasePlan | None, int | None, str]:
-        """Which case and repeat a line is of, and what is wrong with the address."""
+    def find_case(self, record: dict[str, Any]) -> tuple[CasePlan | None, int | None, str]:
+        """The case and repeat of a line, and what is wrong with them."""
         if "case" not in record and isinstance(record.get("named"), str):
-            return self._named(record["named"])
+            return self._find_by_name(record["named"])
         case, repeat = record.get("case"), record.get("repeat", 0)
-        # Not isinstance: true is an int in Python, and no repeat.
+        # Not isinstance: to Python, true is an int.
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
         if not isinstance(case, str):
             return None, None, f"case: {found(record, 'case')} where the id of a case is wanted"
@@ -237,13 +242,13 @@ class CasePlans:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
 
-    def _named(self, name: str) -> tuple[CasePlan | None, int | None, str]:
-        """Of an output in a file: the case of that name, else the name's last number is the repeat."""
-        meant = case_of_name(name, lambda case: self.plan(case) is not None)
-        if meant is None:
-            told = " nor ".join(repr(shorten(case)) for case, _ in readings(name))
-            return None, None, f"named: no case has the id {told}; call the file ID.txt or ID.REPEAT.txt"
-        return self.plan(meant[0]), meant[1], ""
+    def _find_by_name(self, name: str) -> tuple[CasePlan | None, int | None, str]:
+        """For an output from a file: the case of that name, or else the last number in the name is the repeat."""
+        match = case_of_name(name, lambda case: self.plan(case) is not None)
+        if match is None:
+            ids = " nor ".join(repr(shorten(case)) for case, _ in readings(name))
+            return None, None, f"named: no case has the id {ids}; call the file ID.txt or ID.REPEAT.txt"
+        return self.plan(match[0]), match[1], ""
 
 
 _KEYS = frozenset(
@@ -258,11 +263,11 @@ _IN_JUDGEMENT = re.compile(r"judgements\[(\d+)\]")
 
 
 class ScoredOutput(msgspec.Struct, frozen=True):
-    """One line judged. ``status`` is passed, failed, error or skipped; ``plan`` is None when its case is not known.
+    """The result of one line. ``status`` is passed, failed, error or skipped; ``plan`` is None for an unknown case.
 
-    ``score`` is there for passed and failed ones; ``checks`` wherever there was an answer. ``planned`` is how many
-    calls its case was to get where it could stop early, else 0. ``votes`` are the recorded judgements of its checks;
-    ``mark`` stands for its answer, where answers are counted by kind and this one has a verdict.
+    Passed and failed outputs have a ``score``; those with an answer have ``checks``. ``planned`` is the number of calls
+    planned for the case if it could stop early, else 0. ``votes`` are the recorded judgements of its checks. ``mark``
+    stands for the answer, if answers are counted by kind and this one has a verdict.
     """
 
     status: str
@@ -276,20 +281,20 @@ class ScoredOutput(msgspec.Struct, frozen=True):
     planned: int = 0
     mark: AnswerMark = NOT_COUNTED
     votes: tuple[Vote, ...] = ()
-    heard: Heard = NOTHING
+    labels: OutputLabels = NO_LABELS
 
 
 class PendingQuestion(NamedTuple):
-    """What is to be asked about ``text``, the output of a case's repeat or a part of it."""
+    """A question to ask about ``text``, the output of a repeat or a part of it."""
 
     case: Case
     repeat: int
-    asked: JudgeQuestion
+    question: JudgeQuestion
     text: str
 
 
 class AnsweredRepeat(NamedTuple):
-    """The output of a case's repeat, as text."""
+    """The output of a repeat, as text."""
 
     case: str
     repeat: int
@@ -297,122 +302,124 @@ class AnsweredRepeat(NamedTuple):
 
 
 class _OutputLine(NamedTuple):
-    """A line that is about an output of a case, with the paths of keys that it gives twice."""
+    """A valid line, with the paths of its repeated keys."""
 
     record: dict[str, Any]
     plan: CasePlan
     repeat: int
     planned: int
-    twice: list[str]
+    repeated: list[str]
 
 
 class OutputScorer:
-    """Judges lines by one set of params; made once by `judge_for`, and the same for any line in any order."""
+    """Scores lines by one set of params, independently of their order; `scorer_for` makes it."""
 
     def __init__(self, params: ChecksParams) -> None:
         self._plans = CasePlans(params)
 
     def plan(self, case: str) -> CasePlan | None:
-        """The case of that id made ready; None where there is none."""
+        """The case of that id, ready to score; None if there is none."""
         return self._plans.plan(case)
 
     def test(self, data: bytes) -> ScoredOutput:
-        """The judgement of one line, whatever its bytes are."""
+        """The result of one line of any bytes."""
         line = self._read(data)
         if isinstance(line, ScoredOutput):
             return line
         try:
-            return _judged(line)
-        except Misplaced as error:
+            return _score_line(line)
+        except InvalidField as error:
             return ScoredOutput("error", str(error), line.plan, line.repeat, planned=line.planned)
 
     def questions(self, data: bytes) -> list[PendingQuestion]:
-        """What judges are to be asked about the output of a line, each once; nothing about a line that is at fault."""
+        """The questions for judges about the output of a line, each once; none for a faulty line."""
         line = self._read(data)
-        if isinstance(line, ScoredOutput) or not line.plan.asked or lacks_output(line.record):
+        if isinstance(line, ScoredOutput) or not line.plan.questions or lacks_output(line.record):
             return []
         try:
-            answer = _answer(line.record, usage_of(line.record), ())
-        except Misplaced:
+            answer = _answer_of(line.record, usage_of(line.record), ())
+        except InvalidField:
             return []
-        asked = (question for check in line.plan.checks for question in check.questions(answer))
-        # Two checks that ask one judge the same of one text are one question, and paid once.
-        found = {(each.key, each.judge, part.text): None for each, part in asked if len(part.text) <= LONGEST}
-        asks = line.plan.asks
-        return [PendingQuestion(line.plan.case, line.repeat, asks[key, judge], text) for key, judge, text in found]
+        questions = (question for check in line.plan.checks for question in check.questions(answer))
+        # The same question to one judge about one text is paid once.
+        pending = {(each.key, each.judge, part.text): None for each, part in questions if len(part.text) <= LONGEST}
+        by_judge = line.plan.questions_by_judge
+        return [
+            PendingQuestion(line.plan.case, line.repeat, by_judge[key, judge], text) for key, judge, text in pending
+        ]
 
     def answer(self, data: bytes) -> AnsweredRepeat | None:
-        """The output of a line; None where it has none, or is at fault."""
+        """The output of a line; None if it has none, or is faulty."""
         line = self._read(data)
         if isinstance(line, ScoredOutput) or lacks_output(line.record):
             return None
         try:
-            return AnsweredRepeat(line.plan.case.id, line.repeat, _answer(line.record, Usage(), ()).text)
-        except Misplaced:
+            return AnsweredRepeat(line.plan.case.id, line.repeat, _answer_of(line.record, Usage(), ()).text)
+        except InvalidField:
             return None
 
     def _read(self, data: bytes) -> _OutputLine | ScoredOutput:
-        """A line that can be judged, or the judgement of one that cannot."""
+        """The valid line, or the result of one that is not."""
         try:
             record = decode(data)
         except Malformed as error:
             return ScoredOutput("error", str(error))
         if not isinstance(record, dict):
             return ScoredOutput("error", f"the line is {kind_of(record)}, not an object with case, repeat and output")
-        plan, repeat, problem = self._plans.addressed(record)
-        # Before any other fault: what the selection leaves out is not judged.
+        plan, repeat, problem = self._plans.find_case(record)
+        # Before any other fault: cases outside of the selection are not judged.
         if plan is not None and plan.skipped:
             return ScoredOutput("skipped", plan=plan, repeat=repeat)
-        # Decoders differ in which of two values they keep, so what is given twice says nothing.
+        # Decoders differ in which of two values they keep, so a repeated key is an error.
         twice = repeated_keys(data, record)
         unclear = [path for path in twice if path in _KEYS]
         if unclear and not problem:
             problem = f"{unclear[0]}: the key is given more than once"
-        planned, misplanned = stop_of(record)
-        problem = problem or misplanned
+        planned, stop_fault = stop_of(record)
+        problem = problem or stop_fault
         if plan is None or repeat is None or problem:
             return ScoredOutput("error", problem, plan, repeat)
         return _OutputLine(record, plan, repeat, planned, twice)
 
     def case(self, data: bytes) -> str:
-        """The case that the judgement of a line will be about; empty where it is about none."""
+        """The case of a line; empty if it has none or the selection skips it."""
         try:
             record = decode(data)
         except Malformed:
             return ""
-        plan = self._plans.addressed(record)[0] if isinstance(record, dict) else None
+        plan = self._plans.find_case(record)[0] if isinstance(record, dict) else None
         return plan.case.id if plan is not None and not plan.skipped else ""
 
 
-def _judged(line: _OutputLine) -> ScoredOutput:
-    """What becomes of a whole line. Raises Misplaced."""
-    record, plan, at = line.record, line.plan, (line.plan, line.repeat)
+def _score_line(line: _OutputLine) -> ScoredOutput:
+    """The result of a valid line. Raises InvalidField."""
+    record, plan, of = line.record, line.plan, (line.plan, line.repeat)
     usage = usage_of(record)
     votes = _votes(line)
     if lacks_output(record):
-        return ScoredOutput("error", why_no_output(record), *at, usage=usage, planned=line.planned)
-    answer = _answer(record, usage, votes)
+        return ScoredOutput("error", why_no_output(record), *of, usage=usage, planned=line.planned)
+    answer = _answer_of(record, usage, votes)
     verdicts = tuple(check.judge(answer) for check in plan.checks)
-    # What the record lacks puts the output in no rate, whatever other checks say: rates of those that happen to be
-    # decided would be biased (decision 19). A check of weight 0 is shown, and never decides.
-    wrong = next((each for each in verdicts if each.passed is None and each.weight), None)
-    if wrong is not None:
-        status, score, reason = "error", None, f"{wrong.name}: {wrong.error}"
+    # An output with a check that cannot be computed counts in no rate, whatever other checks say: rates over the
+    # others would be biased (decision 19). A check of weight 0 is only shown.
+    undecided = next((each for each in verdicts if each.passed is None and each.weight), None)
+    if undecided is not None:
+        status, score, reason = "error", None, f"{undecided.name}: {undecided.error}"
     else:
         status, score, reason = passes(verdicts, plan.case.thresholds.score)
-    mark = NOT_COUNTED if score is None else _mark(answer, line)
-    said = _heard(record, plan.given, line.repeat, line.twice, () if score is None else verdicts)
-    return ScoredOutput(status, reason, *at, score, verdicts, usage, answer.text, line.planned, mark, votes, said)
+    mark = NOT_COUNTED if score is None else _mark_of(answer, line)
+    labels = _output_labels(record, plan.labels, line.repeat, line.repeated, () if score is None else verdicts)
+    return ScoredOutput(status, reason, *of, score, verdicts, usage, answer.text, line.planned, mark, votes, labels)
 
 
-def _mark(answer: Answer, line: _OutputLine) -> AnswerMark:
-    """What stands for an answer of a case in which they are counted by kind. Raises Misplaced."""
+def _mark_of(answer: Answer, line: _OutputLine) -> AnswerMark:
+    """The mark of an answer, to count answers by kind. Raises InvalidField."""
     how = line.plan.diversity
     if how is not None and how.by == "embedding":
-        for path in line.twice:
-            # Held to it here alone: where nobody asks for it the key is passed over, as importers may keep any.
+        for path in line.repeated:
+            # Only here: otherwise the key is ignored, since importers may keep any.
             if path == "embedding" or path.startswith("embedding."):
-                raise Misplaced(f"{path}: the key is given more than once")
+                raise InvalidField(f"{path}: the key is given more than once")
     mark = mark_of(answer.text, how, line.record)
     if how is None or not how.judge:
         return mark
@@ -420,30 +427,30 @@ def _mark(answer: Answer, line: _OutputLine) -> AnswerMark:
 
 
 def _votes(line: _OutputLine) -> tuple[Vote, ...]:
-    """The recorded judgements that its checks ask for. Raises Misplaced."""
+    """The recorded judgements for its checks. Raises InvalidField."""
     listed = line.record.get("judgements")
-    if listed is None or not line.plan.asked:
+    if listed is None or not line.plan.questions:
         return ()
-    # A key that stands twice in one judgement says nothing of the others.
-    unclear = {int(match[1]) for path in line.twice if (match := _IN_JUDGEMENT.match(path))}
+    # A repeated key in one judgement does not affect the others.
+    unclear = {int(match[1]) for path in line.repeated if (match := _IN_JUDGEMENT.match(path))}
     try:
         votes = votes_of(listed, unclear)
     except ValueError as error:
-        raise Misplaced(str(error)) from None
-    return tuple(vote for vote in votes if vote.check in line.plan.asked)
+        raise InvalidField(str(error)) from None
+    return tuple(vote for vote in votes if vote.check in line.plan.questions)
 
 
-def _answer(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> Answer:
-    """The output of a line that has one. Raises Misplaced."""
+def _answer_of(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> Answer:
+    """The output of a line. Raises InvalidField."""
     text = record.get("text")
     if text is not None and not isinstance(text, str):
-        raise Misplaced(f"text: {kind_of(text)} where a string is wanted")
+        raise InvalidField(f"text: {kind_of(text)} where a string is wanted")
     return Answer(record["output"], text, usage, record.get("tool_calls"), votes)
 
 
 @lru_cache(maxsize=16)
 def scorer_for(params: ChecksParams) -> OutputScorer:
-    """The judge of ``params``, kept for the next chunk."""
+    """The scorer of ``params``, cached for the next chunk."""
     return OutputScorer(params)
 
 

@@ -1,4 +1,4 @@
-"""What a chunk of recorded outputs adds up to: counts by case, check and judge, and quantiles of cost and time."""
+"""The sums of a chunk of recorded outputs: counts by case, check and judge, and quantiles of cost and time."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from evalq.evalcore.model.state import LISTED, Faults, Merging, has_seen, mark_s
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.quantiles import Quantiles
 
-# What judges came to: how often each was asked, how often its reply was a verdict, what that took.
+# Judges: their votes, readable replies, cost and time.
 
 _MOST = 100
-"""Judges, and digests of each, that are told of: the first ones by name."""
+"""Judges, and digests of each, in the report: the first ones by name."""
 Judges = dict[str, "JudgeTally"]
 
 
 class JudgeTally(Merging, array_like=True):
-    """One judge: votes ``asked``, of which ``failed`` have no reply, and ``unreadable`` one that is no verdict.
+    """One judge: votes ``asked``, of which ``failed`` have no reply, and ``unreadable`` a reply without a verdict.
 
-    ``configs`` are the digests of its settings, ``templates`` those of the words around the texts.
+    ``configs`` are digests of its settings, ``templates`` those of the words around the texts.
     """
 
     asked: int = 0
@@ -39,7 +39,7 @@ class JudgeTally(Merging, array_like=True):
     tokens: Quantiles = msgspec.field(default_factory=Quantiles)
 
     def merge(self, later: JudgeTally) -> None:
-        """Take in the votes of later lines."""
+        """Add the votes of later lines."""
         self.asked += later.asked
         self.failed += later.failed
         self.unreadable += later.unreadable
@@ -49,7 +49,7 @@ class JudgeTally(Merging, array_like=True):
             mine.merge(theirs)
 
     def settled(self) -> JudgeTally:
-        """The same in the one order that its wire form has."""
+        """The tally with its quantiles in the order of the wire form."""
         for quantiles in (self.latency, self.cost, self.tokens):
             quantiles.buckets = dict(sorted(quantiles.buckets.items()))
         return self
@@ -60,68 +60,68 @@ def _first(names: Iterable[str]) -> list[str]:
 
 
 def _merge_judges(mine: Judges, later: Judges) -> Judges:
-    """The judges of both, in the order of their names."""
+    """The judges of both, in the order of names."""
     for name, tally in later.items():
         if name in mine:
             mine[name].merge(tally)
         else:
             mine[name] = tally
-    # The first by name of both are the first of each, so that these are whole however the parts were merged.
+    # The first names of both are among the first of each, so that their tallies are complete in any order of merging.
     return {name: mine[name].settled() for name in _first(mine)}
 
 
 def _count_votes(votes: Iterable[tuple[Vote, JudgeQuestion]]) -> Judges:
-    """What recorded votes come to, each with what was asked."""
+    """The tallies of votes, each with its question."""
     judges: dict[str, list[tuple[Vote, JudgeQuestion]]] = {}
-    for vote, asked in votes:
-        judges.setdefault(shorten(vote.judge), []).append((vote, asked))
+    for vote, question in votes:
+        judges.setdefault(shorten(vote.judge), []).append((vote, question))
     return {name: _tally(judges[name]).settled() for name in _first(judges)}
 
 
 def _tally(votes: list[tuple[Vote, JudgeQuestion]]) -> JudgeTally:
-    made = JudgeTally(len(votes))
+    tally = JudgeTally(len(votes))
     latency, cost, tokens = [], [], []
-    for vote, asked in votes:
+    for vote, question in votes:
         if vote.failed:
-            made.failed += 1
+            tally.failed += 1
         else:
-            made.unreadable += not _is_read(vote, asked)
+            tally.unreadable += not _is_readable(vote, question)
         if not vote.attempts:
             continue
-        # Of the last attempt alone, since those before it gave no reply; all of them were paid for.
+        # The latency of the last attempt, since those before it gave no reply; the cost of all.
         latency.append(vote.attempts[-1].latency_seconds)
-        # What was not told is left out: counted as 0 it would make a judge look cheap.
+        # Unknown costs are left out: counted as 0, they would make a judge look cheap.
         cost += [sum(known)] if (known := [each.cost for each in vote.attempts if each.cost is not None]) else []
         counts = [n for each in vote.attempts for n in (each.prompt_tokens, each.completion_tokens) if n is not None]
         tokens += [float(sum(counts))] if counts else []
-    made.configs = _first({shorten(vote.config) for vote, _ in votes} - {""})
-    made.templates = _first({shorten(vote.template) for vote, _ in votes} - {""})
-    made.latency, made.cost, made.tokens = (Quantiles.of(values) for values in (latency, cost, tokens))
-    return made
+    tally.configs = _first({shorten(vote.config) for vote, _ in votes} - {""})
+    tally.templates = _first({shorten(vote.template) for vote, _ in votes} - {""})
+    tally.latency, tally.cost, tally.tokens = (Quantiles.of(values) for values in (latency, cost, tokens))
+    return tally
 
 
-def _is_read(vote: Vote, asked: JudgeQuestion) -> bool:
+def _is_readable(vote: Vote, question: JudgeQuestion) -> bool:
     try:
-        vote.read(asked.read)
+        vote.read(question.read)
     except Unreadable:
         return False
     return True
 
 
 BILLION = 1_000_000_000
-"""Scores are added up in billionths: whole numbers add up to the same in any order."""
+"""Scores are summed in billionths: whole numbers have the same sum in any order."""
 _EVIDENCE = 300
 
 
 class CaseCounts(Merging, array_like=True):
     """One case: outputs by status, the sum of their scores in billionths, and the repeats seen.
 
-    ``checks`` has [passed, failed, errors] for each check of the case. ``planned`` is how many calls the case was to
-    get if it could stop early, the most that any line says; else 0.
+    ``checks`` has [passed, failed, errors] for each check of the case. ``planned`` is the number of calls planned for
+    the case if it could stop early, the largest in any line; else 0.
 
-    ``plain`` has [passed, failed] by the checks that are not fallible, of a case that has others, too. ``labels`` has
-    for each check how many labelled outputs [both, the judge alone, the person alone, none] passed, and ``people`` the
-    same for outputs whose fallible verdicts are all labelled; both are empty where there are none.
+    ``plain`` has [passed, failed] by the checks that are not fallible, if the case also has others. ``labels`` has
+    for each check how many labelled outputs [both, only the judge, only the person, nobody] passed, and ``people`` the
+    same for outputs whose fallible verdicts are all labelled; both are empty without labels.
     """
 
     passed: int = 0
@@ -142,42 +142,41 @@ class CaseCounts(Merging, array_like=True):
 
     @property
     def runs(self) -> int:
-        """Outputs of any kind, those without a verdict included."""
+        """All outputs, also those without a verdict."""
         return self.passed + self.failed + self.errors
 
     def merge(self, later: CaseCounts) -> None:
-        """Take in the outputs of later lines."""
+        """Add the outputs of later lines."""
         self.passed += later.passed
         self.failed += later.failed
         self.errors += later.errors
         self.score += later.score
-        # The most: lines of a sweep that was extended say less of what it was to get before.
+        # The largest: lines from before a sweep was extended have a smaller number.
         self.planned = max(self.planned, later.planned)
-        self.checks = _added_each(self.checks, later.checks)
-        self.plain = _added(self.plain, later.plain)
-        self.labels = _added_each(self.labels, later.labels)
-        self.people = _added(self.people, later.people)
+        self.checks = _add_each(self.checks, later.checks)
+        self.plain = _add_counts(self.plain, later.plain)
+        self.labels = _add_each(self.labels, later.labels)
+        self.people = _add_counts(self.people, later.people)
         merge_seen(self.seen, later.seen)
 
 
-def _added(mine: list[int], later: list[int]) -> list[int]:
+def _add_counts(mine: list[int], later: list[int]) -> list[int]:
     return [a + b for a, b in zip(mine, later, strict=True)] if mine and later else mine or list(later)
 
 
-def _added_each(mine: list[list[int]], later: list[list[int]]) -> list[list[int]]:
+def _add_each(mine: list[list[int]], later: list[list[int]]) -> list[list[int]]:
     if mine and later:
-        return [_added(a, b) for a, b in zip(mine, later, strict=True)]
-    # Copied: later parts are added in place, and must not change the one that these came from.
+        return [_add_counts(a, b) for a, b in zip(mine, later, strict=True)]
+    # Copied, since later parts are added in place.
     return mine or [list(counts) for counts in later]
 
 
 class ChecksState(State):
-    """Cases by their place among the params' cases. ``overlap``: some (case, repeat) came twice, `settle` must look.
+    """Cases by their index in the params. ``overlap``: some (case, repeat) occurs twice, and `settle` must run.
 
     ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
-    that failed, each with what it failed by, ``drawn`` the answers of the cases in which they are
-    counted by kind. ``judges`` are those whose judgements were counted, by name,
-    ``astray`` the labels in lines that are about nothing, ``dead`` the lines without a result.
+    that failed, with the reason, ``drawn`` the answers of cases that count them by kind. ``judges`` has the tally of
+    each judge by name, ``astray`` the labels in lines that match nothing, ``dead`` the lines without a result.
     """
 
     cases: dict[int, CaseCounts] = msgspec.field(default_factory=dict)
@@ -194,7 +193,7 @@ class ChecksState(State):
     dead: list[int] = msgspec.field(default_factory=list)
 
     def merge(self, later: Self) -> None:
-        """Take in the state of the lines that follow."""
+        """Add the state of later lines."""
         self.overlap = self.overlap or later.overlap
         self.last = max(self.last, later.last)
         self.repeated.merge(later.repeated)
@@ -219,7 +218,7 @@ class ChecksState(State):
                 self.drawn[index] = answers
 
     def to_wire(self) -> bytes:
-        """JSON of the fields, every mapping in the order of its keys: the same in whatever order parts were merged."""
+        """JSON of the fields with every mapping sorted: the same bytes for any order of merging."""
         self.cases = dict(sorted(self.cases.items()))
         for case in self.cases.values():
             if len(case.seen) > 1:
@@ -228,13 +227,13 @@ class ChecksState(State):
             quantiles.buckets = dict(sorted(quantiles.buckets.items()))
         self.drawn = dict(sorted(self.drawn.items()))
         for answers in self.drawn.values():
-            # Parts append their answers in the order of the cut; sorted, equal ones are equal bytes (decision 25).
+            # Sorted, since parts append their answers in the order of the cut (decision 25).
             answers.sort()
         return msgspec.json.encode(self)
 
 
 class ChecksGatherer:
-    """Adds judgements up to a state. What outputs took is added once at the end: that is cheap for many at a time."""
+    """Sums results to a state. The quantiles of usage are made once, at the end, which is faster."""
 
     def __init__(self) -> None:
         self.state = ChecksState()
@@ -242,11 +241,11 @@ class ChecksGatherer:
         self._cost: list[float] = []
         self._tokens: list[float] = []
         self._failures: list[tuple[int, str]] = []
-        self._astray: list[tuple[int, str]] = []
+        self._unmatched: list[tuple[int, str]] = []
         self._votes: list[tuple[Vote, JudgeQuestion]] = []
 
     def add(self, line: int, test: ScoredOutput) -> None:
-        """Count the judgement of ``line``; skipped ones and those of no known case leave no trace but the line."""
+        """Count the result of ``line``; of skipped outputs and unknown cases, only the line number."""
         self.state.last = line
         plan = test.plan
         if plan is None or test.status == "skipped":
@@ -255,27 +254,27 @@ class ChecksGatherer:
         if case is None:
             case = self.state.cases[plan.index] = CaseCounts()
         case.planned = max(case.planned, test.planned)
-        # Also of an output without a verdict: its judge was asked, and paid.
-        self._votes += [(vote, plan.asked[vote.check]) for vote in test.votes]
-        # Likewise: checks that say something count, even where another makes the output an error.
+        # Also for an output without a verdict, since its judge was paid.
+        self._votes += [(vote, plan.questions[vote.check]) for vote in test.votes]
+        # Likewise: a check with a verdict counts even if another makes the output an error.
         self._count_checks(case, test)
-        self._astray += [(line, shorten(why, _EVIDENCE)) for why in test.heard.astray]
+        self._unmatched += [(line, shorten(why, _EVIDENCE)) for why in test.labels.unmatched]
         if test.score is None or test.repeat is None:
             case.errors += 1
             return
-        # Only noted: which output came first is known when all chunks are merged, and `settle` leaves out the others.
+        # Only noted: `settle` leaves out all but the first output once all chunks are merged.
         if mark_seen(case.seen, test.repeat):
             self.state.overlap = True
         if test.status == "passed":
             case.passed += 1
         else:
             case.failed += 1
-            told = f"{shorten(plan.case.id)} repeat {test.repeat}: {test.reason}"
-            self._failures.append((line, shorten(told, _EVIDENCE)))
+            reason = f"{shorten(plan.case.id)} repeat {test.repeat}: {test.reason}"
+            self._failures.append((line, shorten(reason, _EVIDENCE)))
         case.score += round(test.score * BILLION)
-        _count_people(case, test)
+        _count_labels(case, test)
         if test.mark.text:
-            self._drawn(plan.index).add(test.repeat, test.mark)
+            self._kinds_of(plan.index).add(test.repeat, test.mark)
         usage = test.usage
         if usage.latency is not None:
             self._latency.append(usage.latency)
@@ -284,7 +283,7 @@ class ChecksGatherer:
         if usage.tokens is not None:
             self._tokens.append(usage.tokens)
 
-    def _drawn(self, index: int) -> KindCounts:
+    def _kinds_of(self, index: int) -> KindCounts:
         if index not in self.state.drawn:
             self.state.drawn[index] = KindCounts()
         return self.state.drawn[index]
@@ -298,17 +297,17 @@ class ChecksGatherer:
             counts[2 if verdict.passed is None else 0 if verdict.passed else 1] += 1
 
     def has(self, test: ScoredOutput) -> bool:
-        """Whether the state already holds an output of this judgement's case and repeat."""
+        """Whether the state already has an output of this case and repeat."""
         if test.plan is None or test.repeat is None or test.score is None:
             return False
         case = self.state.cases.get(test.plan.index)
         return case is not None and has_seen(case.seen, test.repeat)
 
     def finish(self) -> ChecksState:
-        """The state, with quantiles and failures in it."""
-        # The chunk's first are enough: of all chunks together the lowest lines are kept.
+        """The state, with quantiles and failures."""
+        # The first of each chunk are enough: merging keeps the lowest lines.
         self.state.failures = Faults(len(self._failures), self._failures[:LISTED])
-        self.state.astray = Faults(len(self._astray), self._astray[:LISTED])
+        self.state.astray = Faults(len(self._unmatched), self._unmatched[:LISTED])
         self.state.latency = Quantiles.of(self._latency)
         self.state.cost = Quantiles.of(self._cost)
         self.state.tokens = Quantiles.of(self._tokens)
@@ -316,20 +315,20 @@ class ChecksGatherer:
         return self.state
 
 
-def _count_people(case: CaseCounts, test: ScoredOutput) -> None:
-    """What people said of an output with a verdict, and how it went by checks that are not fallible."""
-    said = test.heard
-    if said.plain is not None:
-        case.plain = _added(case.plain, [int(said.plain), int(not said.plain)])
-    if said.people is not None:
-        case.people = _added(case.people, _cell(test.status == "passed", said.people))
-    if said.labels:
-        cells = [_cell(verdict.passed, label) for verdict, label in zip(test.checks, said.labels, strict=True)]
-        case.labels = _added_each(case.labels, cells)
+def _count_labels(case: CaseCounts, test: ScoredOutput) -> None:
+    """Count the labels of an output with a verdict, and its result by checks that are not fallible."""
+    labels = test.labels
+    if labels.passes_plain is not None:
+        case.plain = _add_counts(case.plain, [int(labels.passes_plain), int(not labels.passes_plain)])
+    if labels.passes_labelled is not None:
+        case.people = _add_counts(case.people, _cell(test.status == "passed", labels.passes_labelled))
+    if labels.by_check:
+        cells = [_cell(verdict.passed, label) for verdict, label in zip(test.checks, labels.by_check, strict=True)]
+        case.labels = _add_each(case.labels, cells)
 
 
 def _cell(passed: bool | None, label: bool | None) -> list[int]:
-    """One in the cell of the table where the judge and the person meet; none where either says nothing."""
+    """One in the cell for the verdicts of judge and person; all zero if either is missing."""
     cells = [0, 0, 0, 0]
     if passed is not None and label is not None:
         cells[2 * (not passed) + (not label)] = 1

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Views
-from evalq.evalcore.evaluators.checks.diversity.report import by_a_judge, chained, diversity_markdown
+from evalq.evalcore.evaluators.checks.diversity.report import describe_chain, describe_pairs, diversity_markdown
 from evalq.evalcore.evaluators.checks.labels import LABEL_CHARTS, labels_markdown, notices, on_trust_line, plain_line
 from evalq.evalcore.evaluators.checks.panels import METRICS, PANELS
 from evalq.evalcore.model.canonical import Json
@@ -357,8 +357,8 @@ def _shares(report: Mapping[str, Json]) -> Iterator[Mark]:
     for entry in sorted(known, key=lambda entry: (-entry["mode_share"]["value"], entry["case"])):
         share, said = entry["mode_share"], entry["verdict"]
         kinds = f"{entry['effective_modes']['q1']:.1f} effective kinds"
-        note = f"{said}{chained(entry)}; {kinds}; collapsed above {entry['collapse_share']:g}"
-        judged = by_a_judge(entry)
+        note = f"{said}{describe_chain(entry)}; {kinds}; collapsed above {entry['collapse_share']:g}"
+        judged = describe_pairs(entry)
         note += f"; of pairs, a judge: {judged}" if judged else ""
         yield Mark(entry["case"], share["value"], share["low"], share["high"], _KINDS.get(said, "none"), note=note)
 

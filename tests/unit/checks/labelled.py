@@ -6,7 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
-from evalq.evalcore.evaluators.checks.answer import about
+from evalq.evalcore.evaluators.checks.answer import text_digest
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from tests.unit.checks.helpers import line, params_of
 
@@ -28,12 +28,12 @@ MARKER = "0123456789abcdef"
 def _key() -> str:
     plan = OutputScorer(params_of([CASES[0]])).plan("m0")
     assert plan is not None
-    return next(iter(plan.asked))
+    return next(iter(plan.questions))
 
 
 def judgement(output: str, passed: bool) -> dict[str, Any]:
     """What a judge said of an output."""
-    names = {"check": _key(), "about": about(output), "judge": "grader", "config": "c0ffee", "marker": MARKER}
+    names = {"check": _key(), "about": text_digest(output), "judge": "grader", "config": "c0ffee", "marker": MARKER}
     return {**names, "output": {"marker": MARKER, "pass": passed}}
 
 

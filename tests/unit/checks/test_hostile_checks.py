@@ -15,7 +15,7 @@ from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import load_cases
 from evalq.evalcore.evaluators.checks.answer import Answer, Usage
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
-from evalq.evalcore.evaluators.checks.inputs import complete
+from evalq.evalcore.evaluators.checks.inputs import complete_request
 from evalq.evalcore.evaluators.checks.params import Threshold
 from evalq.evalcore.evaluators.checks.report import Demand
 from evalq.evalcore.evaluators.checks.vocabulary import schema, text
@@ -199,7 +199,7 @@ def test_the_same_outputs_twice_are_refused(tmp_path: Path) -> None:
     (tmp_path / "cases.yaml").write_text("cases: [{id: a, expected: x}]")
     outputs = (str(tmp_path / "out.jsonl"), f"{tmp_path}/./out.jsonl")
     with pytest.raises(UsageError, match="same file twice"):
-        complete(Request([str(tmp_path / "cases.yaml")], {}, {"outputs": outputs}))
+        complete_request(Request([str(tmp_path / "cases.yaml")], {}, {"outputs": outputs}))
 
 
 def test_the_last_match_is_found_in_bounded_time_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.contract.evaluator import OutputQuestion
-from evalq.evalcore.evaluators.checks.answer import about
+from evalq.evalcore.evaluators.checks.answer import text_digest
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.panels import METRICS
 from evalq.evalcore.evaluators.checks.score import OutputScorer, ScoredOutput
@@ -383,7 +383,7 @@ def test_the_report_says_who_judged_and_is_the_same_in_any_pieces(tmp_path: Path
 def test_a_recorded_judgement_counts_with_its_marker_alone() -> None:
     """Names of checks, and digests of what was judged, stay what they are; what has no marker may be a quotation."""
     recorded: dict[str, Any] = {"check": "rubric-88b1b9ea9fe4", "about": "8a798890fe938171", "judge": "grader"}
-    assert about("yes") == "8a798890fe938171"
+    assert text_digest("yes") == "8a798890fe938171"
 
     def status(**more: Any) -> tuple[str, str]:
         judge = OutputScorer(params_of([{"id": "a", "checks": [{"rubric": "polite"}]}]))

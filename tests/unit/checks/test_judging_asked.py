@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import OutputQuestion, Request, live_calls
 from evalq.evalcore.errors import ConfigError, UsageError
-from evalq.evalcore.evaluators.checks.inputs import answered, complete, prompts
-from evalq.evalcore.evaluators.checks.stages import asking, other_answers, to_ask
+from evalq.evalcore.evaluators.checks.inputs import complete_request, evaluation_request, prompts
+from evalq.evalcore.evaluators.checks.stages import judge_stage, other_answers, outputs_to_judge
 from evalq.evalcore.model.calls import Output, pack_vector
 from evalq.producer.cli import cli
 from evalq.producer.suites.suite_file import load_suite
@@ -57,7 +57,7 @@ LIVE = ("--target", "chat", "--targets", "targets.yaml")
 @pytest.mark.parametrize(
     ("cases", "args", "says"),
     [
-        (JUDGED, LIVE, "case a: a judge is to decide, and none is named: --judge NAME"),
+        (JUDGED, LIVE, "case a needs a judge: name one with --judge NAME"),
         (PLAIN, (*LIVE, "--judge", "grader"), "no check of the cases asks a judge"),
         (DECIDING, (*LIVE, "--judge", "grader", "--stop", "when-decided"), "a judge decides case a"),
         (JUDGED, (*LIVE, "--judge", "grader", "--detach", "--broker", "redis://127.0.0.1:1"), "goes with no judge"),
@@ -67,7 +67,7 @@ LIVE = ("--target", "chat", "--targets", "targets.yaml")
         (
             COMPARED,
             ("--outputs", "outputs.jsonl", "--against", "outputs.jsonl", "--inline"),
-            "none is asked: add --judge",
+            "--against needs a judge: add --judge",
         ),
         ("cases: [{id: a, judge: 5, input: x, checks: [{rubric: x}]}]", LIVE, "judge: must be the name of a target"),
         ("cases: [{id: a, input: x, checks: [{prefer: true, at: $.x}]}]", LIVE, "needs a text to compare with"),
@@ -165,8 +165,8 @@ def test_what_asked_for_judging_is_done_with_once_it_is_recorded(here: Path) -> 
     (here / "cases.yaml").write_text(PLAIN)
     for name in ("judge", "against", "embedder"):
         asked = Request([str(here / "cases.yaml")], {}, {"target": "chat", name: "x"})
-        done = answered(asked, here / "outputs.jsonl", here)
-        assert complete(done).inputs == [str(here / "outputs.jsonl")]
+        done = evaluation_request(asked, here / "outputs.jsonl", here)
+        assert complete_request(done).inputs == [str(here / "outputs.jsonl")]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_what_asked_for_judging_is_done_with_once_it_is_recorded(here: Path) -> 
     [
         ({"outputs": ("outputs.jsonl",), "judge": "j"}, "--judge asks a target, which takes a sweep"),
         ({"outputs": ("outputs.jsonl",), "embedder": "e"}, "--embedder asks a target, which takes a sweep"),
-        ({"outputs": ("outputs.jsonl",), "against": "o"}, "--against is compared with by a judge, and none is asked"),
+        ({"outputs": ("outputs.jsonl",), "against": "o"}, "--against needs a judge: add --judge NAME"),
         ({}, "checks needs recorded outputs or a target: evalq checks CASES"),
     ],
 )
@@ -182,14 +182,14 @@ def test_what_takes_a_sweep_is_none_of_recorded_outputs(here: Path, options: dic
     """It says what would do it."""
     (here / "cases.yaml").write_text(PLAIN)
     with pytest.raises(UsageError) as caught:
-        complete(Request([str(here / "cases.yaml")], {}, options))
+        complete_request(Request([str(here / "cases.yaml")], {}, options))
     assert str(caught.value).startswith(says)
 
 
 def test_a_selection_needs_a_file_of_cases(here: Path) -> None:
     """Before anything else is looked at."""
     with pytest.raises(UsageError, match="checks needs a cases file: evalq checks CASES"):
-        complete(Request([], {}, {"outputs": ("outputs.jsonl",)}))
+        complete_request(Request([], {}, {"outputs": ("outputs.jsonl",)}))
 
 
 def test_many_cases_without_an_input_are_named_briefly(here: Path) -> None:
@@ -250,7 +250,7 @@ def test_who_is_named_and_asked_nothing_is_refused(here: Path, options: dict[str
     """A name that does nothing is a mistake."""
     (here / "cases.yaml").write_text(PLAIN)
     with pytest.raises(UsageError) as caught:
-        asking(Request([str(here / "cases.yaml")], {}, options))
+        judge_stage(Request([str(here / "cases.yaml")], {}, options))
     assert str(caught.value).startswith(says)
 
 
@@ -258,7 +258,7 @@ def test_without_anything_to_ask_there_is_no_stage(here: Path) -> None:
     """And recorded outputs are asked about only where somebody is named."""
     (here / "cases.yaml").write_text(PLAIN)
     request = Request([str(here / "cases.yaml")], {}, {"outputs": ("o.jsonl",)})
-    assert asking(request) is None
-    assert to_ask(request) == []
+    assert judge_stage(request) is None
+    assert outputs_to_judge(request) == []
     for name in ("judge", "embedder"):
-        assert to_ask(Request(request.inputs, {}, {**request.options, name: "x"})) == ["o.jsonl"]
+        assert outputs_to_judge(Request(request.inputs, {}, {**request.options, name: "x"})) == ["o.jsonl"]

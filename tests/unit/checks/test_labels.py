@@ -19,7 +19,7 @@ from evalq.evalcore.evaluators.checks import ChecksState, evaluator
 from evalq.evalcore.evaluators.checks.cases import load_labels
 from evalq.evalcore.evaluators.checks.check import fallible
 from evalq.evalcore.evaluators.checks.evaluator import MEASURES
-from evalq.evalcore.evaluators.checks.inputs import complete, prompts
+from evalq.evalcore.evaluators.checks.inputs import complete_request, prompts
 from evalq.evalcore.evaluators.checks.labels import notices
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.checks.views import markdown
@@ -146,7 +146,7 @@ def test_a_line_whose_labels_cannot_be_is_an_error(tmp_path: Path, labels: Any, 
 
 def test_params_cannot_say_both_of_one_repeat() -> None:
     """However they were made."""
-    with pytest.raises(ConfigError, match="repeat 2 is said to pass and to fail"):
+    with pytest.raises(ConfigError, match="repeat 2 is labelled both as passed and as failed"):
         params_of(CASES, labels={"m0": {"polite": {"passed": [1, 2], "failed": [2]}}})
 
 
@@ -177,7 +177,7 @@ def test_labels_of_nothing_are_told(tmp_path: Path) -> None:
     assert "twins has several checks called 'contains'" in told
     assert "m0 repeat 7 has no output with a verdict" in told
     assert "m1 repeat 0 has no output with a verdict" in told
-    assert "7 label(s) are of no output with a verdict" in notices(run.report)[0]
+    assert "7 labels without an output that has a verdict" in notices(run.report)[0]
     assert "Labels of no output with a verdict, 7" in markdown(run.report, {})
 
 
@@ -339,10 +339,10 @@ def test_labels_go_with_recorded_outputs_alone(tmp_path: Path) -> None:
     for path in (one, two):
         path.write_bytes(judged_line("m0", 0, True) + b"\n")
     labels.write_text(labels_file([("m0", 0, "polite", True)]))
-    found = complete(Request([str(cases)], {}, {"outputs": (str(one),), "labels": str(labels)}))
+    found = complete_request(Request([str(cases)], {}, {"outputs": (str(one),), "labels": str(labels)}))
     assert found.params["labels"] == {"m0": {"polite": {"passed": [0], "failed": []}}}
-    with pytest.raises(UsageError, match="several --outputs"):
-        complete(Request([str(cases)], {}, {"outputs": (str(one), str(two)), "labels": str(labels)}))
+    with pytest.raises(UsageError, match="several files may share"):
+        complete_request(Request([str(cases)], {}, {"outputs": (str(one), str(two)), "labels": str(labels)}))
     with pytest.raises(UsageError, match="nobody has seen"):
         list(prompts(Request([str(cases)], {}, {"labels": str(labels)})))
 

@@ -196,7 +196,7 @@ def test_a_judge_is_asked_about_each_pair_once() -> None:
     assert "Say it." in asked.prompt.text
     assert dict(stage.asks(31)) == {("grader", 1): 15}
     assert list(stage.asks()) == [("grader", 1)]
-    with pytest.raises(UsageError, match="a judge is to decide, and none is named"):
+    with pytest.raises(UsageError, match="needs a judge: name one with --judge"):
         stage_of(judge="").asks()
     assert not stage_of({**CASE, "diversity": {"by": "near"}}, "").asks()
 

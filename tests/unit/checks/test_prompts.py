@@ -50,9 +50,9 @@ def test_a_chat_reaches_every_kind_of_target() -> None:
 def test_what_cannot_be_asked_is_said(tmp_path: Path) -> None:
     """Cases without an input, and outputs beside a target."""
     cases = [{"id": "a", "expected": "x"}, {"id": "b", "expected": "x", "input": "q"}]
-    with pytest.raises(ConfigError, match=r"cases without an input cannot be called: a$"):
+    with pytest.raises(ConfigError, match=r"these cases have no input to send to the target: a$"):
         list(prompts(asked(tmp_path, cases)))
-    with pytest.raises(UsageError, match="give one of them"):
+    with pytest.raises(UsageError, match="give only one of them"):
         list(prompts(asked(tmp_path, cases, outputs=("x",))))
 
 

@@ -180,7 +180,7 @@ def test_labels_are_told_with_what_people_would_say(whole: Whole) -> None:
         assert mark.note == noted
     assert "- line 74: m0 has no check called" in whole.text
     assert "Labels of no output with a verdict, 1:" in whole.text
-    assert notices(whole.report)[0].startswith("1 label(s) are of no output with a verdict")
+    assert notices(whole.report)[0].startswith("1 label without an output that has a verdict")
 
 
 def test_whole_outputs_are_told_of_where_several_checks_are_judged(whole: Whole) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import LONGEST, Answer, Uncomputable, Unreadable, about, first_votes
+from evalq.evalcore.evaluators.checks.answer import LONGEST, Answer, Uncomputable, Unreadable, first_votes, text_digest
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     BadCheck,
     Finding,
@@ -200,7 +200,7 @@ def _read_ballot(answer: Answer, question: JudgeQuestion) -> _Ballot:
     if len(answer.text) > LONGEST:
         raise Uncomputable(f"{len(answer.text):,} characters, too long to be judged")
     _require_one_judge(answer, question)
-    votes = first_votes(answer.judgements, question.key, about(answer.text), question.judge)
+    votes = first_votes(answer.judgements, question.key, text_digest(answer.text), question.judge)
     orders, reason = [], ""
     for order in range(question.orders):
         verdicts, why = [], ""
@@ -223,7 +223,7 @@ def _read_ballot(answer: Answer, question: JudgeQuestion) -> _Ballot:
 def _require_one_judge(answer: Answer, question: JudgeQuestion) -> None:
     """Raise Uncomputable if nobody judged the answer, or several judges did and the check names none."""
     same = [vote for vote in answer.judgements if vote.check == question.key]
-    judges = sorted({vote.judge for vote in same if vote.about == about(answer.text)})
+    judges = sorted({vote.judge for vote in same if vote.about == text_digest(answer.text)})
     # Without a name there must be one judge: votes of two judges make no majority.
     if question.judge in judges or (not question.judge and len(judges) == 1):
         return
