@@ -277,7 +277,7 @@ def test_who_cannot_be_called_is_told_before_anybody_is(here: Path, command: Com
     for line in (
         "sup[target=chat,temperature=2]: target chat: temperature is a number from 0 to 1, and 2 is not",
         "sup[target=dog,temperature=0]: no calling process knows a target 'dog[temperature=0]' (known: chat, plain)",
-        "sup[target=dog,temperature=2]: no process that calls knows",
+        "sup[target=dog,temperature=2]: no calling process knows",
     ):
         assert line in told.stderr
     assert "sup[target=chat,temperature=0]" not in told.stderr
