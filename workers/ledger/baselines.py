@@ -105,6 +105,6 @@ class GateLooks:
 def _looks_damaged(baseline: str) -> WireError:
     key = LookKeys.of(baseline).looks
     return WireError(
-        f"the looks at this baseline cannot be counted: evalq did not write the content of the ledger's key {key}; "
+        f"the looks at this baseline cannot be counted: evalq did not write the content of {key} in the ledger; "
         "delete that key to count from 1 again"
     )

@@ -1,4 +1,4 @@
--- The server's clock: the only one that the ledger and the rate limiter go by.
+-- The server's clock, the only one that the ledger and the rate limiter use.
 local function now_us()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])

@@ -1,7 +1,7 @@
--- Move a run or sweep to another state, from one of those that may come before it. Returns the state it is in then; nothing
--- changes where a driver asks that does not drive it (any more). What differs between the two stands in their preludes: what
--- it `lacks` for a state, how to `set_state`, and whether its driver `keeps` it then.
--- ARGV: ttl, token ('': somebody else's wish), state, reason, state before...
+-- Moves a run or sweep to another state, if its present one may come before. Returns its state then; nothing changes if a
+-- process asks that does not drive it (any more). The preludes have what differs: whether it `lacks` something for a state,
+-- how to `set_state`, and whether its driver `keeps` it then.
+-- ARGV: ttl, token ('': not the driver), state, reason, state before...
 local state = redis.call('HGET', keys.meta, 'state')
 if not state then return 'gone' end
 local other = ARGV[2] ~= '' and driven()

@@ -1,5 +1,5 @@
--- ARGV[1] is the lifetime of the keys in ms. A body that changed nothing says so by a second value: looking at something
--- does not keep it, but what is new expires.
+-- ARGV[1] is the lifetime of the keys in ms. A body that changed nothing returns a second value: then only keys without an
+-- expiry get one, since reading must not prolong their life.
 local result, idle = body()
 for i = 1, #KEYS do
   if idle then

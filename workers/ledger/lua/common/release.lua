@@ -1,4 +1,4 @@
--- A driver leaves its run or sweep to whoever comes next, who need not wait until it has been silent for long.
+-- A driver releases its run or sweep, so that the next driver need not wait until this one has been silent for long.
 -- ARGV: ttl, token
 if ARGV[2] == '' or redis.call('HGET', keys.meta, 'driver') ~= ARGV[2] then return 0, true end
 release()

@@ -1,14 +1,14 @@
--- A finished run's entry in its history, newest first; the same answer again changes nothing, another one of the same
--- run takes the place of the one before. Returns 1 where something changed.
+-- Records a finished run in its history, newest first. The same answer changes nothing; another answer of the same run
+-- replaces the entry. Returns 1 if something changed.
 -- ARGV: member of the index, run, digest, text, recent values, most runs, most histories
-local place, run, digest, text, recent = unpack(ARGV, 1, 5)
+local member, run, digest, text, recent = unpack(ARGV, 1, 5)
 local most_runs, most_histories = tonumber(ARGV[6]), tonumber(ARGV[7])
 local stored = redis.call('HGET', keys.texts, run)
 if stored and string.match(stored, '^%S+') == digest then return 0 end
 local ended = string.format('%d', now_us())
 redis.call('HSET', keys.texts, run, digest .. ' ' .. ended .. ' ' .. text)
 redis.call('HSET', keys.recent, run, recent)
-redis.call('ZADD', shared.histories, newest(), place)
+redis.call('ZADD', shared.histories, newest(), member)
 if not stored then redis.call('LPUSH', keys.ids, run) end
 while redis.call('LLEN', keys.ids) > most_runs do
   local oldest = redis.call('RPOP', keys.ids)
@@ -17,10 +17,10 @@ while redis.call('LLEN', keys.ids) > most_runs do
 end
 local over = redis.call('ZCARD', shared.histories) - most_histories
 if over > 0 then
-  for _, member in ipairs(redis.call('ZRANGE', shared.histories, 0, over - 1)) do
-    redis.call('ZREM', shared.histories, member)
-    local key = shared.history .. member
-    redis.call('DEL', key, key .. ':texts', key .. ':recent', key .. ':drifting', shared.drift .. member)
+  for _, oldest in ipairs(redis.call('ZRANGE', shared.histories, 0, over - 1)) do
+    redis.call('ZREM', shared.histories, oldest)
+    local key = shared.history .. oldest
+    redis.call('DEL', key, key .. ':texts', key .. ':recent', key .. ':drifting', shared.drift .. oldest)
   end
 end
 return 1

@@ -1,7 +1,7 @@
--- All that is shown of a ledger, in one snapshot that changes nothing. Returns {now in ms, states, chunks, first
+-- A snapshot of the whole ledger; it changes nothing. Returns {now in ms, states, chunks, first
 -- publication of the oldest, totals, calls, workers, queues, version of the histories, histories (none when the version
--- is the known one), open sweeps with calls to make, processes that call (both as they were written), {open run that no
--- living worker can compute, since when in ms}}; what is by name is flat: name, value, name, value.
+-- is the known one), open sweeps with calls to make, calling processes (both as stored), {open run that no living worker
+-- can compute, since when in ms}}. Values by name are flat: name, value, name, value.
 -- ARGV: queue classes separated by blanks, most recent runs of a history, known version of the histories, states other than
 -- open separated by blanks
 local classes, recent, known_version, ended = ARGV[1], tonumber(ARGV[2]) - 1, ARGV[3], ARGV[4]
@@ -15,11 +15,11 @@ local function flat(map)
   return list
 end
 local function add(map, name, by) map[name] = (map[name] or 0) + by end
--- What a key holds, or `nothing` where it is of another type: somebody else wrote it, and all the rest is still wanted.
+-- The content of a key, or `nothing` if it has a wrong type: one bad key must not hide the rest.
 local function read(nothing, ...)
-  local found = redis.pcall(...)
-  if type(found) ~= 'table' or not found.err then return found end
-  if string.find(found.err, 'WRONGTYPE', 1, true) then return nothing end
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if string.find(reply.err, 'WRONGTYPE', 1, true) then return nothing end
   return redis.call(...)
 end
 local function number(text) return tonumber(text or '') or 0 end
@@ -34,7 +34,7 @@ local runs = read({}, 'HGETALL', shared.tended)
 for i = 1, #runs, 2 do
   local function run_key(part) return shared.run .. '{' .. runs[i] .. '}:' .. part end
   local meta = read({'damaged'}, 'HMGET', run_key('meta'), 'state', 'chunks', 'committed', 'unserved')
-  -- One of another state, that workers look at all the same, is counted above.
+  -- Runs of other states are counted above, also those that workers tend.
   if meta[1] == 'open' or meta[1] == 'damaged' then add(states, meta[1], 1) end
   if meta[1] == 'open' then
     local flight, live = read(0, 'ZCARD', run_key('flight')), 0

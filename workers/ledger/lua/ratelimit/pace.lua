@@ -1,8 +1,8 @@
--- One exchange of a holder (a process) with the pool of its target: what became of its calls, how many it has in
--- flight, how many more it wants. Returns {granted at (us), expected tokens a call, ms until to ask again, 1 when only
--- room for calls at once is missing, ms from now to each granted call's start...}. All of it is absolute or idempotent,
--- so a lost reply costs a few slots, no more.
--- ARGV: lifetime ms, ask (JSON of evalq.workers.ratelimit.policy.Ask: the holder's, its limits, the policy)
+-- One exchange of a holder (a process) with the pool of its target: the results of its calls, how many it has in flight,
+-- and how many more it wants. Returns {granted at (us), expected tokens per call, ms until the next exchange, 1 if only the
+-- limit of concurrent calls holds it back, ms from now to each granted call's start...}. Each field is absolute or
+-- idempotent, so a lost reply costs only a few slots.
+-- ARGV: lifetime ms, ask (JSON of evalq.workers.ratelimit.Ask: the holder's report, its limits, the policy)
 local ask = cjson.decode(ARGV[2])
 local policy, now = ask.policy, now_us()
 local state = {}
@@ -10,11 +10,11 @@ local flat = redis.call('HGETALL', keys.state)
 for i = 1, #flat, 2 do state[flat[i]] = tonumber(flat[i + 1]) end
 local function of(name, default) return state[name] or default end
 
--- The server's clock may step back. Times are kept relative to the exchange that stored them, so that one which lay ahead of
--- the clock by as much as the step lies ahead by what was meant; and none may lie further ahead than anything here puts it.
+-- The server's clock may step back. Shift stored times by the step since the exchange that stored them; and bound each by
+-- the furthest that this script ever puts it ahead.
 local longest = policy.longest_hold_seconds * 1000000
 local ceiling = ask.requests_per_minute > 0 and ask.requests_per_minute / 60 or math.huge
-local least = math.min(policy.least_per_second, ceiling) -- a limit may be less than what is always tried
+local least = math.min(policy.least_per_second, ceiling) -- a limit may be below the least rate
 local next_ahead = math.max(longest, policy.horizon_seconds * 1000000 + 1000000 / least)
 local stepped = math.max(0, of('at', now) - now)
 for _, name in ipairs({'at', 'limited_at', 'stepped_at', 'doubled_at', 'held_at', 'passing_at', 'next_call', 'next_token'}) do
@@ -30,9 +30,9 @@ for _, refusal in ipairs(ask.refusals) do refusal[1] = math.min(refusal[1], now)
 local start = ceiling < math.huge and ceiling or policy.start_per_second
 local rate, good, grown = of('rate', start), of('good', 0), of('grown', 0)
 
--- The rate `grown` seconds after a refusal, as a share of the last good rate: quickly to `return_to`, ever flatter to all
--- of it within `probe_calls` calls for each refusal of the last probe (so the refused share is bounded whatever the limit),
--- and from there on ever faster, so that a limit that was raised is found too.
+-- The rate `grown` seconds after a refusal, as a share of the last good rate. It rises quickly to `return_to`; then ever
+-- flatter to 1, within `probe_calls` calls for each refusal of the last probe, so that the refused share is bounded for any
+-- limit; from there ever faster, so that it finds a raised limit, too.
 local function share()
   if grown < policy.return_seconds then
     return policy.factor + (policy.return_to - policy.factor) * grown / policy.return_seconds
@@ -43,12 +43,12 @@ local function share()
   return 1 + ((probing - probe) / policy.leap_seconds) ^ 2
 end
 
--- Growth, only while calls waited for the rate: a rate that nobody used says nothing.
+-- Grow only while calls wait for the rate: an unused rate shows nothing.
 if now - of('limited_at', 0) < 1000000 then
   local passed = math.max(0, math.min(1, (now - of('at', now)) / 1000000))
   grown = grown + passed
   if good > 0 then rate = good * share() end
-  -- At first it doubles, when calls of the rate before have been answered, and so at most once a round trip.
+  -- At first it doubles once calls at the rate before were answered, so at most once per round trip.
   if good == 0 and rate < ceiling and #ask.refusals == 0 and ask.served_at > of('doubled_at', 0) then
     rate = rate * 2
     state.doubled_at = now
@@ -56,10 +56,10 @@ if now - of('limited_at', 0) < 1000000 then
 end
 rate = math.max(least, math.min(rate, ceiling))
 
--- Tokens: the mean of a call, and the difference to what was charged beforehand.
+-- Tokens: the mean of a call, and the difference to the tokens charged beforehand.
 local expected = of('expected', ask.tokens_per_call)
 if ask.told > 0 then
-  -- What one reply claims must not be what each further call is charged beforehand.
+  -- Bounded, since one reply's claim must not set the charge of each further call.
   local mean = math.min(ask.tokens / ask.told, 8 * math.max(1, expected))
   expected = state.expected and expected + (mean - expected) * math.min(1, ask.told / 20) or mean
 end
@@ -67,17 +67,17 @@ local token_seconds = ask.tokens_per_minute > 0 and 60 / ask.tokens_per_minute o
 local next_call = of('next_call', now)
 local next_token = of('next_token', now) + ask.uncharged * token_seconds * 1000000
 
--- Refusals. A call granted before the last step back tells nothing new: one step a round trip.
+-- Refusals. A call granted before the last step back shows nothing new: one step per round trip.
 local stepped_at, held_at, streak, asked_wait = of('stepped_at', 0), of('held_at', 0), of('streak', 0), of('asked_wait', -1)
--- What passes: calls a second that were started of late and not refused (so far), each weighing less the older it is.
+-- What passes: calls per second that were started lately and not refused (so far); older calls weigh less.
 local passing, passing_at = of('passing', rate), of('passing_at', now)
 local fade = policy.passing_seconds * 1000000
 local cost = of('cost', 1) -- refusals since the last probe ended
 local function step_back(granted_at)
   if grown >= policy.return_seconds then cost = 0 end
   if good == 0 and granted_at <= of('doubled_at', 0) then rate = rate / 2 end -- that rate, not its double, was refused
-  -- What passed is what the server bears, where the limit lies far below or less was sent than the rate allowed; no further
-  -- down than by `factor` at once, for while all is refused nothing passes.
+  -- The passing rate is what the server takes, if the limit is far below or fewer calls came than the rate allowed. Do not
+  -- step down by more than `factor` at once: while all calls are refused, nothing passes.
   local seen = passing * math.exp(math.min(0, passing_at - now) / fade)
   good = math.min(rate, math.max(policy.margin * seen, policy.factor * rate))
   rate, grown, stepped_at = math.max(least, good * policy.factor), 0, now
@@ -88,7 +88,7 @@ for _, refusal in ipairs(ask.refusals) do
 end
 for _, refusal in ipairs(ask.refusals) do
   local granted_at, wait = refusal[1], refusal[2]
-  -- On the way back, that nothing remains is no news.
+  -- While the rate returns, a spent quota is no news.
   if granted_at > stepped_at and (wait ~= -2 or good == 0 or grown >= policy.return_seconds) then step_back(granted_at) end
   if wait ~= -2 then cost = cost + 1 end
   if granted_at > held_at and wait ~= -2 then
@@ -97,14 +97,14 @@ for _, refusal in ipairs(ask.refusals) do
   end
 end
 if ask.served > 0 then streak, asked_wait = 0, -1 end
--- A whole window, the calls of a second and at least `window`, was refused: now the pool waits too.
+-- A whole window was refused (the calls of a second, at least `window`): now the pool waits, too.
 if streak >= math.max(policy.window, rate) then
   local wait = math.min(asked_wait >= 0 and asked_wait or 1, policy.longest_hold_seconds)
   next_call = math.max(next_call, now + wait * 1000000)
   streak, asked_wait, held_at = 0, -1, now
 end
 
--- Who else is calling: each holder's word counts until its lease ends.
+-- The other holders: each one's number of calls counts until its lease ends.
 local others, lease = 0, ask.lease_seconds * 1000000
 local holders = redis.call('HGETALL', keys.holders)
 for i = 1, #holders, 2 do
@@ -123,7 +123,7 @@ local most = math.max(0, math.min(ask.wanted, room))
 
 -- Grants: starts in time, evenly spaced, as far ahead as the horizon.
 local horizon = policy.horizon_seconds * 1000000
--- What calls are said to have cost stops the pool for no longer than a refusal can.
+-- Reported tokens stop the pool for no longer than a refusal can.
 local function bounded(at) return math.min(math.max(at, now), now + longest) end
 next_call, next_token = math.max(next_call, now), token_seconds > 0 and bounded(next_token) or now
 local starts, again = {}, 0

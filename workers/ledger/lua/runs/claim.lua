@@ -1,9 +1,9 @@
--- A lease on a chunk. Returns {status}, {'held', worker, pid}, {'other', code version of the run}, or {'leased', entry,
--- header's id, header ('' where the worker has it), key, blob, attempts, losses, ms since first published}.
+-- Leases a chunk. Returns {status}, {'held', worker, pid}, {'other', code version of the run}, or {'leased', entry,
+-- header's id, header ('' if the worker has it), key, blob, attempts, losses, ms since first published}.
 -- ARGV: ttl, token, run, seq, epoch, worker, pid, lease ms, pid known to be dead ('' for none), code version of the worker
 -- ('': any), id of the header that it has ('': none)
 local run, seq, epoch, worker, pid, lease_ms, dead_pid, my_code, known_id = unpack(ARGV, 3, 11)
--- A worker that takes nothing though there is work is seen by this; its key lives as long as its heartbeat.
+-- The monitor finds stuck workers by this time; the key lives as long as the worker's heartbeat.
 local beat = shared.worker .. worker
 if redis.call('EXISTS', beat) == 1 then redis.call('HSET', beat, 'claimed', now_ms()) end
 local state = redis.call('HGET', keys.meta, 'state')
@@ -25,14 +25,14 @@ local lease = lease_of(seq)
 if lease then
   local mine = lease.worker == worker and lease.pid == dead_pid
   if lease.live and not mine then return {'held', lease.worker, lease.pid} end
-  -- A process that was silent for too long and claims again is not dead.
+  -- A process that claims again after a long silence is not dead.
   if lease.pid ~= pid or lease.worker ~= worker then count_death(seq, lease) end
 end
 set_lease(seq, lease_ms, pid, worker)
 local meta = redis.call('HMGET', keys.meta, 'header_id', 'queue')
 local id, queue = meta[1] or '', meta[2]
 listed(run)
--- A header that is not as long as its id says was written by somebody else: it is sent, for the worker to judge.
+-- If the header's length does not match its id, another program wrote it: send it, and let the worker check it.
 if tonumber(string.match(id, ' (%d+)$')) ~= redis.call('HSTRLEN', keys.meta, 'header') then id = '' end
 local header = (id == '' or id ~= known_id) and redis.call('HGET', keys.meta, 'header') or ''
 local blob = redis.call('HGET', keys.blobs, seq)

@@ -1,6 +1,5 @@
--- One chunk's answer, once: digest, part and counters together. Returns committed, duplicate,
--- divergent, stale, other (code) or gone.
--- An answer with dead records came by a ruling, so it never contradicts another one: the first stays.
+-- Stores one chunk's answer once: digest, part and counters. Returns committed, duplicate, divergent, stale, closed, other
+-- (code version) or gone. An answer with dead records never contradicts another one: the first stays.
 -- ARGV: ttl, token, seq, epoch, digest, part, records, dead records, code version that computed it, (counter, by)... for an
 -- answer that is committed
 local seq, sent_epoch, digest, part, records, dead, sent_code = unpack(ARGV, 3, 9)
@@ -11,7 +10,7 @@ if epoch ~= sent_epoch then
   redis.call('HINCRBY', keys.meta, 'stale', 1)
   return 'stale'
 end
--- No lease is asked for: whoever computed the chunk, the first answer counts.
+-- It needs no lease: the first answer counts, whichever process computed it.
 local code = redis.call('HGET', keys.meta, 'code')
 if code and code ~= sent_code then return 'other' end
 local stored = redis.call('HGET', keys.digests, seq)
@@ -22,7 +21,7 @@ if stored and (stored == digest or dead > 0 or note('dead', seq) > 0) then
 end
 local open = redis.call('HGET', keys.meta, 'state') == 'open'
 if stored then
-  -- Also of a run that is over: that its answers differ has to be known, whatever was reported.
+  -- Also after the end of a run: its user must learn that answers differ, whatever was reported.
   redis.call('HSET', keys.aside, seq .. ' ' .. digest, part)
   redis.call('HINCRBY', keys.meta, 'divergent', 1)
   count('divergent', 1)
@@ -32,7 +31,7 @@ if stored then
   return 'divergent'
 end
 if not open then return 'closed' end
--- Before the digest is there: whether that key was lost shows only as long as it is empty.
+-- Before the digest is stored: only an empty key shows that the digests were lost.
 count_records(records)
 redis.call('HSET', keys.digests, seq, digest)
 redis.call('HSET', keys.parts, seq, part)
@@ -48,7 +47,7 @@ if dead > 0 then
   redis.call('HINCRBY', keys.meta, 'dead', dead)
   count('dead', dead)
 end
--- What was counted before a retry is not counted again.
+-- Do not count again what was counted before a retry.
 local counted = tonumber(redis.call('HGET', keys.aside, 'counted ' .. seq) or '0')
 count('chunks', 1)
 count('records', math.max(0, tonumber(records) - dead - counted))

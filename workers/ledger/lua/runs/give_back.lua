@@ -1,4 +1,4 @@
--- Give back the leases of a worker that shuts down: nothing died, so nothing is counted. ARGV: ttl, token, worker
+-- Gives back the leases of a worker that shuts down; nothing died, so it counts nothing. ARGV: ttl, token, worker
 local worker, released = ARGV[3], 0
 local leases = redis.call('HGETALL', keys.leases)
 for i = 1, #leases, 2 do

@@ -1,4 +1,4 @@
--- Puts a run on the lists where its state has it, and off all others: also one that is gone, since it expired.
+-- Puts a run on the lists for its state and takes it off all others; an expired run goes off all lists.
 -- ARGV: ttl, token
 list(math.max(0, redis.call('PTTL', keys.meta)))
 return 0, true

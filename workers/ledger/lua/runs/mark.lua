@@ -1,5 +1,5 @@
--- Chunks about to be published again: each waits twice as long as before until it is suspect again.
--- Returns the numbers that are still wanted. ARGV: ttl, token, (seq, reason)...
+-- Marks chunks that are about to be published again: each waits twice as long as before until it is suspect again.
+-- Returns the chunks that are still wanted. ARGV: ttl, token, (seq, reason)...
 local wanted = {}
 for i = 3, #ARGV, 2 do
   local seq, reason = ARGV[i], ARGV[i + 1]

@@ -1,5 +1,5 @@
--- Refused chunks of a run that nobody drives, offered again as far as the window has room: at once, or after a pause
--- that doubles while no answer is committed. Returns their numbers. ARGV: ttl, token, window, driver ms, 1 for at once
+-- Offers refused chunks of a run that nobody drives again, as far as the window has room: at once, or after a pause that
+-- doubles while no answer is committed. Returns their numbers. ARGV: ttl, token, window, driver ms, 1 for at once
 local now, window, driver_ms, at_once = now_ms(), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
 if redis.call('HGET', keys.meta, 'state') ~= 'open' or not left_alone(now, driver_ms) then return {}, true end
 local committed = redis.call('HGET', keys.meta, 'committed') or '0'

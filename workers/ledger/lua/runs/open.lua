@@ -1,10 +1,10 @@
--- A run's header, once, and who drives it; a higher epoch reopens the run, and each driver has one of its own. Returns
--- {'open', epoch}; nothing changes where another header is there {'differs', that header}, or another key {'keyed', that
--- key}, or a driver that was heard of lately, or a report for one who has nothing of the run.
--- ARGV: ttl, token ('': nobody's), run, header, epoch, evaluator, suite, how many suites are counted, name for the
--- others, code version, queue, ms that a silent driver keeps it, epoch that this driver has it in, driver that is known
--- to be gone, 1 where this driver has nothing of the run yet, key of the chunks' digests, 1 where what is there under
--- another key has to go
+-- Stores a run's header once, and its driver; a higher epoch reopens the run, and each driver has its own epoch. Returns
+-- {'open', epoch}. It changes nothing if the ledger has another header {'differs', that header}, another key {'keyed', that
+-- key}, a driver that was heard of lately, or a report while this driver has nothing of the run.
+-- ARGV: ttl, token ('': no driver), run, header, epoch, evaluator, suite, most suites that are counted by name, name for
+-- the others, code version, queue, ms that a silent driver keeps it, this driver's present epoch of it, driver that is
+-- known to be gone, 1 if this driver has nothing of the run yet, key of the chunks' digests, 1 if a plan under another key
+-- must go
 local meta, token = keys.meta, ARGV[2]
 local run, header, wanted, evaluator, suite, most_suites, other_suites, code, queue, driver_ms, had, gone, fresh, key,
   stays = unpack(ARGV, 3, 17)
@@ -17,11 +17,11 @@ local epoch = tonumber(redis.call('HGET', meta, 'epoch') or '-1')
 local driver = redis.call('HGET', meta, 'driver')
 if driver and driver ~= token then
   local now, at = now_ms(), tonumber(redis.call('HGET', meta, 'driver_at') or '0')
-  if at > now then  -- the clock was set back: it is silent from now on
+  if at > now then  -- the clock was set back: count its silence from now on
     at = now
     redis.call('HSET', meta, 'driver_at', now)
   end
-  -- A server with an older epoch than the one this driver has is an older state of it: its driver is this one.
+  -- A server with an older epoch than this driver's was restored to an older state: this process is its driver.
   local silent = driver == gone or now - at >= tonumber(driver_ms)
   if not silent and epoch >= tonumber(had) then return redis.error_reply('DRIVEN ' .. driver), true end
 end
@@ -31,7 +31,7 @@ end
 if goes then stored = false
 elseif keyed and keyed ~= key then return {'keyed', keyed}, true end
 if not stored then
-  -- What may be left of a run whose first key is lost fits nothing any more: its folder knows more.
+  -- If the first key is lost, remains of the run are useless: its folder knows more.
   redis.call('DEL', unpack(KEYS))
   redis.call('HSET', meta, 'header', header, 'header_id', redis.sha1hex(header) .. ' ' .. #header)
   redis.call('HSET', meta, 'code', code, 'queue', queue)
@@ -51,7 +51,7 @@ if wanted > epoch then
   epoch = wanted
   redis.call('HSET', meta, 'epoch', epoch, 'cursor', 0)
   redis.call('HDEL', meta, 'detached', 'failures', 'finals', 'unserved')
-  -- Messages and leases of former epochs are void from now on: every chunk without an answer is published again.
+  -- Messages and leases of earlier epochs are void now: every chunk without an answer is published again.
   redis.call('DEL', keys.flight, keys.leases, keys.notes, keys.refused, keys.sent, keys.failures)
   local state = redis.call('HGET', meta, 'state')
   if state ~= 'done' and state ~= 'cancelled' then redis.call('HSET', meta, 'state', 'open', 'reason', '') end

@@ -1,8 +1,7 @@
--- How a run stands: {now, facts (flat; empty for an unknown run), suspects (flat: seq, reason), refused (flat), leases}.
--- A suspect is a published chunk without a live lease for longer than the
--- grace. Counted is what is there: a key may have been lost.
--- ARGV: ttl, token, run, 1 when it is its driver who looks (which keeps the run), grace ms, longest backoff ms,
--- names of the facts that the run keeps
+-- A run's status: {now, facts (flat; empty for an unknown run), suspects (flat: seq, reason), refused (flat), leases}.
+-- A suspect is a published chunk without a live lease for longer than the grace. Counts come from the keys themselves,
+-- since one may have been lost.
+-- ARGV: ttl, token, run, 1 if its driver polls (which keeps the run), grace ms, longest backoff ms, names of stored facts
 local run, attending = ARGV[3], ARGV[4] == '1'
 local now, grace_ms, backoff_ms = now_ms(), tonumber(ARGV[5]), tonumber(ARGV[6])
 if redis.call('HEXISTS', keys.meta, 'header') == 0 then return {now, {}, {}, {}, 0}, true end
@@ -11,20 +10,20 @@ if attending then
   if other then return other, true end
   listed(run)
 end
-local found, live = {}, 0
+local suspects, live = {}, 0
 local flight = redis.call('ZRANGE', keys.flight, 0, -1, 'WITHSCORES')
 for i = 1, #flight, 2 do
   local seq, at = flight[i], tonumber(flight[i + 1])
   local lease = lease_of(seq)
-  if at > now + backoff_ms then  -- written before the clock was set back: from now on, then
+  if at > now + backoff_ms then  -- written before the clock was set back: count from now on
     at = now
     redis.call('ZADD', keys.flight, now, seq)
   end
   if lease and lease.live then
     live = live + 1
   elseif at <= now - grace_ms then
-    table.insert(found, seq)
-    table.insert(found, lease and 'lease_died' or 'lost')
+    table.insert(suspects, seq)
+    table.insert(suspects, lease and 'lease_died' or 'lost')
   end
 end
 local facts = {
@@ -40,4 +39,4 @@ for i, value in ipairs(redis.call('HMGET', keys.meta, unpack(names))) do
   end
 end
 for i, value in ipairs(facts) do facts[i] = tostring(value) end
-return {now, facts, found, redis.call('HGETALL', keys.refused), live}, not attending
+return {now, facts, suspects, redis.call('HGETALL', keys.refused), live}, not attending

@@ -1,5 +1,5 @@
--- A chunk this worker cannot read: it waits for the producer; or, where its bytes came while the worker tried, it is
--- given back, to be published again when it is seen to be lost. One that another worker has by now is that one's.
+-- Refuses a chunk that this worker cannot read: it waits for the producer. If its bytes came meanwhile, it is given back,
+-- and published again once it counts as lost. If another worker has it by now, nothing changes.
 -- ARGV: ttl, token, seq, epoch, reason, worker
 local seq, epoch, reason, worker = unpack(ARGV, 3, 6)
 if redis.call('HGET', keys.meta, 'epoch') ~= epoch then return 0 end

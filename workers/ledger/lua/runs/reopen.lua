@@ -1,4 +1,4 @@
--- Open a finished run again without the answers of some chunks. Returns -1 for an unknown run, -2 for a cancelled one.
+-- Opens a finished run again without the answers of some chunks. Returns -1 for an unknown run, -2 for a cancelled one.
 -- ARGV: ttl, token, (seq, records, dead ones of them)...
 if redis.call('HEXISTS', keys.meta, 'header') == 0 then return -1 end
 local other = driven()
@@ -9,7 +9,7 @@ for i = 3, #ARGV, 3 do
     count_records(-ARGV[i + 1])
     redis.call('HDEL', keys.digests, ARGV[i])
     redis.call('HDEL', keys.parts, ARGV[i])
-    -- Totals only go up: what was counted of the chunk stays, and its next answer adds what is beyond that.
+    -- Totals only go up: the count of the chunk stays, and its next answer adds only the rest.
     redis.call('HSET', keys.aside, 'counted ' .. ARGV[i], ARGV[i + 1] - ARGV[i + 2])
   end
 end

@@ -1,5 +1,5 @@
--- Digests of chunks whose parts the run folder holds already: they count as committed and are not computed again.
--- Another reconciler may have published them since the run was created: they leave the window as by a commit.
+-- Stores digests of chunks whose parts the run folder has: they count as committed and are not computed again. A
+-- reconciler may have published them since the run was created, so they leave the window as by a commit.
 -- ARGV: ttl, token, (seq, digest, records)...
 if redis.call('HEXISTS', keys.meta, 'header') == 0 then return -1 end
 local other = driven()
@@ -7,7 +7,7 @@ if other then return other, true end
 local added = 0
 for i = 3, #ARGV, 3 do
   if redis.call('HEXISTS', keys.digests, ARGV[i]) == 0 then
-    -- Before the digest is there, as in a commit.
+    -- Before the digest is stored, as in a commit.
     count_records(ARGV[i + 2])
     redis.call('HSET', keys.digests, ARGV[i], ARGV[i + 1])
     redis.call('ZREM', keys.flight, ARGV[i])

@@ -1,15 +1,15 @@
--- The next chunks to publish, as many as the window has room for. Returns {1 when there is more to look at, number...}.
--- ARGV: ttl, token, epoch that they will be published for ('': any), window, most, most chunks to look at
-local wanted_epoch, window, most, looks = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+-- Takes the next chunks to publish, as many as the window has room for. Returns {1 if there are more to check, number...}.
+-- ARGV: ttl, token, epoch to publish them for ('': any), window, most, most chunks to check
+local wanted_epoch, window, most, most_checked = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local epoch = redis.call('HGET', keys.meta, 'epoch')
 if redis.call('HGET', keys.meta, 'state') ~= 'open' or (wanted_epoch ~= '' and wanted_epoch ~= epoch) then return {0}, true end
 local room = math.min(window - redis.call('ZCARD', keys.flight), most)
 local cursor = tonumber(redis.call('HGET', keys.meta, 'cursor'))
 local chunks = redis.call('LLEN', keys.chunks)
--- Once all were published, each is committed, in flight or refused; if some are not, the entry that said so was lost.
+-- Once all were published, each is committed, in flight or refused; if some are not, their entry was lost.
 local known = redis.call('HLEN', keys.digests) + redis.call('ZCARD', keys.flight) + redis.call('HLEN', keys.refused)
 if room > 0 and cursor >= chunks and known < chunks then cursor = 0 end
-local answer, last = {0}, cursor + looks
+local answer, last = {0}, cursor + most_checked
 while room > 0 and cursor < chunks and cursor < last do
   local elsewhere = redis.call('HEXISTS', keys.digests, cursor) == 1 or redis.call('ZSCORE', keys.flight, cursor)
   if not elsewhere and redis.call('HEXISTS', keys.refused, cursor) == 0 then

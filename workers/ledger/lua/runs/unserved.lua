@@ -1,5 +1,5 @@
--- Since when no living worker can compute a run: noted while that is so, and anew whenever an answer is committed.
--- Returns for how many ms. ARGV: ttl, token, 1 while that is so
+-- Notes since when no living worker can compute a run; the time starts again whenever an answer is committed.
+-- Returns for how many ms. ARGV: ttl, token, 1 while no worker can
 if ARGV[3] ~= '1' then
   redis.call('HDEL', keys.meta, 'unserved')
   return 0, true

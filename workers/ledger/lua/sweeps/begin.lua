@@ -1,5 +1,5 @@
--- Attempts of calls begin now: of a process that dies, those alone count as lost. Returns the calls that it may make: one
--- that is another's by now, or nobody's, is not made, and none of a sweep that is not open.
+-- Notes that attempts of calls begin: if the process dies, only these count as lost. Returns the calls that it may make:
+-- those that it still holds, of an open sweep.
 -- ARGV: ttl, token, holder, (call, number of its attempt)...
 local may = {}
 if redis.call('HGET', keys.meta, 'state') ~= 'open' then return may, true end

@@ -1,38 +1,38 @@
--- Calls for a process to make, and a sign of its life. Returns {state, generation, calls to tell of again, call...};
--- 'gone' for an unknown sweep. A process that has not named its calls to this generation is to do so.
--- ARGV: ttl, token, run, holder, what it has made ('name tally' or ''), lease ms, most, how many calls it names as its
--- own (-1: it names none), those ('call attempts that have begun'), and those that it recorded lately
+-- Hands out calls to a process and renews its lease. Returns {state, generation, calls to resend, call...}; 'gone' for an
+-- unknown sweep. A process that has not listed its calls in this generation must do so.
+-- ARGV: ttl, token, run, holder, its tally ('name tally' or ''), lease ms, most, number of its calls that it lists (-1: no
+-- list), those ('call attempts_begun'), and calls that it recorded lately
 local state = redis.call('HGET', keys.meta, 'state')
-local run, me, made, lease, most_calls, named = unpack(ARGV, 3, 8)
-lease, most_calls, named = tonumber(lease), tonumber(most_calls), tonumber(named)
+local run, me, tally, lease, most_calls, listed = unpack(ARGV, 3, 8)
+lease, most_calls, listed = tonumber(lease), tonumber(most_calls), tonumber(listed)
 if state ~= 'open' then delist(run, state) end
 if not state then return {'gone', 0, {}} end
 notice()
-told(made)
+store_tally(tally)
 local now = now_ms()
 if now - number('touched') > lease / 2 then
-  -- Nobody was heard of for a while: the server was away, so nobody is taken for dead because of that.
+  -- No process was heard of for a while, so the server was away: do not count any process as dead.
   for _, holder in ipairs(redis.call('ZRANGE', keys.holders, 0, -1)) do redis.call('ZADD', keys.holders, now + lease, holder) end
 end
 redis.call('HSET', keys.meta, 'touched', now)
 if number('lease') < lease then redis.call('HSET', keys.meta, 'lease', lease) end
 redis.call('ZADD', keys.holders, now + lease, me)
 reclaim()
--- A process has what it names, and nothing else: an answer that never arrived, or a server that came back older than it
--- was, gave it calls that it does not know of. What it recorded and the ledger has lost is told again, not called again.
-local untold = {}
-if named >= 0 then
+-- A process has the calls that it lists and no others: it does not know calls from a reply that never arrived, or from
+-- before the server was restored to an older state. It resends results that the ledger has lost.
+local lost_results = {}
+if listed >= 0 then
   heard_of(me)
   local mine, recent = {}, {}
-  for i = 9, 8 + named do
+  for i = 9, 8 + listed do
     local call, begun = string.match(ARGV[i], '^(%d+) (%d+)$')
     mine[call] = tonumber(begun)
   end
-  for i = 9 + named, #ARGV do
+  for i = 9 + listed, #ARGV do
     recent[ARGV[i]] = true
     if redis.call('SISMEMBER', keys.recorded, ARGV[i]) == 0 then
-      table.insert(untold, ARGV[i])
-      redis.call('HSETNX', keys.held, ARGV[i], me) -- nobody else makes it meanwhile
+      table.insert(lost_results, ARGV[i])
+      redis.call('HSETNX', keys.held, ARGV[i], me) -- so that no other process makes it meanwhile
     end
   end
   local held = redis.call('HGETALL', keys.held)
@@ -41,7 +41,7 @@ if named >= 0 then
     if held[i + 1] == me and not mine[held[i]] and not recent[held[i]] then take_back(held[i], me, false) end
   end
   for call, begun in pairs(mine) do
-    -- One that it has not begun may be another's by now, or the room for it: it begins only while it is held for it.
+    -- A call that it has not begun may be another process's by now; it may begin only a call that the ledger holds for it.
     if begun > 0 and redis.call('SISMEMBER', keys.recorded, call) == 0 then
       redis.call('HSET', keys.held, call, me)
       redis.call('HSET', keys.begun, call, begun)
@@ -50,22 +50,22 @@ if named >= 0 then
   end
   redis.call('SREM', keys.awaited, me)
 end
--- With nothing in flight, asking again and again does not keep the sweep.
+-- Claims alone do not keep a sweep without calls in flight from expiring.
 local function idle() return redis.call('HLEN', keys.held) == 0 end
-local answer = {state, number('generation'), untold}
+local answer = {state, number('generation'), lost_results}
 local cases, total = number('cases'), number('total')
 local alone = number('unattended_ms') > 0 and now - heard('attended') > number('unattended_ms')
 if state ~= 'open' or alone or redis.call('HLEN', keys.prompts) < cases or unsettled() then return answer, idle() end
 local most = math.min(most_calls, room())
--- What a call costs shows when one was answered: ten at once could cost many times the budget. As many more as have
--- failed, so that a target which answers some calls only is not asked one by one.
+-- The first answer shows what a call costs: ten at once could cost many times the budget. Add the number of failures, so
+-- that a target that answers only some calls is not called one by one.
 if unpriced() then most = math.min(most, 1 + number('errors') - redis.call('HLEN', keys.held)) end
--- Three entries of the answer are no calls.
+-- The first three entries of the answer are not calls.
 while #answer <= most + 2 do
   local call = next_call(cases, total)
   if not call then break end
   redis.call('HSET', keys.held, call, me)
-  redis.call('HDEL', keys.begun, call) -- where another's hold of it was lost
+  redis.call('HDEL', keys.begun, call) -- left over if the ledger lost another process's hold
   table.insert(answer, call)
 end
 local busy = redis.call('HLEN', keys.held)

@@ -1,6 +1,6 @@
--- Recorded outputs that were not trimmed yet. Returns {number of the first, output...}. ARGV: ttl, token, most
+-- Reads recorded outputs that were not trimmed yet. Returns {number of the first, output...}. ARGV: ttl, token, most
 local other = refused()
 if other then return other, true end
-local found = redis.call('LRANGE', keys.outbox, 0, ARGV[3] - 1)
-table.insert(found, 1, number('trimmed'))
-return found, true
+local outputs = redis.call('LRANGE', keys.outbox, 0, ARGV[3] - 1)
+table.insert(outputs, 1, number('trimmed'))
+return outputs, true

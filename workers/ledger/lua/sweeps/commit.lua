@@ -1,15 +1,13 @@
--- What became of calls; the first output of each stays, a later one was paid for twice. A fatal failure (a spent quota,
--- a wrong key) is no output: it stops the sweep, and its call is made when the sweep goes on. An output that comes
--- after all of a call that was counted as lost takes it from those. What was paid in all is in what the process tells
--- of itself: an output that is told once more counts in the totals of all sweeps, where it was lost and not merely
--- forgotten.
--- ARGV: ttl, token, holder, what it has made ('name tally' or ''), target, (call, kind of failure or '', fatal reason
--- or '', cost, prompt tokens, completion tokens, latency bucket, latency in microseconds, output, 1 when told once
--- more, 'told' or 'untold' where it was answered and what that cost is known or not)... Returns how many were new.
--- Costs in totals are in millionths.
+-- Records results of calls. The first output of each call stays; a later one was paid for twice. A fatal failure (a spent
+-- quota, a wrong key) is no output: it stops the sweep, and its call is made when the sweep goes on. If an output of a lost
+-- call comes after all, the call is not lost any more. The process's tally has the sums; a resent output counts in the
+-- totals of all sweeps only if the ledger lost it, not if the driver had it forgotten.
+-- ARGV: ttl, token, holder, its tally ('name tally' or ''), target, (call, kind of failure or '', fatal reason or '', cost,
+-- prompt tokens, completion tokens, latency bucket, latency in microseconds, output, 1 if resent, 'told' or 'untold' for an
+-- answer whose cost is known or not)... Returns how many were new. Costs in totals are in millionths.
 local me, totals, target, fresh = ARGV[3], shared.calls, ' ' .. ARGV[5], 0
-told(ARGV[4])
-local there = redis.call('HEXISTS', keys.meta, 'sweep') == 1
+store_tally(ARGV[4])
+local exists = redis.call('HEXISTS', keys.meta, 'sweep') == 1
 local function keep(call, kind, fatal, output, cost_is)
   if fatal ~= '' then
     redis.call('RPUSH', keys.again, call)
@@ -37,10 +35,10 @@ for i = 6, #ARGV, 11 do
   local recorded, mine = redis.call('SISMEMBER', keys.recorded, call) == 1, redis.call('HGET', keys.held, call) == me
   if mine then let_go(call) end
   if recovered(me, call) then mine = true end
-  -- Recorded, and this process's no more: it is told so once more, since the answer to the first time was lost.
-  local known = recorded and not mine or ARGV[i + 9] == '1' and (recorded or not there)
+  -- Recorded, and not held by this process: it is the same commit again, since the reply to the first was lost.
+  local known = recorded and not mine or ARGV[i + 9] == '1' and (recorded or not exists)
   local counted = not known and redis.call('SREM', keys.forgotten, call) == 1 and ARGV[i + 9] == '1'
-  if there and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8], ARGV[i + 10]) end
+  if exists and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8], ARGV[i + 10]) end
   if not known and not counted then
     if tonumber(cost) > 0 then
       tally('HINCRBY', totals, 'cost' .. target, math.floor(tonumber(cost) * 1000000 + 0.5))

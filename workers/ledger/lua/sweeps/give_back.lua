@@ -1,6 +1,6 @@
--- A process gives back calls that it does not make; one that leaves gives back all it has.
--- ARGV: ttl, token, holder, what it has made ('name tally' or ''), 1 when it leaves, call...
-told(ARGV[4])
+-- Gives back calls that a process does not make; a process that leaves gives back all its calls.
+-- ARGV: ttl, token, holder, its tally ('name tally' or ''), 1 if it leaves, call...
+store_tally(ARGV[4])
 local given = 0
 for i = 6, #ARGV do
   if redis.call('HGET', keys.held, ARGV[i]) == ARGV[3] then

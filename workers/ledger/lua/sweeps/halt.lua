@@ -1,4 +1,4 @@
--- Cases that are decided get no more calls, and those that are open again get them.
+-- Stops the calls of decided cases, or lets calls of reopened cases go on.
 -- ARGV: ttl, token, 'halt' or 'go', case...
 if redis.call('HEXISTS', keys.meta, 'sweep') == 0 then return -1 end
 local other = refused()

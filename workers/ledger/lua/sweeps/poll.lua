@@ -1,9 +1,9 @@
--- How a sweep stands: {meta (flat; empty for an unknown one), outputs to collect, calls in flight, recorded
--- calls, cases halted, 1 while calls are left to hand out, prompts, lost calls, ms since its driver was heard of,
--- attempts, outputs paid, cost, 1 while somebody is to tell what this server lost, {process, its attempts that are under
--- way or lost}..., processes that are heard of (by spaces)}. One that is open is put back on the list of those that are.
--- ARGV: ttl, token, run, 1 when it is the producer who looks, which keeps the sweep, the generation that the producer
--- has told what its folder has, how many outputs nobody paid for this sweep (less those it paid twice)
+-- A sweep's status: {meta (flat; empty for an unknown one), outputs to collect, calls in flight, recorded calls, halted
+-- cases, 1 while there are calls to hand out, prompts, lost calls, ms since its driver was heard of, attempts, outputs
+-- paid, cost, 1 while processes must report what this server lost, {process, its attempts under way or lost}..., living
+-- processes (separated by spaces)}. An open sweep is put back on the list of open ones.
+-- ARGV: ttl, token, run, 1 if its driver polls (which keeps the sweep), the generation to which the driver reported last,
+-- how many outputs nobody paid for this sweep (less those paid twice)
 local attending = ARGV[4] == '1'
 local header = redis.call('HGET', keys.meta, 'sweep')
 if not header then return {{}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '0', 0, {}, ''} end
@@ -22,7 +22,7 @@ local function add(holder, attempts) at[holder] = (at[holder] or 0) + attempts e
 local held = redis.call('HGETALL', keys.held)
 for i = 1, #held, 2 do add(held[i + 1], 1 + (redis.call('HGET', keys.retries, held[i]) or 0)) end
 for _, one in ipairs(redis.call('SMEMBERS', keys.lost)) do add(string.match(one, '^%S+'), 1) end
-local waits = unsettled() and 1 or 0
+local waiting_for_reports = unsettled() and 1 or 0
 local left = next_call(number('cases'), number('total')) and 1 or 0
 local meta = redis.call('HGETALL', keys.meta)
 for i = 1, #meta, 2 do
@@ -39,7 +39,7 @@ return {
   meta, redis.call('LLEN', keys.outbox), redis.call('HLEN', keys.held),
   redis.call('SCARD', keys.recorded), redis.call('SCARD', keys.halted), left, redis.call('HLEN', keys.prompts), lost(),
   now_ms() - heard('driver_at'),
-  started(), at_least('paid'), exact(at_least('spent')), waits, by_holder,
-  -- Those without a call, too: the driver may not have collected yet what they recorded.
+  started(), at_least('paid'), exact(at_least('spent')), waiting_for_reports, by_holder,
+  -- Also those without a call: the driver may not have collected their outputs yet.
   table.concat(redis.call('ZRANGE', keys.holders, 0, -1), ' '),
 }, not attending

@@ -1,8 +1,8 @@
--- Shared by the scripts of a sweep's calls. ARGV[1] is the lifetime of its keys in ms, prolonged by every step that
--- moves the sweep on, ARGV[2] the token of whoever takes the step ('' for one that drives nothing). Call number n is
--- repeat n // cases of case n % cases, so that a sweep which ends early is balanced.
+-- Shared by the scripts of a sweep's calls. ARGV[1] is the lifetime of its keys in ms, prolonged by every step that moves
+-- the sweep on, ARGV[2] the token of the driver that takes the step ('' for other processes). Call number n is repeat
+-- n // cases of case n % cases, so that a sweep that ends early is balanced.
 local function number(name) return tonumber(redis.call('HGET', keys.meta, name) or '0') end
--- When something was heard of last. Clocks step: a time in the future counts as now.
+-- The last time of a sign of life. The clock may step back: a time in the future counts as now.
 local function heard(name)
   local at, now = number(name), now_ms()
   if at > now then
@@ -12,7 +12,7 @@ local function heard(name)
   return at
 end
 local function silent() return now_ms() - heard('driver_at') >= number('driver_ms') end
--- The error for anybody else who takes a driver's step; a silent driver does not stop a step without a token.
+-- The error if another process takes a driver's step; a silent driver does not stop a step without a token.
 local function refused()
   if ARGV[2] == '' and silent() then return nil end
   return driven()
@@ -21,10 +21,9 @@ local function release()
   redis.call('HDEL', keys.meta, 'driver', 'driver_at')
   redis.call('SREM', keys.awaited, ARGV[2])
 end
--- For closing: any sweep may, and its driver keeps it until it lets go.
+-- For closing: every sweep may close, and its driver keeps it until it releases it.
 local function lacks() return false end
--- A sweep that is not open leaves the list of those that are for that of those that are closed, which forgets them when
--- they expire.
+-- Moves a sweep from the list of open ones to that of closed ones, which drops sweeps when they expire.
 local function delist(run, state)
   if redis.call('HDEL', shared.sweeps, run) == 0 or not state then return end
   for _, gone in ipairs(redis.call('ZRANGEBYSCORE', shared.closed, 0, now_ms())) do redis.call('ZREM', shared.closed, gone) end
@@ -40,7 +39,7 @@ local function wanted(call, cases)
   return redis.call('SISMEMBER', keys.recorded, call) == 0 and redis.call('HEXISTS', keys.held, call) == 0
     and redis.call('SISMEMBER', keys.halted, call % cases) == 0
 end
--- The next call that is wanted and nobody has, nil when there is none; it stays where it is.
+-- The next call that is wanted and that nobody has; nil if there is none. It stays where it is.
 local function next_call(cases, total)
   while true do
     local back = redis.call('LINDEX', keys.again, 0)
@@ -55,28 +54,28 @@ local function next_call(cases, total)
   return cursor < total and cursor or nil
 end
 local function lost_name(holder, call, attempt) return holder .. ' ' .. call .. (attempt > 1 and ' ' .. attempt or '') end
--- Attempts that were counted as lost are told after all. Returns whether there were any.
+-- Uncounts lost attempts of a call whose result came after all. Returns whether there were any.
 local function recovered(holder, call)
   local attempt = 1
   while redis.call('SREM', keys.lost, lost_name(holder, call, attempt)) == 1 do attempt = attempt + 1 end
   return attempt > 1
 end
--- Nobody has a call any more.
+-- Takes a call from the process that holds it.
 local function let_go(call)
   redis.call('HDEL', keys.held, call)
   redis.call('HDEL', keys.retries, call)
   redis.call('HDEL', keys.begun, call)
 end
--- A call goes back to those that are to be made. Of attempts that nobody will tell, those that had begun may have reached
--- the target: they were paid, then, and what for is lost.
-local function take_back(call, holder, untold)
-  local begun = untold and tonumber(redis.call('HGET', keys.begun, call)) or 0
+-- Puts a call back to those to make. If its process is dead, attempts that had begun count as lost: they may have reached
+-- the target, and then they were paid.
+local function take_back(call, holder, dead)
+  local begun = dead and tonumber(redis.call('HGET', keys.begun, call)) or 0
   for attempt = 1, begun do redis.call('SADD', keys.lost, lost_name(holder, call, attempt)) end
   let_go(call)
   redis.call('RPUSH', keys.again, call)
 end
--- Calls of processes that are silent for longer than their lease go back. No lease ends later than one from now: where
--- the clock was set back, processes have that time to be heard of again.
+-- Takes back calls of processes that are silent for longer than their lease. No lease ends later than one lease from now:
+-- if the clock was set back, processes have that time to give a sign of life.
 local function reclaim()
   local now, lease = now_ms(), number('lease')
   if lease > 0 then
@@ -100,7 +99,7 @@ local function reclaim()
     end
   end
 end
--- A process that holds calls and is not among the holders (that key was lost) has a lease to be heard of again.
+-- Gives a new lease to processes that hold calls but are not among the holders (that key was lost).
 local function adopt(held)
   for i = 2, #held, 2 do
     if not redis.call('ZSCORE', keys.holders, held[i]) then
@@ -108,7 +107,7 @@ local function adopt(held)
     end
   end
 end
--- Attempts that a run folder told of as under way, by process: lost ones, until that process is heard of.
+-- Stores attempts under way of a process, as its run folder counts them: lost ones, until that process gives a sign of life.
 local function under_way(holder, attempts)
   redis.call('HSET', keys.meta, 'at ' .. holder, attempts)
   redis.call('HINCRBY', keys.meta, 'at', attempts)
@@ -119,18 +118,18 @@ local function heard_of(holder)
   redis.call('HDEL', keys.meta, 'at ' .. holder)
   redis.call('HINCRBY', keys.meta, 'at', -attempts)
 end
--- Calls that were paid and came to nothing, as far as is known.
+-- The number of lost attempts, as far as known.
 local function lost() return number('lost') + number('at') + redis.call('SCARD', keys.lost) end
--- What processes made for the sweep: each tells all of its own, 'number attempts outputs cost', and the highest number
--- counts. So nothing is counted twice, and a server that comes back older than it was is told what it lost.
+-- Tallies of processes for the sweep: each reports its whole tally, 'number attempts outputs cost', and the highest number
+-- counts. So nothing is counted twice, and a server restored to an older state gets the right sums again.
 local SUMS = {'attempts', 'paid', 'spent'}
 local function numbers(tally)
-  local found = {}
-  for value in string.gmatch(tally or '0 0 0 0', '%S+') do table.insert(found, tonumber(value)) end
-  return found
+  local values = {}
+  for value in string.gmatch(tally or '0 0 0 0', '%S+') do table.insert(values, tonumber(value)) end
+  return values
 end
 local function exact(value) return string.format('%.17g', value) end
-local function tell(name, tally)
+local function keep_tally(name, tally)
   if not name or redis.call('HEXISTS', keys.meta, 'sweep') == 0 then return end
   local known = redis.call('HGET', keys.meta, 'by ' .. name)
   if known == tally then return end
@@ -139,8 +138,8 @@ local function tell(name, tally)
   redis.call('HSET', keys.meta, 'by ' .. name, tally)
   for i, sum in ipairs(SUMS) do redis.call('HSET', keys.meta, sum, exact(number(sum) + now[i + 1] - before[i + 1])) end
 end
-local function told(argument) tell(string.match(argument, '^(%S+) (.+)$')) end
--- A sum, or what the run folder knows of it as long as processes that tell their part are waited for.
+local function store_tally(argument) keep_tally(string.match(argument, '^(%S+) (.+)$')) end
+-- A sum; while processes must still report their tallies, at least the run folder's count.
 local function at_least(sum) return math.max(number(sum), number('least ' .. sum)) end
 -- Attempts that ended, and those that are under way or handed out.
 local function started()
@@ -148,47 +147,47 @@ local function started()
   for _, retries in ipairs(redis.call('HVALS', keys.retries)) do count = count + retries end
   return count
 end
--- This server has forgotten some of what it answered. Until the processes that it knows, and the driver, have told it
--- what they have, it offers no calls: those may be made, or paid, already.
-local function fall()
-  -- A number that no other server of this sweep gave: a second one that is as old as the first would count alike, and
-  -- what was told to that one would seem to have been told to this.
+-- This server has lost data. Until the processes that it knows, and the driver, have reported, it offers no calls: they may
+-- be made, or paid, already.
+local function await_reports()
+  -- A number that no other server of this sweep gave: otherwise reports to another server that is as old would seem to be
+  -- reports to this one.
   redis.call('HSET', keys.meta, 'generation', string.format('%d', math.max(number('generation') + 1, now_ms())))
   redis.call('HSET', keys.meta, 'fallen', now_ms())
   local awaited = redis.call('ZRANGE', keys.holders, 0, -1)
   redis.call('DEL', keys.awaited)
   for _, holder in ipairs(awaited) do
     redis.call('SADD', keys.awaited, holder)
-    -- The server was away: nobody is taken for dead because of that.
+    -- The server was away: do not count any process as dead.
     if number('lease') > 0 then redis.call('ZADD', keys.holders, now_ms() + number('lease'), holder) end
   end
   local driver = redis.call('HGET', keys.meta, 'driver')
   if driver then redis.call('SADD', keys.awaited, driver) end
 end
--- Wait for processes that this server may never have met, too: what they have only they can tell.
+-- Waits also for processes that this server may not know.
 local function await(holders)
   for holder in string.gmatch(holders, '%S+') do redis.call('SADD', keys.awaited, holder) end
 end
--- Another server than the one that the sweep was on, a replica that was promoted or a restart, may have fallen behind it.
+-- Notices a new server (a promoted replica or a restart), which may have lost data.
 local function notice()
   local facts = redis.pcall('INFO', 'replication')
   local server = type(facts) == 'string' and string.match(facts, 'master_replid:(%x+)')
   local before = redis.call('HGET', keys.meta, 'server')
   if not server or server == before then return end
   redis.call('HSET', keys.meta, 'server', server)
-  if before then fall() end
+  if before then await_reports() end
 end
--- Whether somebody is still waited for: no longer than processes are taken for living, and always for the pause that those
--- need whom neither the server nor the driver knows.
+-- Whether reports are still awaited: no longer than a process's lease, and at least for the pause that unknown processes
+-- need.
 local function unsettled()
   local at = heard('fallen')
   if at == 0 then return false end
   local since, pause = now_ms() - at, number('pause')
   local lease = number('lease')
-  local most = math.max(pause, lease > 0 and math.min(lease, 10000) or 10000) -- without one nobody has claimed here yet
+  local most = math.max(pause, lease > 0 and math.min(lease, 10000) or 10000) -- without a lease, no process has claimed here yet
   if since < pause or (since < most and redis.call('SCARD', keys.awaited) > 0) then return true end
   for _, sum in ipairs(SUMS) do
-    -- What is missing now was of processes that are no more.
+    -- The missing part belongs to processes that have ended.
     redis.call('HSET', keys.meta, sum, exact(at_least(sum)))
     redis.call('HDEL', keys.meta, 'least ' .. sum)
   end
@@ -196,15 +195,15 @@ local function unsettled()
   redis.call('DEL', keys.awaited)
   return false
 end
--- What was spent, with lost calls at the mean of those that were paid.
+-- The cost so far, with lost attempts at the mean of paid ones.
 local function spent()
   local paid, known = at_least('paid'), at_least('spent')
   return paid > 0 and known + lost() * known / paid or known
 end
--- Whether calls count against a budget of cost, and nobody has heard yet what one costs.
+-- Whether there is a budget of cost, and the cost of a call is not known yet.
 local function unpriced() return number('max_cost') > 0 and number('spent') == 0 and number('told') == 0 end
--- How many more attempts the budgets allow: calls, and cost at the mean of those paid so far. Ten answers that tell no
--- cost are enough to know that none will; failures say nothing of it.
+-- How many more attempts the budgets allow: of calls, and of cost at the mean of those paid so far. Ten answers without a
+-- cost show that none will have one; failures show nothing.
 local function room()
   local calls, cost = number('max_calls'), number('max_cost')
   local most = calls > 0 and calls - started() or math.huge

@@ -1,5 +1,5 @@
--- Forget the outputs up to a running number, which are safe in the run folder: if the last of them is the one that was
--- collected there. Returns how many were forgotten. ARGV: ttl, token, number behind the last, SHA-1 of the last
+-- Deletes outputs up to a running number, which are safe in the run folder, if the last of them is the one collected there.
+-- Returns how many were deleted. ARGV: ttl, token, number behind the last, SHA-1 of the last
 local other = refused()
 if other then return other end
 local count = tonumber(ARGV[3]) - number('trimmed')
