@@ -59,8 +59,8 @@ class Comparison(comparison.MeasureComparison, frozen=True, eq=False, kw_only=Tr
     answers the candidate lacks that the base has; ``alone`` and ``new`` are cases of one side only (the first 50, all
     of them counted in ``alone_count`` and ``new_count``); ``lost`` and ``won`` count the cases that changed. ``named``
     are the cases that got worse by more than chance, ``collapsed`` those that newly collapsed. ``repeats`` is by how
-    much to multiply the repeats for a verdict, were the change as it looks; None where no number is known. ``stopped``
-    is how many cases of either run were asked no more once they were decided.
+    much to multiply the repeats for a verdict, if the change is really this large; None if unknown. ``stopped``
+    is how many cases of either run evalq stopped calling once they were decided.
     """
 
     sides: Sides
@@ -284,7 +284,7 @@ def compare(
         found["pass_rate"].flips()             # a DataFrame of the cases that changed
 
     Changes of less than ``margin``, a share of each measure's scale, are the same. ``measure`` compares by that one
-    alone. ``by_cases`` decides for cases like these instead of for these: where repeats of one unchanged target are not
+    alone. ``by_cases`` decides for other cases like these, too: use it if repeats of one unchanged target are not
     independent. ``broker`` and ``ledger`` are URLs as the command line takes them; without, EVALQ_BROKER and
     EVALQ_LEDGER count. No verdict raises anything.
 

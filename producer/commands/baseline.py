@@ -8,7 +8,7 @@ import msgspec
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.comparing.baselines import Baselines, place_of
+from evalq.producer.comparing.baselines import Baselines, slot_of
 from evalq.producer.comparing.operands import operand
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
@@ -26,7 +26,7 @@ def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
         for run in runs:
             for found in operand(run, servers):
                 path = baselines.approve(name, found)
-                click.echo(visible(f"{name}: {place_of(found)} is run {found.run} ({_size(found)}), in {path}"))
+                click.echo(visible(f"{name}: {slot_of(found)} is run {found.run} ({_size(found)}), in {path}"))
 
 
 def _list(invocation: Invocation, as_json: bool) -> None:
@@ -38,7 +38,7 @@ def _list(invocation: Invocation, as_json: bool) -> None:
     else:
         for name, runs in known.items():
             for run in runs:
-                click.echo(visible(f"{name}  {place_of(run)}  run {run.run}  {_size(run)}"))
+                click.echo(visible(f"{name}  {slot_of(run)}  run {run.run}  {_size(run)}"))
     if faults:
         raise WireError("\n".join(faults))
     if not known and not as_json:

@@ -1,4 +1,4 @@
-"""Baselines: approved runs under a name, each with all that a comparison needs, as files and in the ledger."""
+"""Baselines: approved runs under a name, with everything that a comparison needs, as files and in the ledger."""
 
 from __future__ import annotations
 
@@ -20,56 +20,55 @@ if TYPE_CHECKING:
 
 
 FOLDER = Path("evalq-baselines")
-"""Small enough to be committed: what is approved is then reviewed as any other change."""
-# A name becomes a folder's: it must not lead anywhere else.
+"""Small enough to commit, so that approvals are reviewed like other changes."""
+# A name is also a folder's name, so it must not be a path.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._:+-]+")
 
 
 class Baselines:
-    """The baselines of this directory, and of a server where one is named; the server's word counts."""
+    """The baselines of this directory and of the named server; the server's come first."""
 
     def __init__(self, servers: Servers, folder: Path = FOLDER) -> None:
         self._servers = servers
         self._folder = folder
 
     def approve(self, name: str, run: RunCases) -> Path:
-        """Keep ``run`` as the baseline ``name`` of its evaluator and target; the file. Drift is watched from it on.
+        """Keep ``run`` as the baseline ``name`` of its evaluator and target, and restart drift from it; the file.
 
         Raises UsageError, WireError for a run that cannot be one, OSError.
         """
         _check(name)
-        # A file of cases may be anybody's: what no run can hold would end each later gate, far from its cause.
+        # Cases that no run can have would end each later gate, far from their cause.
         if fault := fault_of(run):
             raise WireError(f"{run.run} does not hold a run's cases: {fault}")
-        place, data = place_of(run), msgspec.json.encode(run)
-        path = self._path(name, place)
+        slot, data = slot_of(run), msgspec.json.encode(run)
+        path = self._path(name, slot)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data + b"\n")
         if self._servers.named:
-            self._servers.baselines.keep(name, place, data)
+            self._servers.baselines.keep(name, slot, data)
             self._servers.drift.approve(run)
         return path
 
     def known(self, name: str) -> list[RunCases]:
-        """What is approved under ``name``, a run for each evaluator and target; empty where there is no such name."""
+        """The runs approved under ``name``, one for each evaluator and target; empty for an unknown name."""
         found: dict[str, RunCases] = {}
         if _NAME.match(name):
             for path in sorted((self._folder / name).glob("*.json")):
-                with open_input(path) as stream:  # no pipe and no device, which a link may lead to
+                with open_input(path) as stream:  # not a pipe or a device, which a link may lead to
                     found[path.stem] = decode_cases(stream.read(), str(path))
             if self._servers.named:
-                # After the files: what is approved on the server counts where both have it.
+                # After the files, so that the server's run replaces the file's.
                 there = self._servers.baselines.read(name).items()
                 found |= {at: decode_cases(data, f"the baseline {name} in the ledger") for at, data in there}
-        return [found[place] for place in sorted(found)]
+        return [found[slot] for slot in sorted(found)]
 
     def every(self) -> tuple[dict[str, list[RunCases]], list[str]]:
-        """What is approved under each name that can be read, and why each other one cannot."""
+        """{name: approved runs}, and the reasons why other names cannot be read."""
         found: dict[str, list[RunCases]] = {}
         faults: list[str] = []
         for name in self.names():
-            # One that another version wrote says nothing of the others.
             try:
                 found[name] = self.known(name)
             except (WireError, OSError) as error:
@@ -94,13 +93,13 @@ class Baselines:
         if self._servers.named and self._servers.baselines.forget(name):
             yield f"{name} in the ledger"
 
-    def _path(self, name: str, place: str) -> Path:
-        return self._folder / name / f"{place}.json"
+    def _path(self, name: str, slot: str) -> Path:
+        return self._folder / name / f"{slot}.json"
 
 
-def place_of(run: RunCases) -> str:
-    """What ``run`` is approved for under a baseline's name: what it is called, with its target if it has one."""
-    # Names of choices hold colons (llama3:8b), which are no part of a file's name everywhere, and still tell two apart.
+def slot_of(run: RunCases) -> str:
+    """The slot of ``run`` under a baseline's name: the run's name, with its target if it has one."""
+    # Targets may have colons (llama3:8b), which not every file system allows in names.
     target = _UNSAFE.sub("-", run.target).replace(":", "~")
     return f"{run.called}@{target}" if target else run.called
 

@@ -1,4 +1,4 @@
-"""Comparing two runs by every measure that both have, and comparisons and decisions in words."""
+"""Compare two runs by every measure that both have, and show comparisons and decisions as Markdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import escape, table, visible
 
 MARGIN = 0.05
-"""Changes of less than this share of a measure's scale are the same, unless told otherwise."""
+"""Changes smaller than this share of a measure's scale count as none, by default."""
 
 
 def compare_runs(
@@ -23,17 +23,17 @@ def compare_runs(
 ) -> list[MeasureComparison]:
     """Compare by every measure of the candidate, or by the one called ``measure``.
 
-    ``margin`` is a share of each measure's scale. Raises UsageError for runs of two evaluators, and for a measure that
-    there is not, and for runs that have answers in common.
+    ``margin`` is a share of each measure's scale. Raises UsageError for runs of two evaluators, for an unknown measure,
+    and for runs that have answers in common.
     """
-    # Of answers that both have no change would be found, whatever changed.
+    # Answers that both runs have show no change, even if the target has changed.
     if common := common_answers(cand, base):
-        raise UsageError(f"{common}: they tell nothing of a change; compare runs that were asked apart")
+        raise UsageError(f"{common}, so they cannot show a change; compare runs with calls of their own")
     if base.evaluator != cand.evaluator:
         raise UsageError(f"{base.run} is a run of {base.evaluator} and {cand.run} one of {cand.evaluator}")
-    # GATE, The question: what is asked or checked otherwise now is another case, whatever its id.
-    held, twice = paired(cand, base), tuple(_twice(base, cand))
-    base = held.partner
+    # GATE, The question: with another input or other checks it is another case, even with the same id.
+    pairing, twice = paired(cand, base), tuple(_twice(base, cand))
+    base = pairing.partner
     known = {each.name for each in base.cases.measures}
     wanted = [each for each in cand.cases.measures if each.name in known and measure in ("", each.name)]
     if not wanted:
@@ -41,11 +41,11 @@ def compare_runs(
         raise UsageError(f"{cand.evaluator} has no measure {measure!r}; there are: {names}")
     found = [compare(base.cases, cand.cases, each, margin * each.width, by_cases=by_cases) for each in wanted]
     if twice:
-        # An interval of answers that count twice is too narrow, whichever way it decides.
+        # An interval is too narrow if answers count twice.
         found = [msgspec.structs.replace(each, verdict="inconclusive", repeats=None) for each in found]
     copies = (*twice, *([f"{same[0].upper()}{same[1:]}."] if (same := same_answers(cand, base)) else []))
     found = [msgspec.structs.replace(each, copies=copies) for each in found]
-    return [_with_changed(each, held.cases) for each in found] if held.cases.changed else found
+    return [_with_changed(each, pairing.cases) for each in found] if pairing.cases.changed else found
 
 
 def _twice(base: RunCases, cand: RunCases) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _twice(base: RunCases, cand: RunCases) -> Iterator[str]:
 
 
 def _with_changed(found: MeasureComparison, cases: PairedCases) -> MeasureComparison:
-    """A changed case is in both, and neither new nor answered by one side alone."""
+    """Count cases with another input or other checks as changed, not as new."""
     return msgspec.structs.replace(
         found,
         changed=list(cases.changed),
@@ -82,7 +82,7 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[MeasureCompa
     for comparison in found:
         lines += [*_comparison(comparison), ""]
     lines += [*_both_runs(base, cand)]
-    # Over the whole, and last: names of runs and cases are anybody's, and a terminal would obey them.
+    # Last, over the whole text: names of runs and cases may hold escapes that a terminal would obey.
     return visible("\n".join(lines).rstrip() + "\n")
 
 
@@ -99,12 +99,11 @@ def decision_text(decision: GateDecision) -> str:
     lines += [_row(check) for check in decision.checks]
     for check in decision.checks:
         if check.cases and check.decided != "GO":
-            # Not "what is demanded: the cases", which reads as if they kept it.
             what = f"{check.decided} by these cases ({escape(check.metric)}, {escape(check.demand)})"
             lines += ["", f"{what}: {', '.join(map(escape, check.cases))}"]
     if decision.quarantined:
         rows: list[tuple[object, ...]] = [
-            (each.run, each.case, standing_of(each), each.reason, each.until) for each in decision.quarantined
+            (each.run, each.case, quarantine_text(each), each.reason, each.until) for each in decision.quarantined
         ]
         lines += ["", table(("run", "case", "quarantine", "reason", "until"), rows).rstrip("\n")]
     if decision.notes:
@@ -113,7 +112,7 @@ def decision_text(decision: GateDecision) -> str:
 
 
 def headline(decision: GateDecision) -> str:
-    """On which cases it was decided, for a title: both counts of each run; empty without a baseline."""
+    """The number of cases that decided, and of each run's cases, for a title; empty without a baseline."""
     several = len(decision.paired) > 1
     parts = [
         f"{f'{each.run}: ' if several else ''}{each.equal:,} equal cases of the baseline's {each.base:,} and the "
@@ -123,8 +122,8 @@ def headline(decision: GateDecision) -> str:
     return f"({'; '.join(parts)})" if parts else ""
 
 
-def standing_of(entry: Quarantined) -> str:
-    """Whether a case in quarantine is set aside, how often it passed, and why."""
+def quarantine_text(entry: Quarantined) -> str:
+    """Whether a case in quarantine counts, how often it passed, and why."""
     what = "set aside" if entry.quarantined else "counts all the same"
     what += ", and passes less often than before" if entry.regressed else ""
     now = f", {entry.passed} of {entry.answers} now" if entry.answers else ""
@@ -146,7 +145,7 @@ def _comparison(found: MeasureComparison) -> Iterator[str]:
     shown = MeasureFormat(measure)
     yield f"{shown.level(seen.base)} to {shown.level(seen.cand)} over {seen.cases:,} cases that both answered:"
     yield ""
-    yield "| change | 95 % between | p worse | p better | margin | would have seen |"
+    yield "| change | 95 % between | p worse | p better | margin | smallest detectable |"
     yield "| --- | --- | --- | --- | --- | --- |"
     ends = f"{shown.change(seen.low)} and {shown.change(seen.high)}"
     yield (
@@ -170,50 +169,50 @@ def _more(found: MeasureComparison, seen: Estimate, shown: MeasureFormat) -> Ite
 
 
 def comparison_notes(
-    found: MeasureComparison, seen: Estimate, shown: MeasureFormat, said: Callable[[str], str] = escape
+    found: MeasureComparison, seen: Estimate, shown: MeasureFormat, format_name: Callable[[str], str] = escape
 ) -> list[str]:
-    """What to know besides the numbers, a sentence each; ``said`` makes the name of a case fit where they go."""
+    """Sentences that explain the numbers; ``format_name`` escapes the name of a case."""
     notes = []
     if reading := found.measure.reading:
         notes.append(f"{reading[0].upper()}{reading[1:]}.")
     notes += found.copies
     if found.by_cases:
-        notes.append("The verdict is for cases like these: repeats of this target are not taken for independent.")
+        notes.append("The verdict is for cases like these, since repeats of this target may depend on each other.")
     if seen.case_low is not None and seen.case_high is not None:
         ends = f"{shown.change(seen.case_low)} and {shown.change(seen.case_high)}"
-        notes.append(f"For cases like these, instead of for these: between {ends}.")
+        notes.append(f"For cases like these, the change is between {ends}.")
     if found.stopped:
         notes.append(
-            f"{found.stopped:,} cases stopped when they were decided: their means lean to what they mostly answer, and "
-            "show no sameness, nor a change unless both runs stopped alike, of as many calls at most; none of them is "
-            "named as worse."
+            f"evalq stopped calling {found.stopped:,} cases once they were decided, which biases their means "
+            "to the more frequent answer. They cannot show that nothing changed. They can show a change only if both "
+            "runs used the same --stop and --repeat. None of them is named as worse."
         )
     if found.repeats is not None:
-        notes.append(f"{found.repeats:,.0f} times as many repeats would decide it, were the change as it looks.")
+        notes.append(f"{found.repeats:,.0f} times as many repeats would decide, if the change is really this large.")
     if found.missing:
-        # The worst case is only computed where something is missing.
+        # The worst case is computed only if answers are missing.
         at_worst = found.worst.delta if found.worst else seen.delta
         notes.append(
-            f"{found.missing:,} answers are missing that the baseline has; held against the candidate, the change "
+            f"The candidate lacks {found.missing:,} answers that the baseline has. If all of them failed, the change "
             f"would be {shown.change(at_worst)}."
         )
     for count, listed, what in (
         (found.alone_count, found.alone, "not answered by the candidate"),
         (found.new_count, found.new, "not answered by the baseline"),
-        (found.changed_count, found.changed, "with another input or other checks now, which decide nothing"),
+        (found.changed_count, found.changed, "with another input or other checks now, which do not count"),
     ):
         if count:
-            notes.append(f"{count:,} cases {what}: {_names(listed, count, said)}.")
+            notes.append(f"{count:,} cases {what}: {_names(listed, count, format_name)}.")
     if found.named:
-        notes.append(f"Got worse, beyond chance: {_names(found.named, len(found.named), said)}.")
+        notes.append(f"Got worse, beyond chance: {_names(found.named, len(found.named), format_name)}.")
     if found.collapsed:
-        notes.append(f"Newly collapsed: {_names(found.collapsed, len(found.collapsed), said)}.")
+        notes.append(f"Newly collapsed: {_names(found.collapsed, len(found.collapsed), format_name)}.")
     return notes
 
 
 def _both_runs(base: RunCases, cand: RunCases) -> Iterator[str]:
     if base.specification != cand.specification:
-        yield "Their parameters differ (another golden set, or other rules): what changed may be that."
+        yield "Their parameters differ (another golden set, or other rules): that may be the cause of a change."
     if base.version != cand.version:
         yield f"They were evaluated by version {base.version} and version {cand.version} of {base.evaluator}."
     if base.usage is not None and cand.usage is not None:
@@ -225,19 +224,19 @@ def _both_runs(base: RunCases, cand: RunCases) -> Iterator[str]:
 
 
 def cost_text(usage: RunUsage) -> str:
-    """The mean cost of an output, or that nobody knows it."""
+    """The mean cost of an output, or "unknown"."""
     each = usage.cost_each
     return "unknown" if each is None else f"{each:.4g}"
 
 
 def seconds_text(usage: RunUsage, share: str) -> str:
-    """A quantile of the seconds of its calls, or that nobody knows it."""
+    """A quantile of the seconds of its calls, or "unknown"."""
     return f"{usage.seconds[share]:.3g}" if share in usage.seconds else "unknown"
 
 
-def _names(cases: Sequence[str], count: int, said: Callable[[str], str]) -> str:
+def _names(cases: Sequence[str], count: int, format_name: Callable[[str], str]) -> str:
     more = f" and {count - _SHOWN:,} more" if count > _SHOWN else ""
-    return ", ".join(map(said, cases[:_SHOWN])) + more
+    return ", ".join(map(format_name, cases[:_SHOWN])) + more
 
 
 def p_value_text(value: float) -> str:
@@ -249,7 +248,7 @@ class MeasureFormat:
     """Numbers of a measure as people read them: shares as percentages, changes of shares as points."""
 
     def __init__(self, measure: Measure) -> None:
-        # Only then does a percentage mean what people take it for.
+        # Only on this scale are percentages clear.
         self._share = (measure.low, measure.high) == (0.0, 1.0)
         self._passes = measure.kind == "pass"
 
@@ -262,10 +261,10 @@ class MeasureFormat:
         return f"{100 * value:+.1f} points" if self._share else f"{value:+.3f}"
 
     def size(self, value: float) -> str:
-        """A change without sign: a margin, or what would be seen."""
+        """A change without sign, such as a margin."""
         return f"{100 * value:.1f} points" if self._share else f"{value:.3f}"
 
     def answers(self, mean: float, count: int) -> str:
-        """What a case was answered."""
-        # A mean of passes is a quotient, and its product with the count a whole number but for rounding.
+        """The answers of a case: how many passed, or their mean."""
+        # The product is a whole number, except for rounding.
         return f"{round(mean * count)} of {count} passed" if self._passes else f"{mean:.3f} ({count})"

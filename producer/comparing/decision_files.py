@@ -1,4 +1,4 @@
-"""The files of a decision or a comparison, also of one that failed, and how a command that decides ends."""
+"""The files of a decision or a comparison, even of one that failed, and how a command that decides ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def _document(outcome: DecisionOutcome, name: str) -> bytes:
     try:
         return msgspec.json.encode(outcome.document) + b"\n"
-    except UnicodeEncodeError:  # the name of a file that is no text, in an error or as a baseline
+    except UnicodeEncodeError:  # a file name that is not UTF-8, in an error or as a baseline
         return json.dumps(outcome.document, allow_nan=False).encode() + b"\n"
 
 
@@ -49,20 +49,20 @@ _FORMATS: dict[str, Callable[[DecisionOutcome, str], bytes]] = {
     ".svg": write_svg,
     ".xml": write_decision_junit,
 }
-"""{how the file's name ends: what makes its bytes of an outcome and that name}; of several the first."""
+"""{ending of the file's name: function that makes the bytes from an outcome and that name}; the first match wins."""
 
 
 def check_decision_output(path: Path) -> None:
-    """Raise UsageError for what cannot be written, before anything is decided."""
+    """Raise UsageError for a file that cannot be written, before anything is decided."""
     _format(path)
-    if "\0" in str(path):  # as JSON and YAML can write it
+    if "\0" in str(path):  # JSON and YAML can hold one
         raise UsageError(f"-o {str(path)!r}: no file's name has a zero byte; name another")
     if path.is_dir():
         raise UsageError(f"-o {path}: that is a folder; name a file in it")
 
 
 def check_decision_outputs(paths: Iterable[Path], reads: Iterable[str]) -> None:
-    """The same for each of ``paths``, and for one that is among what is read; nothing is written."""
+    """Raise UsageError if one of ``paths`` cannot be written, or is also read."""
     read = list(reads)
     for fault in (_output_fault(path, read) for path in paths):
         if fault is not None:
@@ -77,28 +77,26 @@ def write_decision(
     allow_inconclusive: bool = False,
     matrices: Matrices | None = None,
 ) -> None:
-    """Files of a gate's decision on ``candidates``. Raises UsageError and StorageError, when all others are written.
+    """Write files of a gate's decision on ``candidates``. Raises UsageError and StorageError after writing all others.
 
-    With ``allow_inconclusive``, what the answers cannot tell is no failure in JUnit XML but skipped. ``matrices`` of
-    the suite stand in Markdown and JSON; JUnit XML has a suite of each run as it is.
+    With ``allow_inconclusive``, an inconclusive check is skipped in JUnit XML instead of failed. ``matrices`` of the
+    suite are in Markdown and JSON; JUnit XML has a suite for each run.
     """
     _write_each(paths, of_decision(decision, candidates, allowed=allow_inconclusive, matrices=matrices))
 
 
 def write_comparison(paths: Iterable[Path], compared: Sequence[ComparedRuns]) -> None:
-    """Files of what a comparison found. Raises UsageError and StorageError, when all others are written."""
+    """Write files of a comparison. Raises UsageError and StorageError after writing all others."""
     _write_each(paths, of_comparisons(compared))
 
 
 @contextlib.contextmanager
 def errors_written(what: str, paths: Iterable[Path], reads: Iterable[str] = ()) -> Iterator[None]:
-    """What ends ``what`` ("gate", "compare") before it has decided stands as an error in each of ``paths``.
+    """Write an error that ends the command ``what`` ("gate", "compare") in the block into each of ``paths``.
 
-    So does the UsageError, which is raised at once, for one of them that cannot be written, or is among what is read:
-    in all others.
-
-    Otherwise a file of an earlier attempt would go on saying what is no longer known. So it is also where nobody reads
-    standard output any more, or it is full, and where the user ends the command, or a plug-in does.
+    Otherwise a file of an earlier attempt would pass for this one's. That holds for every end: a full disk, Ctrl-C, a
+    plug-in's sys.exit(). If one of ``paths`` cannot be written or is also read, a UsageError is raised at once and
+    written into the others.
     """
     checked, read = list(paths), list(reads)
     faults = {path: fault for path in checked if (fault := _output_fault(path, read)) is not None}
@@ -107,7 +105,7 @@ def errors_written(what: str, paths: Iterable[Path], reads: Iterable[str] = ()) 
             raise next(iter(faults.values()))
         yield
     except BaseException as error:
-        with contextlib.suppress(EvalqError):  # that one is the error to tell, and it is raised
+        with contextlib.suppress(EvalqError):  # the original error matters more
             _write_each([path for path in checked if path not in faults], of_error(what, _as_ours(error)))
         raise
 
@@ -122,7 +120,7 @@ def _output_fault(path: Path, reads: Iterable[str]) -> UsageError | None:
 
 
 def _as_ours(error: BaseException) -> EvalqError:
-    """The error as files tell it; what the command ends with is for its caller to say."""
+    """The error that files show; the caller still raises the original one."""
     if isinstance(error, EvalqError):
         return error
     if isinstance(error, KeyboardInterrupt):
@@ -133,7 +131,7 @@ def _as_ours(error: BaseException) -> EvalqError:
 
 
 def _write_each(paths: Iterable[Path], outcome: DecisionOutcome) -> None:
-    """All that can be written: behind one that cannot, a file of an earlier attempt would stand as this one's."""
+    """Write as many as possible: a file of an earlier attempt must not pass for this one's."""
     errors = []
     for path in paths:
         try:
@@ -145,20 +143,20 @@ def _write_each(paths: Iterable[Path], outcome: DecisionOutcome) -> None:
 
 
 def _write(path: Path, outcome: DecisionOutcome) -> None:
-    made = _format(path)(outcome, path.name)
+    data = _format(path)(outcome, path.name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, made)
+        write_atomic(path, data)
     except OSError as error:
         _withdraw(path)
         raise StorageError.of(error, path, f"run evalq {outcome.what} again") from error
 
 
 def _withdraw(path: Path) -> None:
-    """Leave nothing that an earlier attempt said in ``path``, as far as that can be: no file, or else an empty one."""
+    """Remove what an earlier attempt wrote to ``path``: the file or, if that fails, its content."""
     try:
         path.unlink(missing_ok=True)
-    except OSError:  # the file may be this user's where its folder is not, or be mounted by itself
+    except OSError:  # the folder may be read-only, or the file a mount
         with contextlib.suppress(OSError), open_appending(path) as stream:
             stream.truncate(0)
 
@@ -170,18 +168,18 @@ def _format(path: Path) -> Callable[[DecisionOutcome, str], bytes]:
     raise UsageError(f"-o {path}: there is no such format; names end in {', '.join(_FORMATS)}")
 
 
-# Files that an earlier attempt left, of a command that ends before it knows what it reads: they say so, too.
+# Files of an earlier attempt, for a command that ends before it knows which files it reads.
 
 _OURS = re.compile(
     rb'\{"(decided|comparisons|schemaVersion)":|# [A-Z-]+: |# [^\n]* against |<!-- evalq-comment: |<svg '
     rb'|<\?xml [^>]*>\s*<testsuites name="evalq |::(error|warning|notice) title=evalq |\Z'
 )
-"""How a file of a decision or a comparison begins; one of annotations may be empty."""
+"""The beginning of a file of a decision or a comparison; a file of annotations may be empty."""
 _HEAD = 1000
 
 
 class DecidingCommand(click.Command):
-    """A command with -o for its decision, which keeps none of an earlier attempt where its arguments are wrong."""
+    """A command with -o for its decision, which writes wrong arguments as an error into files of an earlier one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does."""
@@ -190,7 +188,7 @@ class DecidingCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             what = "gate" if self.name == "run" else self.name or ""
-            named = () if "--dry-run" in given else _outputs(given)  # which decides nothing
+            named = () if "--dry-run" in given else _outputs(given)  # a dry run decides nothing
             with contextlib.suppress(EvalqError), errors_in_earlier_files(what, named):
                 raise UsageError(error.format_message()) from error
             raise
@@ -198,13 +196,13 @@ class DecidingCommand(click.Command):
 
 @contextlib.contextmanager
 def errors_in_earlier_files(what: str, paths: Iterable[Path]) -> Iterator[None]:
-    """What ends ``what`` meanwhile stands as an error in those of ``paths`` that hold an earlier decision.
+    """Write an error that ends the command ``what`` in the block into those of ``paths`` that hold an earlier decision.
 
-    Only in them: nobody knows yet which files are read, and what was recorded must not be lost by a slip.
+    Only into those: the command does not know yet which files it reads, and must not overwrite recorded outputs.
     """
     try:
         yield
-    except BaseException:  # a plug-in's sys.exit() is no Exception either
+    except BaseException:  # also for a plug-in's sys.exit()
         with errors_written(what, [path for path in paths if _is_ours(path)]):
             raise
 
@@ -216,7 +214,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _outputs(args: Sequence[str]) -> Iterator[Path]:
-    """What -o names in a command line that click does not understand."""
+    """The files of -o in a command line that click cannot parse."""
     rest = iter(args)
     for each in rest:
         if each in ("-o", "--output"):
@@ -225,7 +223,7 @@ def _outputs(args: Sequence[str]) -> Iterator[Path]:
             yield Path(each.removeprefix("--output=").removeprefix("-o"))
 
 
-# How every command ends that decided: what it writes and shows, and its exit code.
+# How a command that has decided ends: its files, its output and its exit code.
 
 
 def finish_decision(
@@ -238,7 +236,7 @@ def finish_decision(
 ) -> int:
     """Write the decision on ``runs`` to ``outputs``, show it, and give the exit code.
 
-    Raises StorageError, when it is shown and all that can be written is.
+    Raises StorageError after showing it and writing the other files.
     """
     try:
         write_decision(outputs, decision, runs, allow_inconclusive=allow_inconclusive)
@@ -251,6 +249,6 @@ def finish_decision(
 
 
 def exit_code(decision: GateDecision, *, allow_inconclusive: bool) -> int:
-    """The decision's own, or 0 where it is INCONCLUSIVE and that may pass; an incomplete run never does."""
+    """The decision's exit code, or 0 if it is INCONCLUSIVE and that is allowed; an incomplete run never passes."""
     allowed = allow_inconclusive and decision.decided == "INCONCLUSIVE" and decision.exit_with is None
     return 0 if allowed else decision.exit_code

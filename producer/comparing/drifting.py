@@ -1,4 +1,4 @@
-"""The history of each suite, and whether its runs get worse: from the ledger, or counted anew from the run folders."""
+"""The history of each suite, and whether its runs get worse: from the ledger, or counted again from the run folders."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 class FinishedRun(msgspec.Struct, frozen=True):
-    """A finished run: when it ended (of a folder: began), and its counts of records.
+    """A finished run: when it ended (a folder: when it began), and its counts of records.
 
-    ``metrics`` are those that its evaluator shows of several runs side by side, and that have one value a run.
+    ``metrics`` are those that its evaluator shows for several runs side by side, with one value a run.
     """
 
     run: str
@@ -59,7 +59,7 @@ class SuiteHistory(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """(evaluator, suite, target), which tell histories apart."""
+        """(evaluator, suite, target)."""
         return self.evaluator, self.suite, self.target
 
 
@@ -70,7 +70,7 @@ def histories(servers: Servers, most: int) -> list[SuiteHistory]:
 
 def _of_ledger(servers: Servers, most: int) -> Iterator[SuiteHistory]:
     for place in servers.history.all():
-        # None asked for is not asked of the server, whose range to -1 is the whole list.
+        # Not for 0 runs: the server takes a range to -1 as the whole list.
         entries = servers.history.entries(place, most) if most else []
         runs = [
             FinishedRun(
@@ -85,7 +85,7 @@ def _of_ledger(servers: Servers, most: int) -> Iterator[SuiteHistory]:
 
 
 def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
-    """Every finished run counted again in the order in which they began, as a ledger would have counted them."""
+    """Count every finished run again in the order in which they began, as a ledger does."""
     found: dict[tuple[str, str, str], list[tuple[RunFolder, RunInfo]]] = {}
     for folder, info in folders():
         if info.state == "done" and not info.follows:
@@ -109,7 +109,7 @@ def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
 
 
 def _metrics(evaluator: str) -> tuple[Metric, ...]:
-    """What an evaluator declares; nothing where it is not installed here."""
+    """The metrics that an evaluator declares; none if it is not installed here."""
     try:
         return plugins.get(evaluator).views.metrics
     except EvalqError:
@@ -121,55 +121,55 @@ def _samples(evaluator: str, report: Mapping[str, Json]) -> list[MetricSample]:
 
 
 def _watched(evaluator: str, found: Iterable[tuple[str, tuple[str, ...], float]]) -> dict[str, float]:
-    """{metric: value} of the metrics that are shown of several runs, where a run has one value of them."""
+    """{metric: value} of the metrics that are shown for several runs, with one value a run."""
     shown = {metric.name for metric in _metrics(evaluator) if metric.recent and not metric.labels}
     return {name: value for name, labels, value in found if name in shown and not labels}
 
 
 def _order(one: tuple[RunFolder, RunInfo]) -> tuple[str, int, str]:
-    """As they began; within a second as their reports were written."""
+    """By the time a run began; within a second, by the time of its report."""
     folder, info = one
     report = folder.path / "report.json"
     return info.started, report.stat().st_mtime_ns if report.is_file() else 0, info.run
 
 
 def _cases(folder: RunFolder, run: FinishedRun, most: int) -> list[RunCases]:
-    # A ledger keeps no cases of larger runs: both ways of counting are to find the same.
+    # A ledger keeps no cases of larger runs, and both must count the same runs.
     return [cases_of(folder)] if run.records["total"] <= most else []
 
 
 def _counted(runs: Sequence[RunCases], baselines: Sequence[RunCases]) -> list[DriftState]:
-    """A baseline begins its chain anew where its own run stands; one whose run is not here stands before them all."""
+    """A baseline restarts its chain at its own run; without that run here, at the beginning."""
     ids = {run.run for run in runs}
     chains: dict[str, tuple[DriftRecord, str]] = {}
     here = {key_of(run) for run in runs}
-    # Before all runs: what is approved elsewhere is a reference here, and no run that is counted.
+    # Before all runs: a baseline from elsewhere is a reference here, and does not count as a run.
     for base in baselines:
         if base.run not in ids and key_of(base) in here and (record := approved(None, base)) is not None:
             chains[key_of(base)] = record, base.version
     for run in runs:
         key = key_of(run)
         record = counted(chains.pop(key, (None, ""))[0], run)
-        # By the report, too: a run that was retried since then has answers that nobody approved.
+        # By the report, too: a retried run has answers that nobody approved.
         if any((base.run, base.report) == (run.run, run.report) for base in baselines):
             record = approved(record, run)
         if record is not None:
-            chains[key] = record, run.version  # at the end: the one that was counted last
+            chains[key] = record, run.version  # last, so that the latest chain comes first below
     return [state_of(record, version) for record, version in reversed(chains.values())]
 
 
-# Drift in words: which runs, since when, how large, on what evidence, and what ends it.
+# Drift as text: which runs, since when, how large, the evidence, and how to end the alert.
 
 
 def drift_lines(states: Sequence[DriftState]) -> Iterator[str]:
-    """A line for each measure of each chain; what ends a page once, at the end.
+    """A line for each measure of each chain, and how to end an alert.
 
-    ``states`` are a history's chains. Not made safe for a terminal.
+    ``states`` are a history's chains. The lines may hold a terminal's escapes.
     """
     several = len(states) > 1
     for state in states:
         called = state.name or state.specification[:8]
-        # Runs that another version of the evaluator judged are a chain of their own: two of one name would puzzle.
+        # Each version of the evaluator has its own chain, so the name alone may be ambiguous.
         if len({other.version for other in states if (other.name, other.specification) == _chain(state)}) > 1:
             called = f"{called} (version {state.version} of the evaluator)"
         whose = f"{called}: " if several or state.name else ""
@@ -188,7 +188,7 @@ def _chain(state: DriftState) -> tuple[str, str]:
 
 def _measure(state: DriftState, measure: MeasureState) -> str:
     reference = f"{'the approved run' if state.kind == 'baseline' else 'the first run'} {state.reference}"
-    # Untouched where no run since then has values of it, which some runs of an optional one have not.
+    # An optional measure has no value in some runs.
     if not state.runs or measure == MeasureState():
         return f"Nothing to compare yet. The next run is compared with {reference}."
     runs = f"{state.runs:,} run{'' if state.runs == 1 else 's'} after {reference}."
@@ -209,7 +209,7 @@ def _verdict(measure: MeasureState) -> str:
 
 
 def _change(share: float) -> str:
-    # Not above or below: of some measures less is better. What would be shown as 0.0 is neither.
+    # Not "above" or "below", since for some measures less is better.
     points = abs(100 * share)
     if points < 0.05:
         return "level with"
@@ -219,5 +219,5 @@ def _change(share: float) -> str:
 def _evidence(value: float) -> str:
     if value >= MOST_EVIDENCE * (1 - 1e-9):
         return f"{MOST_EVIDENCE:,.0f} or more"
-    # Evidence of less than 1 to 1 is none; how much less tells a reader nothing.
+    # Evidence below 1 to 1 is none.
     return f"{max(1.0, value):,.0f}"

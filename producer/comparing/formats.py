@@ -1,4 +1,4 @@
-"""What -o writes of a decision or a comparison: annotations, badges, Markdown for a page or a comment, JUnit XML."""
+"""Formats of a decision or a comparison: annotations, badges, Markdown for a page or a comment, JUnit XML."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _GAP = "\N{ZERO WIDTH SPACE}"
 
 
 def write_annotations(outcome: DecisionOutcome, name: str) -> bytes:
-    """Errors for what blocks, warnings for what is open or only warns, notices for the rest; nothing for what holds."""
+    """Errors for blocking checks, warnings for open or supporting ones, notices for the rest; none if they hold."""
     lines: list[str] = []
     for kind in ("error", "warning", "notice"):
         points = [point for point in outcome.points if _annotation_kind(point, outcome) == kind]
-        # One less than are shown: the last line says how many more there are.
+        # The last line says how many more there are.
         shown = points if len(points) <= _OF_A_KIND else points[: _OF_A_KIND - 1]
         lines += [_line(kind, f"evalq {outcome.what}: {point.word}", _annotation_text(point)) for point in shown]
         if len(points) > len(shown):
@@ -34,11 +34,11 @@ def write_annotations(outcome: DecisionOutcome, name: str) -> bytes:
 
 
 def _annotation_kind(point: OutcomePoint, outcome: DecisionOutcome) -> _AnnotationKind | None:
-    if point.standing == "kept":
+    if point.state == "kept":
         return None
     if not point.blocks:
         return "warning" if point.tier == "supporting" else "notice"
-    if point.standing == "open":
+    if point.state == "open":
         return "notice" if outcome.passes else "warning"
     return "notice" if outcome.passes else "error"
 
@@ -53,7 +53,7 @@ def _line(kind: str, title: str, text: str) -> str:
 
 
 def _data(text: str) -> str:
-    """``text`` as a command's data. The older form of commands begins anywhere in a line, with ##[ or ##vso[."""
+    """``text`` as data of a workflow command. Older commands begin anywhere in a line, with ##[ or ##vso[."""
     text = visible(text).encode(errors="replace").decode()
     text = text if len(text) <= _ANNOTATION_TEXT else f"{text[:_ANNOTATION_TEXT]}… ({len(text):,} characters)"
     text = text.replace("##", f"#{_GAP}#")
@@ -64,7 +64,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-# An outcome as a badge: data for shields.io's endpoint badge, and a picture of our own.
+# An outcome as a badge: data for shields.io's endpoint badge, and an SVG picture.
 
 _COLOURS: dict[PointState, tuple[str, str]] = {
     "kept": ("brightgreen", "#2a7a2f"),
@@ -75,25 +75,25 @@ _COLOURS: dict[PointState, tuple[str, str]] = {
 }
 _LABEL = 40
 _SIGN, _AROUND = 6.6, 12
-"""Pixels: of a sign at this size, about, and around a text."""
+"""Pixels: the width of a character, and the padding of a text."""
 
 
 def write_shield(outcome: DecisionOutcome, name: str) -> bytes:
     """JSON as https://shields.io/endpoint reads it; ``nightly-badge.json`` is labelled nightly."""
     label = _label(name.removesuffix("badge.json"))
-    shield = {"schemaVersion": 1, "label": label, "message": outcome.word, "color": _COLOURS[outcome.standing][0]}
-    return msgspec.json.encode(shield | ({"isError": True} if outcome.standing == "error" else {})) + b"\n"
+    shield = {"schemaVersion": 1, "label": label, "message": outcome.word, "color": _COLOURS[outcome.state][0]}
+    return msgspec.json.encode(shield | ({"isError": True} if outcome.state == "error" else {})) + b"\n"
 
 
 def write_svg(outcome: DecisionOutcome, name: str) -> bytes:
-    """A picture that refers to nothing outside of it; ``nightly.svg`` is labelled nightly."""
+    """A picture without external references; ``nightly.svg`` is labelled nightly."""
     stem = name.removesuffix(".svg")
     label, word = _label(stem.removesuffix("badge")), outcome.word
     left, right = (round(_SIGN * len(text) + _AROUND) for text in (label, word))
-    said, colour = f"{escape_html(label)}: {escape_html(word)}", _COLOURS[outcome.standing][1]
+    caption, colour = f"{escape_html(label)}: {escape_html(word)}", _COLOURS[outcome.state][1]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{said}">'
-        f'<title>{said}</title><rect width="{left}" height="20" fill="#444"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{caption}">'
+        f'<title>{caption}</title><rect width="{left}" height="20" fill="#444"/>'
         f'<rect x="{left}" width="{right}" height="20" fill="{colour}"/>'
         f'<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
         f"{_svg_text(label, left / 2, left)}{_svg_text(word, left + right / 2, right)}</g></svg>\n"
@@ -109,35 +109,34 @@ def _label(stem: str) -> str:
     return text[:_LABEL] or "evalq"
 
 
-# An outcome as Markdown: the summary of a job's step, and a pull request's one comment that a bot keeps current.
+# An outcome as Markdown: the summary of a job's step, and the comment in a pull request that a bot updates.
 
 _SUMMARY_BYTES = 1_000_000
-"""GitHub takes 1 MiB from a step, and nothing at all of more."""
+"""GitHub drops a summary of more than 1 MiB."""
 _COMMENT_BYTES = 60_000
-"""Of a comment GitHub takes 65,536 characters."""
+"""GitHub takes comments of up to 65,536 characters."""
 _SUMMARY_ROWS, _COMMENT_ROWS, _CELL = 1_000, 20, 200
 
 _LINKED = re.compile(r"\\#(?=\d)|\bGH-(?=\d)|!(?=\d)")
-"""What forges would make a link to another of their pages, and there a link back."""
+"""Text that forges would turn into links to other issues."""
 
 
 def write_summary(outcome: DecisionOutcome, name: str) -> bytes:
-    """What was decided and why, then the cases that failed; cut, and saying so, where GitHub would take none of it."""
+    """The decision and why, then the failed cases; cut, with a note, to the size that GitHub takes."""
     return _cut_to(outcome, "", _SUMMARY_BYTES, _SUMMARY_ROWS)
 
 
 def write_comment(outcome: DecisionOutcome, name: str) -> bytes:
-    """The same, shorter, below a line that pages do not show, by which a bot finds the comment to replace.
+    """A shorter summary below an invisible line, by which a bot finds the comment to replace.
 
-    The line holds the file's name, so that several gates have a comment each: ``comment.md`` is evalq's,
-    ``nightly-comment.md`` nightly's.
+    The line holds the file's name, so that several gates can each have a comment, such as ``nightly-comment.md``.
     """
     key = re.sub(r"[^A-Za-z0-9_]+", "-", name.removesuffix("comment.md")).strip("-") or "evalq"
     return _cut_to(outcome, f"<!-- evalq-comment: {key} -->\n", _COMMENT_BYTES, _COMMENT_ROWS)
 
 
 def _cut_to(outcome: DecisionOutcome, head: str, most: int, rows: int) -> bytes:
-    """Whole lines up to ``most`` bytes."""
+    """As many whole lines as fit into ``most`` bytes."""
     lines = _markdown(outcome, rows).splitlines()
     sizes = [len(line.encode()) + 1 for line in lines]
     room = most - len(head.encode()) - 200
@@ -163,7 +162,7 @@ def _markdown(outcome: DecisionOutcome, rows: int) -> str:
 
 
 def _failed_cases(outcome: DecisionOutcome, run: RunCases, most: int) -> Iterator[str]:
-    """The cases that did not pass every time, base beside candidate; those first that something which blocks names."""
+    """The cases that did not pass every time, baseline beside candidate; those that a blocking check names first."""
     named, before = outcome.named(run), outcome.before(run)
     failed = sorted(failing_cases(run), key=lambda case: case.name not in named)
     if not failed:
@@ -185,62 +184,62 @@ def _failed_cases(outcome: DecisionOutcome, run: RunCases, most: int) -> Iterato
         yield f"{len(failed) - most:,} of them are left out; the run folder has all (cases.json, report.html)."
 
 
-# An outcome as JUnit XML: a suite of what was demanded, then one of each run's cases.
+# An outcome as JUnit XML: a suite of the checks, then a suite of each run's cases.
 
 _STATES: dict[str, State] = {"broken": "failure", "suspect": "failure", "open": "failure", "error": "error"}
 
 
-_NOT_NAMED = "not beyond chance: nothing that decides names this case"
+_NOT_NAMED = "not beyond chance: no check that decides names this case"
 
 
 def write_decision_junit(outcome: DecisionOutcome, name: str) -> bytes:
-    """The file. Where the outcome lets the run pass, nothing in it is a failure: what did not hold is skipped."""
+    """The file. If the outcome lets the run pass, it has no failures: checks that do not hold are skipped."""
     allowed = f"{outcome.word}: it blocks nothing" if outcome.passes else ""
     own = JunitSuite(f"evalq {outcome.what}", class_of("evalq", outcome.what), list(_testcases(outcome)))
     suites = [
-        run_suite(run, allowed=allowed, aside=_excused(outcome, run), before=outcome.before(run))
+        run_suite(run, allowed=allowed, excused=_excused(outcome, run), before=outcome.before(run))
         for run in outcome.runs
     ]
     return junit(f"evalq {outcome.what}", [own, *suites])
 
 
 def _excused(outcome: DecisionOutcome, run: RunCases) -> dict[str, str]:
-    """The cases that fail nothing: those in quarantine, and those that nothing which blocks names."""
+    """The cases that do not count as failures: those in quarantine, and those that no blocking check names."""
     named = outcome.named(run)
-    # Without a baseline nothing says what chance does to a case: each is shown as it went.
+    # Without a baseline evalq cannot judge chance, so no case is excused.
     excused = (
         {case: _NOT_NAMED for case in run.cases.ids if case not in named} if run.called in outcome.compared else {}
     )
-    return excused | {case: reason for (called, case), reason in outcome.aside.items() if called == run.called}
+    return excused | {case: reason for (called, case), reason in outcome.quarantined.items() if called == run.called}
 
 
 def _testcases(outcome: DecisionOutcome) -> Iterator[Testcase]:
-    if outcome.standing != "error":
-        veto = all(point.veto for point in outcome.points if point.blocks and point.standing == outcome.standing)
+    if outcome.state != "error":
+        veto = all(point.veto for point in outcome.points if point.blocks and point.state == outcome.state)
         yield _testcase(
-            OutcomePoint("decision", outcome.standing, outcome.word, _decision_message(outcome), veto=veto), outcome
+            OutcomePoint("decision", outcome.state, outcome.word, _decision_message(outcome), veto=veto), outcome
         )
     for point in outcome.points:
         yield _testcase(point, outcome)
 
 
 def _decision_message(outcome: DecisionOutcome) -> str:
-    """Which of its points made it so."""
-    worst = [point.name for point in outcome.points if point.blocks and point.standing == outcome.standing]
+    """The points that caused the outcome."""
+    worst = [point.name for point in outcome.points if point.blocks and point.state == outcome.state]
     return f"{outcome.word}: {'; '.join(worst[:5])}" + (f" and {len(worst) - 5} more" if len(worst) > 5 else "")
 
 
 def _testcase(point: OutcomePoint, outcome: DecisionOutcome) -> Testcase:
-    if point.standing == "kept":
+    if point.state == "kept":
         return Testcase(point.name)
     lines = [point.reason, *(["cases: " + ", ".join(point.cases)] if point.cases else [])]
     if not point.blocks:
         lines.append(f"{point.tier}: it blocks nothing")
-    elif point.standing == "open":
+    elif point.state == "open":
         lines.append("the answers cannot tell: more repeats or more cases would")
-    elif point.standing == "suspect" and not point.veto:
-        # Cases that fell say nothing of the mean: whether that fell by more than is allowed stands in its own line.
-        lines.append("worse beyond chance; a fall beyond what the policy allows is neither shown nor excluded")
+    elif point.state == "suspect" and not point.veto:
+        # A veto is about cases, not about the mean, which has its own line.
+        lines.append("worse beyond chance; a drop beyond what the policy allows is neither shown nor excluded")
     excused = not point.blocks or outcome.passes
-    state = "skipped" if excused else _STATES[point.standing]
+    state = "skipped" if excused else _STATES[point.state]
     return Testcase(point.name, state, point.word, f"{point.word}: {point.reason}", "\n".join(lines))

@@ -31,33 +31,33 @@ if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
 
-# Earlier runs of a target: how often each case passed in them.
+# Earlier runs of a target, for the history of its cases.
 
 MOST = 100
-"""Runs of a target that are looked at, the latest ones."""
+"""At most this many runs of a target count, the latest ones."""
 
 
 def _pasts_of(
     candidates: Sequence[RunCases], partners: Mapping[str, RunCases], servers: Servers
 ) -> dict[str, CaseHistory]:
-    """The history of each candidate's cases: runs in ./evalq-runs and, where one is named, in the ledger."""
+    """The history of each candidate's cases, from ./evalq-runs and from the ledger, if one is named."""
     return {run.called: past_of(run, partners.get(run.called), list(_earlier_runs(run, servers))) for run in candidates}
 
 
 def _earlier_runs(run: RunCases, servers: Servers) -> Iterator[RunCases]:
-    """Finished runs of its evaluator, suite and target; recorded outputs have none, and nor has what cannot be read."""
+    """Finished runs of the same evaluator, suite and target, without those that cannot be read."""
     if not run.target:
         return
     seen: set[str] = set()
-    # Of its suite, as in the ledger: a confirmation asks because something looked like a drop, so that its answers
-    # would make a case look flakier than it is.
+    # Only its suite, as in the ledger: a confirmation calls again because of a drop, so its answers would make a case
+    # look flakier than it is.
     wanted = (run.evaluator, run.suite, run.target, "done")
     alike = [
         folder
         for folder, info in folders()
         if (info.evaluator, info.suite, info.target, info.state) == wanted and info.run != run.run
     ]
-    # Cut before reading: cases of a run are large, and a folder may hold thousands of runs.
+    # Before reading: the cases of a run are large, and there may be thousands of runs.
     for folder in alike[-MOST:]:
         with contextlib.suppress(EvalqError, OSError):
             found = cases_of(folder)
@@ -73,18 +73,18 @@ def _in_ledger(run: RunCases, servers: Servers, seen: set[str]) -> Iterator[RunC
 
     reports = Reports(servers.runs, servers.settings)
     for entry in servers.history.entries(HistoryKey(run.evaluator, run.suite, run.target), MOST):
-        # A run of both places counts once: twice the answers would prove more than there is.
+        # A run that is in both counts once: its answers must not count twice.
         if entry.run in seen | {run.run}:
             continue
         with contextlib.suppress(EvalqError):
             data = reports.cases(entry.run)
             if data is not None:
-                yield decode_cases(data, f"what the ledger has of run {entry.run}")
+                yield decode_cases(data, f"the ledger's record of run {entry.run}")
 
 
-ITSELF = "a run held to itself says nothing of a change; gate another run, or name another baseline"
+ITSELF = "a run compared with itself cannot show a change; gate another run, or name another baseline"
 Mode = Literal["policy", "recorded", "statistical", "single"]
-"""Which runs are held to their recorded answers, as `gate_runs` has it."""
+"""Which runs are decided by their recorded answers; see `gate_runs`."""
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -93,12 +93,12 @@ def load_policy(path: str | Path) -> Policy:
 
 
 def candidates_of(names: Sequence[str], servers: Servers) -> list[RunCases]:
-    """The runs to gate. Raises UsageError for two that are called the same: which of them would a policy mean?"""
+    """The runs to gate. Raises UsageError for two of one name, since a policy could mean either."""
     return distinct([run for name in names for run in operand(name, servers)])
 
 
 def distinct(runs: list[RunCases]) -> list[RunCases]:
-    """``runs``, of which no two are called the same. Raises UsageError."""
+    """``runs``. Raises UsageError for two of one name."""
     seen: dict[str, RunCases] = {}
     for run in runs:
         if run.called in seen:
@@ -111,10 +111,10 @@ def distinct(runs: list[RunCases]) -> list[RunCases]:
 
 
 class MatchedRuns(NamedTuple):
-    """Candidates and what each is compared with: all that a decision is made of.
+    """Candidates and their partners: everything that a decision needs.
 
-    ``lacking`` says why one has no partner, ``baseline`` what was named; ``pasts`` is the history of each one's cases.
-    ``approved``: the baseline is one that somebody approved, and no other run.
+    ``baseline`` is its name, ``lacking`` says why a candidate has no partner, and ``pasts`` is the history of each
+    candidate's cases. ``approved``: the baseline is an approved one, not just another run.
     """
 
     policy: Policy
@@ -150,23 +150,23 @@ def gate_runs(
     mode: Mode = "policy",
     written: bool = True,
 ) -> GateDecision:
-    """Decide on ``candidates``, compared with ``baseline``, or with what it names where it is not empty.
+    """Decide on ``candidates``, compared with ``baseline`` (a run or a name; "" for none).
 
-    At a baseline that was approved by name each look is counted, and spends of one error: ``candidate`` is what is
-    judged, such as a commit; without it, other answers are another candidate. One that was stopped stays so.
-    ``mode`` says which runs are held to their recorded answers instead: as the policy says, all or none, or those that
-    have one answer a case ("single"); ``written``: somebody wrote the policy, so that all else in it counts there, too.
-    ``first`` as for `matched`, which raises what this raises; UsageError for a run that is held to itself; and
-    StorageError where looks cannot be counted.
+    At an approved baseline evalq counts each look, and all looks share one error level. ``candidate`` names the thing
+    under test, such as a commit; without it, other answers are another candidate. A candidate that was stopped stays
+    so. ``mode`` says which runs are decided by their recorded answers instead: as the policy says, all, none, or those
+    with one answer a case ("single"). ``written``: the policy is the user's, so its other rules count there, too.
+    Raises what `matched` raises (``first`` is for it), UsageError for a run that is compared with itself, and
+    StorageError if looks cannot be counted.
     """
     found = matched(policy, candidates, baseline, servers, first=first)
     recorded = _recorded(found, mode)
     refuse_itself(found, recorded)
     if recorded:
-        # Nothing here is a matter of chance, so that no look is counted; the statistics beside it decide nothing.
+        # Recorded answers involve no chance, so this is no look. The statistics are shown, and decide nothing.
         statistical = found.decide(growing_run_errors(look_count(candidates)))
         return as_recorded(policy, candidates, found.partners, statistical, recorded, written=written)
-    # Looks are counted by what was approved: without that there is nothing to count them by.
+    # Looks are counted for each approved baseline, so without one there are none.
     if not found.partners or not found.approved:
         return _uncounted(found)
     record = GateRecord(policy, candidates, found.partners, servers, candidate)
@@ -175,7 +175,7 @@ def gate_runs(
 
 
 def _recorded(found: MatchedRuns, mode: Mode) -> list[str]:
-    """What the runs are called that are held to their recorded answers. Raises UsageError for one that cannot be."""
+    """The names of the runs that recorded answers decide. Raises UsageError for a run that has only scores."""
     if mode == "statistical" or (mode == "policy" and not found.policy.as_recorded):
         return []
     named = []
@@ -195,17 +195,17 @@ def _recorded(found: MatchedRuns, mode: Mode) -> list[str]:
 
 
 def _uncounted(found: MatchedRuns) -> GateDecision:
-    """The decision where no looks are counted: those at a run that was extended count by what it says of itself."""
+    """The decision without counted looks, except those that an extended run itself records."""
     looks = look_count(found.candidates)
     decision = found.decide(growing_run_errors(looks))
     if looks == 1:
         return decision
-    told = f"look {looks} at a run that was extended: GO and NO-GO at {growing_run_errors(looks).go:.3g}"
-    return msgspec.structs.replace(decision, notes=(told, *decision.notes))
+    note = f"look {looks} at a run that was extended: GO and NO-GO at {growing_run_errors(looks).go:.3g}"
+    return msgspec.structs.replace(decision, notes=(note, *decision.notes))
 
 
 def is_approved(baseline: str | RunCases, servers: Servers) -> bool:
-    """Whether it is the name of approved runs, which goes before a run or file of that name."""
+    """Whether it is the name of approved runs, which comes before a run or file of that name."""
     return isinstance(baseline, str) and bool(Baselines(servers).known(baseline))
 
 
@@ -217,10 +217,10 @@ def matched(
     *,
     first: Sequence[str] = (),
 ) -> MatchedRuns:
-    """Which approved run each of ``candidates`` is compared with.
+    """Match each of ``candidates`` with its partner in ``baseline``.
 
-    ``first`` is what they were named by where they may be the first of their kind: what is to be compared is
-    inconclusive then where nothing is approved. Raises UsageError for that otherwise.
+    ``first`` has the names of the candidates if they may be the first runs of their kind: without an approved run,
+    comparisons are then inconclusive. Otherwise a missing partner raises UsageError.
     """
     partners: dict[str, RunCases] = {}
     by_name: list[RunCases] = []
@@ -229,29 +229,29 @@ def matched(
         compared = {gate.run for gate in policy.gates if gate.compares}
         try:
             by_name = Baselines(servers).known(baseline) if isinstance(baseline, str) else []
-            # What was approved under that name goes before a file of that name, which anybody may add.
+            # An approved run comes before a file of that name, which anybody may add.
             approved = by_name or ([baseline] if isinstance(baseline, RunCases) else operand(baseline, servers))
             known = [run for run in candidates if any(alike(run, each) for each in approved)]
             partners |= {run.called: partner(run, approved, name) for run in known}
             for run in candidates:
-                # Bounds need no partner: a candidate without one is refused only where a gate would compare it.
+                # Bounds need no partner: refuse a candidate without one only if a gate would compare it.
                 if run not in known and compared & {run.called, run.evaluator}:
-                    partner(run, approved, name)  # there is none: it says so
+                    partner(run, approved, name)  # raises, since there is none
         except UsageError as error:
             if not first:
                 raise
             runs = shlex.join(_approvable(candidates, first, servers))
-            lacking = f"{error}. Approve what is as it should be: evalq baseline set {shlex.quote(name)} {runs}"
-    # Only where a quarantine asks for it: the history of all runs has to be read for that.
+            lacking = f"{error}. Approve the runs if they are good: evalq baseline set {shlex.quote(name)} {runs}"
+    # Only for a quarantine, since it reads all earlier runs.
     pasts = _pasts_of(candidates, partners, servers) if policy.quarantine else {}
     return MatchedRuns(policy, candidates, partners, name, lacking, pasts, bool(by_name))
 
 
 def refuse_itself(found: MatchedRuns, recorded: Collection[str] = ()) -> None:
-    """Raise UsageError for a candidate that is its own baseline, or a copy of it: it could be nothing but GO.
+    """Raise UsageError for a candidate that is its own baseline, or a copy of it: the decision could only be GO.
 
-    Of outputs that are held to what was ``recorded`` that is said, and no error: they may have been evaluated anew, and
-    a file of results names any run that found the same.
+    Runs decided by ``recorded`` answers may equal their baseline: evaluated again, the same outputs have the same
+    results, and a file of results names any run that has them.
     """
     for run in found.candidates:
         base = found.partners.get(run.called)
@@ -261,8 +261,8 @@ def refuse_itself(found: MatchedRuns, recorded: Collection[str] = ()) -> None:
 
 
 def _approvable(candidates: Sequence[RunCases], named: Sequence[str], servers: Servers) -> list[str]:
-    """What another command finds ``candidates`` by: their ids, or what they were ``named`` by where those serve nobody,
-    since their folders are not in ./evalq-runs and there is no ledger.
+    """Names that other commands accept for ``candidates``: their ids, or how the user ``named`` them if neither
+    ./evalq-runs nor a ledger has them.
     """
     ids = [run.run for run in candidates]
     here = {info.run for _, info in folders()}

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from evalq.evalcore.compare.comparison import Flip, MeasureComparison
 from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.summary import RunCases
-from evalq.producer.comparing.comparing import VERDICTS, MeasureFormat, comparison_notes, headline, standing_of
+from evalq.producer.comparing.comparing import VERDICTS, MeasureFormat, comparison_notes, headline, quarantine_text
 from evalq.producer.page.render import Html, element, joined
 
 _SHOWN = 10
 _NO_MATHS = "tex2jax_ignore mathjax_ignore"
-"""By these classes notebooks leave dollar signs of the data alone instead of typesetting what stands between them."""
+"""With these classes notebooks do not take dollar signs for formulas."""
 
 
 def comparison_html(base: RunCases, cand: RunCases, found: Sequence[MeasureComparison]) -> str:
     """All measures of two runs in one table, then the cases that changed most by each."""
     head = ("", "verdict", "baseline", "candidate", "change", "95 % between", "p worse", "cases", "missing")
     title = element("h4", f"{cand.evaluator}: {cand.run} against {base.run}")
-    told = [part for each in found for part in (_notes(each), _flips(each))]
-    return _block(title, _table(head, [_measure(each) for each in found]), *told)
+    details = [part for each in found for part in (_notes(each), _flips(each))]
+    return _block(title, _table(head, [_measure(each) for each in found]), *details)
 
 
 def decision_html(decision: GateDecision) -> str:
@@ -31,8 +31,10 @@ def decision_html(decision: GateDecision) -> str:
     rows = [(check.decided, check.metric, check.demand, check.reason, check.tier) for check in decision.checks]
     table = _table(("", "number", "has to be", "why", "tier"), rows)
     notes = element("ul", *[element("li", note) for note in decision.notes]) if decision.notes else None
-    held = [(each.run, each.case, standing_of(each), each.reason, each.until) for each in decision.quarantined]
-    quarantine = _table(("run", "case", "quarantine", "reason", "until"), held) if held else None
+    quarantined = [
+        (each.run, each.case, quarantine_text(each), each.reason, each.until) for each in decision.quarantined
+    ]
+    quarantine = _table(("run", "case", "quarantine", "reason", "until"), quarantined) if quarantined else None
     return _block(title, table, quarantine, notes)
 
 
@@ -47,7 +49,7 @@ def _measure(found: MeasureComparison) -> tuple[object, ...]:
 
 
 def _notes(found: MeasureComparison) -> Html | None:
-    """What the numbers of the table do not say, such as what else than the interval there the verdict goes by."""
+    """Notes that explain the verdict beside the numbers of the table."""
     shown = MeasureFormat(found.measure)
     notes = comparison_notes(found, found.observed, shown, str) if found.observed is not None else []
     name = found.measure.name

@@ -1,4 +1,4 @@
-"""What every format shows of a decision, of a comparison, or of an error in the place of either."""
+"""The content that every format shows of a decision, a comparison, or an error instead."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from evalq.evalcore.contract.measures import changed, level
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import escape
-from evalq.producer.comparing.comparing import comparison_text, decision_text, standing_of
+from evalq.producer.comparing.comparing import comparison_text, decision_text, quarantine_text
 
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
 
 
 PointState = Literal["kept", "broken", "suspect", "open", "error"]
-"""Whether the demand holds; "suspect" where it got worse beyond chance and nobody knows by how much, "open" where the
-answers cannot tell, "error" where nothing could be decided.
+"""Whether the demand holds: "suspect" if it got worse beyond chance by an unknown amount, "open" if the answers cannot
+tell, "error" if nothing could be decided.
 """
 
 
 class OutcomePoint(NamedTuple):
-    """One thing that was looked at; ``tier`` says how it is meant, as in a policy. ``veto``: it is of single cases."""
+    """One check; ``tier`` as in a policy. ``veto``: it is about single cases."""
 
     name: str
-    standing: PointState
+    state: PointState
     word: str
     reason: str
     cases: tuple[str, ...] = ()
@@ -39,44 +39,44 @@ class OutcomePoint(NamedTuple):
 
     @property
     def blocks(self) -> bool:
-        """Whether the outcome depends on it."""
+        """Whether it can block."""
         return self.tier == "critical"
 
 
 class DecisionOutcome(NamedTuple):
-    """``what`` was done ("gate", "compare") and what came out, in a ``word`` of its own.
+    """The outcome of the command ``what`` ("gate", "compare"), with its verdict as a ``word``.
 
-    ``runs`` are those whose cases are shown, ``text`` is all of it as Markdown and ``document`` as JSON. ``allowed``:
-    what is open may pass. ``aside`` are cases in quarantine, each (its run, its name), with the reason. ``matrix`` is
-    what the runs of a suite's matrices came to side by side, as Markdown. ``failing`` has what is known of cases that
-    did not pass every time, and ``compared`` are the runs that have a baseline, by what they are called.
+    ``runs`` have the cases to show; ``text`` is the whole outcome as Markdown, ``document`` as JSON. ``allowed``: an
+    open outcome may pass. ``quarantined`` maps (run, case) to the reason. ``matrix`` shows the runs of a suite's
+    matrices side by side, as Markdown. ``failing`` are cases that did not pass every time, and ``compared`` the names
+    of runs that have a baseline.
     """
 
     what: str
     word: str
-    standing: PointState
+    state: PointState
     points: tuple[OutcomePoint, ...]
     runs: tuple[RunCases, ...]
     text: str
     document: Json
     allowed: bool = False
-    aside: Mapping[tuple[str, str], str] = {}
+    quarantined: Mapping[tuple[str, str], str] = {}
     matrix: str = ""
     failing: tuple[FailingCase, ...] = ()
     compared: frozenset[str] = frozenset()
 
     def named(self, run: RunCases) -> set[str]:
-        """The cases of ``run`` that something which blocks names: all others may have failed by chance."""
+        """The cases of ``run`` that a blocking check names: all others may have failed by chance."""
         return {
             case
             for point in self.points
-            if point.blocks and point.standing in ("broken", "suspect")
+            if point.blocks and point.state in ("broken", "suspect")
             if any(point.name.startswith((f"{name}.", f"{name}: ")) for name in (run.called, run.evaluator))
             for case in point.cases
         }
 
     def before(self, run: RunCases) -> dict[str, str]:
-        """{case of ``run`` that did not pass every time: how it went in the baseline}."""
+        """{case of ``run`` that did not pass every time: its passes in the baseline}."""
         return {
             each.case: f"{each.before[0]:,} of {each.before[1]:,} in the baseline"
             for each in self.failing
@@ -85,12 +85,12 @@ class DecisionOutcome(NamedTuple):
 
     @property
     def passes(self) -> bool:
-        """Whether it keeps nobody from merging."""
-        return self.standing == "kept" or (self.standing == "open" and self.allowed)
+        """Whether it lets the change pass."""
+        return self.state == "kept" or (self.state == "open" and self.allowed)
 
 
 class ComparedRuns(NamedTuple):
-    """Two runs and what a comparison found, a `MeasureComparison` for each measure."""
+    """Two runs and their comparison, a `MeasureComparison` for each measure."""
 
     base: RunCases
     cand: RunCases
@@ -110,9 +110,9 @@ _ORDER: Sequence[Verdict] = ("worse", "inconclusive", "same", "better")
 def of_decision(
     decision: GateDecision, runs: Sequence[RunCases], *, allowed: bool = False, matrices: Matrices | None = None
 ) -> DecisionOutcome:
-    """A gate's; ``matrices`` are those of its suite."""
+    """The outcome of a gate; ``matrices`` are those of its suite."""
     points = (*map(_check_point, decision.checks), *map(_quarantine_point, decision.quarantined))
-    aside = {
+    quarantined = {
         (each.run, each.case): f"quarantine: {each.reason}"
         for each in decision.quarantined
         if each.quarantined and not each.regressed
@@ -120,7 +120,7 @@ def of_decision(
     text, document = decision_text(decision), msgspec.to_builtins(decision)
     shown = ""
     if matrices:
-        from evalq.producer.suites.summary import matrix_text  # reads suite files, which few decisions need
+        from evalq.producer.suites.summary import matrix_text  # imports the suite files' code, which few decisions need
 
         shown = matrix_text(matrices, level=2)
         document["matrices"] = msgspec.to_builtins(matrices)
@@ -132,9 +132,9 @@ def of_decision(
         tuple(runs),
         text,
         document,
-        # As the exit code has it: a run that is not complete, or that has nothing in common, never passes.
+        # As for the exit code: an incomplete run, or one with no case in common, never passes.
         allowed=allowed and decision.exit_with is None,
-        aside=aside,
+        quarantined=quarantined,
         matrix=shown,
         failing=decision.failing,
         compared=frozenset(each.run for each in decision.paired),
@@ -147,14 +147,14 @@ def _check_point(check: Check) -> OutcomePoint:
 
 
 def _quarantine_point(entry: Quarantined) -> OutcomePoint:
-    """It stands in every format, and decides nothing."""
+    """A point that every format shows, and that decides nothing."""
     name = f"{entry.run}.quarantine: {entry.case}" if entry.run else f"quarantine: {entry.case}"
     word = "QUARANTINED" if entry.quarantined else "NOT QUARANTINED"
-    return OutcomePoint(name, "open", word, f"{standing_of(entry)}; {entry.reason}", (), "advisory")
+    return OutcomePoint(name, "open", word, f"{quarantine_text(entry)}; {entry.reason}", (), "advisory")
 
 
 def of_comparisons(compared: Sequence[ComparedRuns]) -> DecisionOutcome:
-    """That of the worst measure of all pairs; nothing that was compared is forbidden, so what is open may pass."""
+    """The outcome of the worst measure of all pairs; a comparison forbids nothing, so an open one may pass."""
     points = tuple(_measure_point(pair, found) for pair in compared for found in pair.found)
     words = [found.verdict for pair in compared for found in pair.found]
     word = min(words, key=_ORDER.index)
@@ -190,7 +190,7 @@ def _measure_point(pair: ComparedRuns, found: MeasureComparison) -> OutcomePoint
 
 
 def _besides(found: MeasureComparison, seen: Estimate) -> str:
-    """What the verdict goes by instead of that interval, or besides."""
+    """What else the verdict depends on."""
     measure = found.measure
     parts = [measure.reading] if found.measure.reading else []
     if found.by_cases and seen.case_low is not None and seen.case_high is not None:
@@ -199,14 +199,14 @@ def _besides(found: MeasureComparison, seen: Estimate) -> str:
             f"and {changed(seen.case_high, measure)}"
         )
     if found.stopped:
-        parts.append(f"{found.stopped} cases stopped when they were decided, so that their means lean")
+        parts.append(f"evalq stopped calling {found.stopped} cases once they were decided, which biases their means")
     return "".join(f"; {part}" for part in parts)
 
 
 def of_error(what: str, error: EvalqError) -> DecisionOutcome:
-    """That of a command which could not come to one."""
-    said, kind = str(error), type(error).__name__
-    point = OutcomePoint("comparison" if what == "compare" else "decision", "error", kind, said)
-    lines = [f"# ERROR: evalq {what} could not decide", "", *(escape(line) for line in said.splitlines())]
-    document = {"decided": "ERROR", "error": said, "kind": kind, "exit_code": error.exit_code}
+    """The outcome of a command that ended with an error."""
+    message, kind = str(error), type(error).__name__
+    point = OutcomePoint("comparison" if what == "compare" else "decision", "error", kind, message)
+    lines = [f"# ERROR: evalq {what} could not decide", "", *(escape(line) for line in message.splitlines())]
+    document = {"decided": "ERROR", "error": message, "kind": kind, "exit_code": error.exit_code}
     return DecisionOutcome(what, "ERROR", "error", (point,), (), "\n".join(lines) + "\n", document)

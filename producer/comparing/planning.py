@@ -1,4 +1,4 @@
-"""What a policy's gates will be able to tell about a run that is not paid for yet."""
+"""What a policy's gates will be able to detect in a run, before it is paid for."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 _RATES = (1.0, 0.99, 0.95, 0.9, 0.8)
-"""Pass rates for which it is said how many answers prove a demand on single cases."""
+"""Pass rates in the table of answers that prove a demand on single cases."""
 
 
 class RunPlan(msgspec.Struct, frozen=True):
-    """The run that is planned, as far as a user says: 0 is as many as the baseline has."""
+    """The planned run; 0 means as many as the baseline has."""
 
     repeats: int = 0
     cases: int = 0
@@ -43,7 +43,7 @@ class RunPlan(msgspec.Struct, frozen=True):
 class Proof(msgspec.Struct, frozen=True):
     """How many ``answers`` prove a demand on single cases of all ``cases``, in four of five runs.
 
-    By the pass rate that every case has ("1", "0.95", ...): None where none do.
+    By the pass rate of every case ("1", "0.95", ...): None if no number is enough.
     """
 
     metric: str
@@ -53,9 +53,10 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """The power of each demand, ``proofs`` of those on single cases, and ``notes`` on what has none to tell.
+    """The power of each demand, ``proofs`` of demands on single cases, and ``notes`` on the other demands.
 
-    ``look`` is which one it will be at the approved baseline, 0 where none is counted; NO-GO may err in ``alpha``.
+    ``look`` is the number of the next look at the approved baseline, 0 if looks are not counted. ``alpha`` is the error
+    level of NO-GO.
     """
 
     baseline: str
@@ -70,27 +71,26 @@ def outlook(
     policy: Policy,
     candidates: Sequence[RunCases],
     baseline: str,
-    asked: RunPlan,
+    run_plan: RunPlan,
     servers: Servers,
 ) -> Outlook:
     """The outlook for a run like ``candidates`` (or as ``asked``) against ``baseline`` (or none yet).
 
-    At an approved baseline it is that of the next look, which is not counted. Raises UsageError where neither says how
-    many cases there are.
+    At an approved baseline it is for the next look, without counting one. Raises UsageError if the number of cases is
+    unknown.
     """
     bases = base_of(baseline, servers) if baseline else []
     look, errors = 0, SINGLE
     if baseline and is_approved(baseline, servers):
-        # Each run once, as for a gate: the digest by which looks are counted has to be the same.
-        meant = {id(base): base for gate in policy.gates if (base := _meant(gate, bases)) is not None}
-        # Planning looks at nothing: it counts no look, and tells of the next one.
-        look = looks_of(servers).count(spent_digest(meant.values())) + 1
+        # Each run once, as in a gate: the digest that identifies the looks has to be the same.
+        used = {id(base): base for gate in policy.gates if (base := _run_of(gate, bases)) is not None}
+        look = looks_of(servers).count(spent_digest(used.values())) + 1
         errors = GateLook(look).errors
     found: list[Power] = []
     proofs: list[Proof] = []
     notes: list[str] = []
     for gate in policy.gates:
-        base = _meant(gate, bases)
+        base = _run_of(gate, bases)
         measure = _measure(gate, base)
         if measure is None:
             notes.append(f"{gate.metric} is no measure of single cases: its power is not simulated")
@@ -98,14 +98,14 @@ def outlook(
         if off := off_scale(gate, measure):
             raise UsageError(f"{gate.metric}: {off[1]}")
         if base is not None and (why := why_advisory(gate.path, policy, base, None)):
-            notes.append(f"{gate.metric} will be advisory as things are: {why}")
-        plan = _plan(gate, measure, base, _meant(gate, candidates), asked)
+            notes.append(f"{gate.metric} will be advisory: {why}")
+        plan = _plan(gate, measure, base, _run_of(gate, candidates), run_plan)
         proofs += _proofs(gate, plan.cases)
         try:
-            found += powers(gate, measure, plan, errors, asked.seed)
+            found += powers(gate, measure, plan, errors, run_plan.seed)
         except ValueError as error:
             notes.append(f"{gate.metric}: {error}")
-    notes += _warnings(policy, bases, asked)
+    notes += _warnings(policy, bases, run_plan)
     return Outlook(baseline, found, notes, errors.no_go, proofs, look)
 
 
@@ -115,32 +115,32 @@ def _proofs(gate: Gate, cases: int) -> Iterator[Proof]:
         yield Proof(gate.metric, demand.demand, cases, answers)
 
 
-def _meant(gate: Gate, runs: Sequence[RunCases]) -> RunCases | None:
+def _run_of(gate: Gate, runs: Sequence[RunCases]) -> RunCases | None:
     found = run_meant(gate.run, [(run.called, run.evaluator) for run in runs])
     return None if found is None else runs[found]
 
 
 def _measure(gate: Gate, base: RunCases | None) -> Measure | None:
-    """The measure that a gate is about, as the baseline or else its evaluator declares it."""
+    """The measure of a gate, as declared by the baseline or else by its evaluator."""
     if base is not None:
         return gate.measure_in(base.cases.measures)
     declared = plugins.get(gate.run).measures
     return gate.measure_in(declared.measures) if declared is not None else None
 
 
-def _plan(gate: Gate, measure: Measure, base: RunCases | None, cand: RunCases | None, asked: RunPlan) -> Plan:
+def _plan(gate: Gate, measure: Measure, base: RunCases | None, cand: RunCases | None, run_plan: RunPlan) -> Plan:
     side = _side(base, measure) if base is not None else None
-    # A run that is there says how many answers a case has; else the baseline does.
+    # The number of answers a case is that of the run, or else of the baseline.
     like = _side(cand, measure) if cand is not None else side
-    repeats = asked.repeats or (_typical(like) if like is not None else 0)
-    cases = len(side.answers) if side is not None else asked.cases or (len(like.answers) if like is not None else 0)
+    repeats = run_plan.repeats or (_typical(like) if like is not None else 0)
+    cases = len(side.answers) if side is not None else run_plan.cases or (len(like.answers) if like is not None else 0)
     if not cases or not repeats:
         raise UsageError(f"{gate.metric}: name what is planned: --baseline NAME, or --cases N and --repeat N")
-    return Plan(cases, repeats, side, asked.rate)
+    return Plan(cases, repeats, side, run_plan.rate)
 
 
 def _side(run: RunCases, measure: Measure) -> Side:
-    # Paired with itself, so that its answers are taken as a comparison takes them.
+    # Paired with itself, to get its answers as a comparison does.
     return pairs_of(run.cases, run.cases, measure).base
 
 
@@ -149,34 +149,34 @@ def _typical(side: Side) -> int:
     return int(counts[len(counts) // 2]) if counts else 0
 
 
-def _warnings(policy: Policy, bases: Iterable[RunCases], asked: RunPlan) -> Iterator[str]:
-    # Before anything is paid for: no answer can undo what the plan itself rules out.
-    if 0 < asked.repeats < policy.minimum_repeats:
+def _warnings(policy: Policy, bases: Iterable[RunCases], run_plan: RunPlan) -> Iterator[str]:
+    # Faults of the plan itself, which no answer can undo.
+    if 0 < run_plan.repeats < policy.minimum_repeats:
         yield (
-            f"{plural(asked.repeats, 'answer a case is', 'answers a case are')} planned, and the policy wants "
-            f"{policy.minimum_repeats}: what counts cases will not be GO whatever comes"
+            f"{plural(run_plan.repeats, 'answer a case is', 'answers a case are')} planned, but the policy needs "
+            f"{policy.minimum_repeats}: demands that count cases cannot be GO"
         )
     if policy.quarantine:
-        cases_aside = plural(len(policy.quarantine), "case in quarantine is", "cases in quarantine are")
-        yield f"{cases_aside} simulated as all others are"
+        quarantined = plural(len(policy.quarantine), "case in quarantine is", "cases in quarantine are")
+        yield f"{quarantined} simulated like all others"
     for base in bases:
         cases = len(base.cases.ids)
         if cases < policy.minimum_pairs:
             yield (
-                f"{base.evaluator}: the baseline has {plural(cases, 'case')}, and the policy decides on "
-                f"{policy.minimum_pairs} at least: it will not be GO whatever comes"
+                f"{base.evaluator}: the baseline has {plural(cases, 'case')}, and the policy needs at "
+                f"least {policy.minimum_pairs}: it cannot be GO"
             )
-        if base.cases.measures and asked.repeats:
+        if base.cases.measures and run_plan.repeats:
             typical = _typical(_side(base, base.cases.measures[0]))
-            if typical < 4 * asked.repeats:
+            if typical < 4 * run_plan.repeats:
                 yield (
-                    f"{base.evaluator}: the baseline has {plural(typical, 'answer')} a case; four times the "
-                    f"candidate's {asked.repeats} make it firm enough to be pinned"
+                    f"{base.evaluator}: the baseline has {plural(typical, 'answer')} a case; approve one with "
+                    f"at least four times the candidate's {run_plan.repeats}"
                 )
 
 
 def outlook_text(found: Outlook) -> str:
-    """The chances of each demand, and what the plan needs to know besides."""
+    """The chances of each demand, with notes."""
     against = f" against {escape(found.baseline)}" if found.baseline else ""
     lines = [f"# What this gate can tell{against}", ""]
     for power in found.powers:
@@ -194,7 +194,7 @@ def outlook_text(found: Outlook) -> str:
         ]
         lines += [table(heads, rows)]
     notes = [
-        "Falls are spread over all cases. Cases that the veto of single cases names are not simulated.",
+        "Falls are spread over all cases. The veto of single cases is not simulated.",
         f"NO-GO and SUSPECT are decided at an error of {found.alpha:.3g} each.",
         *_of_looks(found),
         *found.notes,

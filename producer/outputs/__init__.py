@@ -1,4 +1,4 @@
-"""What a finished run shows: its report as text, the files of its folder, and those asked for with -o."""
+"""Outputs of a finished run: its report as text, the files of its folder, and the files of -o."""
 
 from evalq.producer.outputs.final import render, write_final, write_report
 from evalq.producer.outputs.requested import check_output, check_outputs, read_files, refuse_read, write_output

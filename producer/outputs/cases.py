@@ -1,4 +1,4 @@
-"""cases.json: a finished run as one side of a comparison, so that nobody has to read its records again."""
+"""cases.json: a finished run as one side of a comparison, without reading its records again."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from evalq.producer.outputs.final import rates_of
 CASES = "cases.json"
 _SAMPLED = 1 << 13
 _BLOCK = 1 << 18
-"""Bytes that are read at once, and to the end of their last line: files of short lines take long line by line."""
+"""Bytes to read at once, then to the end of the line: reading short lines one by one is slow."""
 
 
 def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
-    """Those of the run in ``folder``: from its cases.json while that is of its report, else read anew and kept there.
+    """The cases of the run in ``folder``, from its cases.json if that matches the report, else from its records.
 
-    Without ``keep`` nothing is written.
+    Writes cases.json, unless ``keep`` is False.
     Raises UsageError for a run without report or records, or of an evaluator whose runs are not compared.
     """
     report = folder.report()
     name = hashlib.sha256(read_plain(folder.path / "report.json")).hexdigest()
-    kept = _kept(folder.path / CASES)
+    kept = _read_cases(folder.path / CASES)
     if kept is not None and kept.report == name:
         return kept
     found = _count_cases(folder, plugins.get(report["evaluator"]), report, name)
-    return _keep(folder, found) if keep else found
+    return _write_cases(folder, found) if keep else found
 
 
 def decode_cases(data: bytes, origin: str) -> RunCases:
@@ -59,7 +59,7 @@ def decode_cases(data: bytes, origin: str) -> RunCases:
     if found.schema != CASES_SCHEMA:
         raise WireError(
             f"{origin} has the form {found.schema!r}, and this evalq reads {CASES_SCHEMA}: another version wrote it; "
-            "name the folder of its run, or approve that anew (evalq baseline set NAME FOLDER): it is read again"
+            "name the folder of its run, or approve that folder again (evalq baseline set NAME FOLDER)"
         )
     if fault := fault_of(found):
         raise WireError(f"{origin} does not hold a run's cases: {fault}")
@@ -70,7 +70,7 @@ def decode_cases(data: bytes, origin: str) -> RunCases:
 def computed_cases(
     evaluator: Evaluator[Any, Any], report: dict[str, Json], lines: Iterable[bytes], *, suite: str, tags: dict[str, str]
 ) -> RunCases:
-    """Those of a run that wrote nothing, called by its evaluator and the digest of its report.
+    """The cases of a run without a folder; its id is the evaluator and the digest of the report.
 
     Raises UsageError for an evaluator whose runs are not compared.
     """
@@ -82,16 +82,16 @@ def computed_cases(
 
 
 def fresh_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json]) -> RunCases:
-    """Those of a run whose records are in ``folder``, and whose report is not yet; kept there for when it is.
+    """The cases of a run whose folder has records but no report yet; writes cases.json for that ``report``.
 
     Raises UsageError for an evaluator whose runs are not compared.
     """
     name = _report_digest(report)
-    kept = _kept(folder.path / CASES)
+    kept = _read_cases(folder.path / CASES)
     return (
         kept
         if kept is not None and kept.report == name
-        else _keep(folder, _count_cases(folder, evaluator, report, name))
+        else _write_cases(folder, _count_cases(folder, evaluator, report, name))
     )
 
 
@@ -100,15 +100,15 @@ def _report_digest(report: dict[str, Json]) -> str:
     return hashlib.sha256(canonical_line(report)).hexdigest()
 
 
-def _kept(path: Path) -> RunCases | None:
+def _read_cases(path: Path) -> RunCases | None:
     try:
         return decode_cases(read_plain(path), str(path))
     except (OSError, WireError):
         return None
 
 
-def _keep(folder: RunFolder, found: RunCases) -> RunCases:
-    with contextlib.suppress(OSError):  # a folder that can only be read is compared all the same
+def _write_cases(folder: RunFolder, found: RunCases) -> RunCases:
+    with contextlib.suppress(OSError):  # a read-only folder can be compared, too
         folder.write(CASES, msgspec.json.encode(found))
     return found
 
@@ -117,22 +117,22 @@ def _keep(folder: RunFolder, found: RunCases) -> RunCases:
 def _count_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], name: str) -> RunCases:
     counter = CaseCounter(evaluator, str(folder.path))
     if not folder.records.is_file():
-        raise UsageError(f"{folder.path}: its records are not here, only its report; compare it where it was driven")
+        raise UsageError(f"{folder.path}: only the report is here; compare the run where its records are")
     info, outputs = folder.info(), folder.own(OUTPUTS)
     with open_input(folder.own(RECORDS)) as lines:
         counter.add(lines)
     found = counter.cases(report, run=info.run, digest_of_report=name)
     live = outputs.is_file()
     usage, took = read_usage(outputs) if live else (None, {})
-    # Live answers are a candidate's own, equal or not.
+    # Live answers belong to the candidate, even if they equal others.
     if live:
-        told = _RecordedFiles([], causes_in(outputs))
+        files = _RecordedFiles([], causes_in(outputs))
     elif evaluator.whole.follows:
-        # A whole log is one record: in another order it is another one, and to read it again takes long.
-        told = _RecordedFiles([], Causes())
+        # The order of a log matters, so its lines are not compared, and reading it again is slow.
+        files = _RecordedFiles([], Causes())
     else:
-        told = _recorded(folder, info, found.inputs)
-    found.cases.unusable = unusable_of(found.cases, told.causes)
+        files = _read_recorded(folder, info, found.inputs)
+    found.cases.unusable = unusable_of(found.cases, files.causes)
     return msgspec.structs.replace(
         found,
         name=info.name,
@@ -143,54 +143,54 @@ def _count_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict
         took={**found.took, **took},
         lineage=info.lineage,
         day=info.started[:10],
-        lines=told.lines,
-        doubled=told.doubled,
+        lines=files.lines,
+        doubled=files.doubled,
     )
 
 
 class _RecordedFiles(NamedTuple):
-    """What the files of recorded outputs say beside their evaluation: see `RunCases`."""
+    """Facts of the files of recorded outputs: see `RunCases`."""
 
     lines: list[str]
     causes: Causes
     doubled: int = 0
 
 
-def _recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> _RecordedFiles:
-    """Of the files that were evaluated; nothing where they are not there as they were, by the SHA-256 of each in
-    ``inputs``, or are not for this run's folder to choose.
+def _read_recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> _RecordedFiles:
+    """The facts of the evaluated files; none if a file has changed (its SHA-256 in ``inputs``), or if this run's folder
+    may not choose it.
     """
     nothing = _RecordedFiles([], Causes())
     digests, lines, causes, calls = [], [], Causes(), _CallSample()
     for number, source in enumerate(info.sources):
         if source.members or not may_read(folder, source.path):
             return nothing
-        told, count, whole = hashlib.sha256(), 0, 0
+        digest, count, whole = hashlib.sha256(), 0, 0
         try:
             with open_input(source.path) as stream:
                 while block := stream.read(_BLOCK) + stream.readline():
-                    told.update(block)
+                    digest.update(block)
                     stripped = list(filter(None, map(bytes.strip, block.split(b"\n"))))
                     count += len(stripped)
                     whole += _sum_of(stripped)
                     if b'"attempts"' in block:
-                        for said in stripped:
-                            count_recorded(said, causes)
-                            calls.add(said, number)
+                        for line in stripped:
+                            count_recorded(line, causes)
+                            calls.add(line, number)
         except OSError:
             return nothing
-        digests.append(told.hexdigest())
+        digests.append(digest.hexdigest())
         if count:
-            # A sum is the same in whichever order.
+            # The sum does not depend on the order of the lines.
             lines.append(f"{count}-{whole % (1 << 128):032x}")
     return _RecordedFiles(sorted(lines), causes, calls.doubled) if sorted(digests) == inputs else nothing
 
 
 def _sum_of(lines: list[bytes]) -> int:
-    """A number that is the same in whichever order the lines are: their CRC-32 in its lower half, squared above.
+    """A sum that does not depend on the order of the lines: CRC-32 in its lower half, their squares above.
 
-    A cryptographic digest of each line takes four times as long. This one has to tell files apart that nobody made to
-    look alike; the squares differ where values are only exchanged between lines.
+    Cryptographic digests of each line take four times as long, and nobody forges these files. The squares differ if
+    lines only exchange values.
     """
     codes = list(map(crc32, lines))
     squares: int = sum(map(mul, codes, codes))
@@ -198,7 +198,7 @@ def _sum_of(lines: list[bytes]) -> int:
 
 
 class _CallSample:
-    """Recorded answers by the calls that gave them, of which a sample is kept: what comes again from another file."""
+    """A sample of recorded calls, which counts answers of one call in two files."""
 
     def __init__(self) -> None:
         self._files: dict[int, int] = {}
@@ -208,16 +208,16 @@ class _CallSample:
     def add(self, line: bytes, file: int) -> None:
         if b'"attempts"' not in line or (number := call_number(line)) is None or number & self._mask:
             return
-        # Within one file a second answer to a repeat counts nowhere.
+        # Within one file a second answer to a repeat does not count.
         self.doubled += self._files.setdefault(number, file) != file
         if len(self._files) > _SAMPLED:
             self._mask = 2 * self._mask + 1
             self._files = {number: file for number, file in self._files.items() if not number & self._mask}
 
 
-# Every Eval Ever: a run's aggregate record in the shared schema of the EvalEval Coalition, version 0.2.1.
-# Source: eval.schema.json of https://github.com/evaleval/every_eval_ever. A run has one evaluation for each rate
-# over all its outputs, with its interval.
+# Every Eval Ever: a run's aggregate record in the schema of the EvalEval Coalition, version 0.2.1.
+# Source: eval.schema.json of https://github.com/evaleval/every_eval_ever. Each rate over all outputs of a run is an
+# evaluation, with its interval.
 
 SCHEMA_VERSION = "0.2.1"
 _LEVEL = 0.95
@@ -236,8 +236,8 @@ def _aggregate_record(path: Path, folder: RunFolder, evaluator: Evaluator[Any, A
     results = list(_results(name, evaluator, report, run))
     if not results:
         raise UsageError(
-            f"-o {path}: {evaluator.name} has no rate over its outputs, and such a file holds nothing else: write "
-            f"another format (the run is whole, in {folder.named()})"
+            f"-o {path}: {evaluator.name} has no rate over its outputs, and this format has only rates: choose another "
+            f"format (the run is complete, in {folder.named()})"
         )
     return {
         "schema_version": SCHEMA_VERSION,
@@ -247,7 +247,7 @@ def _aggregate_record(path: Path, folder: RunFolder, evaluator: Evaluator[Any, A
         "source_metadata": {
             "source_name": "evalq",
             "source_type": "evaluation_run",
-            # Who ran it is not for evalq to say: whoever hands the record in writes that there.
+            # Whoever submits the record fills this in.
             "source_organization_name": "unknown",
             "evaluator_relationship": "other",
             "additional_details": {"run": info.run, "report_sha256": run.report},

@@ -23,8 +23,8 @@ from evalq.producer.page import ALL_UP_TO, summary_of, write_page
 from evalq.workers import tracing
 
 _WHOLE_BYTES = 1 << 20
-"""Of a report.json that is longer, results.yaml has a part of each long list alone: YAML takes thirty times as long to
-write as JSON, and nobody reads so much of it."""
+"""Beyond this size of report.json, results.yaml has only a part of each long list: YAML takes thirty times as long to
+write as JSON."""
 _LISTED = 100
 
 
@@ -38,7 +38,7 @@ def render(
 ) -> str:
     """The report as text: markdown, json or yaml; empty for none.
 
-    With a ``timestamp`` json and yaml are in the form that the evaluator's specification has for results.
+    With a ``timestamp``, json and yaml have the form of the evaluator's specification.
     """
     if timestamp and fmt in ("json", "yaml"):
         document = evaluator.views.document(report, timestamp)
@@ -54,18 +54,18 @@ def render(
 
 
 def results_yaml(evaluator: Evaluator[Any, Any], report: Mapping[str, Json], timestamp: str, size: int) -> str:
-    """What results.yaml holds; ``size`` is that of report.json."""
+    """The text of results.yaml; ``size`` is that of report.json."""
     if size <= _WHOLE_BYTES:
         return yaml_text(evaluator.views.document(report, timestamp))
     cut: list[Json] = []
     brief = {**report, **{name: _brief(report[name], name, evaluator, cut) for name in ("params", "results")}}
     document = evaluator.views.document(brief, timestamp)
-    told = {"left_out_here": {"lists": cut, "all_in": "report.json, and a line for each record in records.jsonl"}}
-    return yaml_text({**document, **told} if isinstance(document, dict) else document)
+    note = {"left_out_here": {"lists": cut, "all_in": "report.json, and a line for each record in records.jsonl"}}
+    return yaml_text({**document, **note} if isinstance(document, dict) else document)
 
 
 def _brief(value: Json, path: str, evaluator: Evaluator[Any, Any], cut: list[Json]) -> Json:
-    """``value`` with a part of each long list or mapping in it; what was left out is noted in ``cut``."""
+    """``value`` with a part of each long list or mapping; adds what is left out to ``cut``."""
     if isinstance(value, dict):
         if len(value) > _LISTED:
             cut.append({"where": path, "listed": _LISTED, "of": len(value)})
@@ -75,29 +75,29 @@ def _brief(value: Json, path: str, evaluator: Evaluator[Any, Any], cut: list[Jso
     kept = value
     if len(value) > _LISTED:
         failed = list(filter(evaluator.views.failed, value))
-        # In the order of the whole list; the first of all where none failed.
+        # In the order of the list; the first entries if none failed.
         kept = failed[:_LISTED] or value[:_LISTED]
         cut.append({"where": path, "listed": len(kept), "of": len(value), "failed": len(failed)})
     return [_brief(each, f"{path}[]", evaluator, cut) for each in kept]
 
 
 def yaml_text(document: Any, *, sort_keys: bool = False) -> str:
-    """``document``, plain data, in YAML's block style, as readers of YAML 1.1 and 1.2 read it alike.
+    """Plain data in YAML's block style, which readers of YAML 1.1 and 1.2 read alike.
 
-    Where PyYAML comes without libyaml, long lines break elsewhere, and it takes three times as long.
+    Without libyaml long lines break elsewhere, and it takes three times as long.
     """
     text: str = yaml.dump(document, Dumper=FastDumper or Dumper, allow_unicode=True, sort_keys=sort_keys)
     return text
 
 
 def _plain(fmt: str, document: Json) -> str:
-    """A document in its own order."""
+    """A document, its keys in their order."""
     if fmt == "yaml":
         return yaml_text(document)
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-# The rates over all outputs of a run, for those who are told a few numbers of it.
+# The rates over all outputs of a run, for traces and other tools.
 
 
 def rates_of(report: Mapping[str, Any]) -> dict[str, float]:
@@ -114,9 +114,9 @@ def rates_of(report: Mapping[str, Any]) -> dict[str, float]:
 def write_final(
     job: Job, report: dict[str, Json], facts: Mapping[str, Json], history: str = "", data: bytes = b""
 ) -> None:
-    """All final files of the run folder; report.json is the last but run.json. report.md ends with ``history``.
+    """Write all final files of the run folder, at the end report.json, then run.json. report.md ends with ``history``.
 
-    ``data`` is the report as it is written, where that is known.
+    ``data`` is the encoded report, if it is known.
     """
     folder = job.folder
     with replacing(folder.path / "manifest.json") as out:
@@ -131,21 +131,21 @@ def write_final(
 
 @stdout_to_stderr()
 def run_json_facts(evaluator: Evaluator[Any, Any], report: dict[str, Json]) -> dict[str, Json]:
-    """What run.json says of a report."""
+    """The facts of a report in run.json."""
     headline = summary_of(evaluator, report).headline
-    # Of no use to anybody where it cannot be written, and no reason to end a run.
+    # A headline that cannot be written must not end a run.
     return {"records": report["records"]["total"], "result": headline if is_text(headline) else None}
 
 
 def drop_left(folder: RunFolder) -> None:
-    """Remove the working files of a run that is done where its driver was killed before it could."""
+    """Remove the working files of a finished run whose driver was killed before it removed them."""
     if not any((folder.path / name).exists() for name in (MANIFEST, JOURNAL, KEPT, KEY, folder.spool.name)):
         return
     with folder.driving() as mine:
-        # Asked under the lock: a driver that has noted "done" in this moment removes them itself.
+        # Under the lock: a driver that is about to finish removes them itself.
         done = mine and folder.info().state == "done" and folder.reported
         records = folder.report().get("records") if done else None
-        # Somebody may have put another file in the report's place: nothing is known of what it says then.
+        # The report may have been replaced by another file.
         if isinstance(records, dict) and records.get("dead") == 0:
             folder.drop_working_files()
 
@@ -160,14 +160,14 @@ def write_report(
     history: str = "",
     data: bytes = b"",
 ) -> None:
-    """The report in all its forms, and the further files that were asked for; report.json is the last.
+    """Write the report in all formats, and the evaluator's exports; report.json comes last.
 
-    ``data`` is the report as it is written, where that is known.
+    ``data`` is the encoded report, if it is known.
     """
     data = data or canonical_line(report)
     folder.write("results.yaml", results_yaml(evaluator, report, folder.info().started, len(data)).encode())
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode() + history.encode())
-    # Packing records takes about 10 µs each: beside a run of millions that is time which nobody asked for.
+    # Packing takes about 10 µs a record, too long for millions.
     listed = folder.records if report["records"]["total"] <= ALL_UP_TO else None
     write_page(folder.path / "report.html", evaluator, report, listed)
     for export in evaluator.views.exports(report, request):

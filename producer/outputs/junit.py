@@ -1,8 +1,8 @@
-"""JUnit XML as Jenkins' xUnit plug-in and GitLab read it: a testcase for each case of a run, whatever its repeats.
+"""JUnit XML for Jenkins' xUnit plug-in and GitLab: a testcase for each case of a run, not for each repeat.
 
-Held: the elements, their order and the attributes of xUnit's junit-10.xsd (no other is written); XML 1.0's characters
-only; GitLab's 30 MB a file, 500,000 testcases and 255 characters a name, and that it ignores the second testcase of one
-name. It shows the text of a failure, Jenkins its message: both are given.
+It keeps to the elements, order and attributes of xUnit's junit-10.xsd, to the characters of XML 1.0, and to GitLab's
+limits: 30 MB a file, 500,000 testcases, 255 characters a name. GitLab ignores a second testcase of one name. GitLab
+shows a failure's text and Jenkins its message, so both are written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evalq.producer.outputs.tables import records_of
 State = Literal["passed", "failure", "error", "skipped"]
 
 MOST_CASES = 100_000
-"""Of a file. With what each may hold, half of the objects beyond which a GitLab of 2024 took no file (250,000)."""
+"""Testcases in a file. GitLab of 2024 refused files of more than 250,000 objects; this makes at most half of them."""
 MOST_BYTES = 28_000_000
 _NAME, _TEXT = 255, 2_000
 
@@ -38,7 +38,7 @@ _NO_CLASS = re.compile(r"[^\w@+-]+")
 
 
 class Testcase(NamedTuple):
-    """One result under a name that is its own; ``kind`` and ``message`` say why it did not pass, ``text`` in full."""
+    """One result under a unique name; ``kind`` and ``message`` say why it did not pass, ``text`` in full."""
 
     name: str
     state: State = "passed"
@@ -57,17 +57,17 @@ class JunitSuite(NamedTuple):
 
 
 def junit(name: str, suites: Sequence[JunitSuite]) -> bytes:
-    """The file. Where the suites hold more than it may, testcases that passed are left out first, and it says so."""
+    """The file. If it has no room for all testcases, it first leaves out passed ones, and says so."""
     blocks, room = _Elements(), _FileRoom(MOST_CASES, MOST_BYTES)
     kept: list[dict[int, str]] = [{} for _ in suites]
-    # Two turns over all suites: one with many passed cases leaves room for the failures of the next.
+    # Twice over all suites, so that passed cases do not take the room of another suite's failures.
     for urgent in (True, False):
         for suite, elements in zip(suites, kept, strict=True):
-            for place, case in enumerate(suite.cases):
+            for index, case in enumerate(suite.cases):
                 if room.full:
                     break
                 if (case.state != "passed") == urgent and room.take(element := blocks.element(suite.group, case)):
-                    elements[place] = element
+                    elements[index] = element
     parts = [_suite_element(suite, elements, blocks) for suite, elements in zip(suites, kept, strict=True)]
     tests, failures, errors = (sum(part.counts[at] for part in parts) for at in range(3))
     head = f'<testsuites name={_quoted(name)} tests="{tests}" failures="{failures}" errors="{errors}">'
@@ -76,18 +76,18 @@ def junit(name: str, suites: Sequence[JunitSuite]) -> bytes:
 
 
 class _FileRoom:
-    """What still fits, in testcases and in bytes."""
+    """The room that is left, in testcases and in bytes."""
 
     def __init__(self, cases: int, size: int) -> None:
         self._cases, self._size = cases, size
 
     @property
     def full(self) -> bool:
-        """Whether no testcase fits any more."""
+        """Whether there is no room for another testcase."""
         return not self._cases
 
     def take(self, element: str) -> bool:
-        """Whether ``element`` fits; then it has its place."""
+        """Whether ``element`` fits; if so, its room is taken."""
         size = len(element.encode())
         if not self._cases or size > self._size:
             return False
@@ -101,14 +101,14 @@ class _SuiteElement(NamedTuple):
 
 
 def _suite_element(suite: JunitSuite, kept: Mapping[int, str], blocks: _Elements) -> _SuiteElement:
-    """A suite with those of its testcases that are ``kept``, in their order."""
-    places = sorted(kept)
-    elements, states = [kept[place] for place in places], [suite.cases[place].state for place in places]
-    left = [case.state for place, case in enumerate(suite.cases) if place not in kept]
+    """A suite with its ``kept`` testcases, in their order."""
+    indexes = sorted(kept)
+    elements, states = [kept[index] for index in indexes], [suite.cases[index].state for index in indexes]
+    left = [case.state for index, case in enumerate(suite.cases) if index not in kept]
     if left:
         passed = left.count("passed")
         message = f"{len(left):,} testcases are left out, {passed:,} of which passed: a file has room for no more"
-        # As a skipped testcase, which every viewer counts and shows; a comment in XML nobody sees.
+        # A skipped testcase, since every viewer shows it; XML comments are invisible.
         elements.append(blocks.element(suite.group, Testcase("(left out)", "skipped", "left out", message)))
         states.append("skipped")
     tests, failures, errors = len(states), states.count("failure"), states.count("error")
@@ -125,14 +125,14 @@ def _suite_element(suite: JunitSuite, kept: Mapping[int, str], blocks: _Elements
 
 
 class _Elements:
-    """Makes the elements of testcases, each under a name that none before it has."""
+    """Makes the elements of testcases, each under a new name."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str]] = set()
         self._again: dict[tuple[str, str], int] = {}
 
     def element(self, group: str, case: Testcase) -> str:
-        """One testcase."""
+        """The element of one testcase."""
         head = f"<testcase classname={_quoted(group)} name={_quoted(self._name(group, case.name))}"
         if case.state == "passed":
             return f"{head}/>\n"
@@ -142,11 +142,11 @@ class _Elements:
         return f"{head}>{inner}</testcase>\n"
 
     def _name(self, group: str, name: str) -> str:
-        """``name`` where it can be written as it is; else as much of it as can, with a digest of the whole."""
-        # From the last one on: else many of one name would take the square of their number.
+        """``name`` if it can be written as it is; else its beginning with a digest of the whole."""
+        # Continue after the last one, or many of one name would take quadratic time.
         plain, again = " ".join(_clean(name).split()), self._again.get((group, name), 0)
         found = plain if plain == name and len(plain) <= _NAME else ""
-        # Viewers know a testcase by its name from run to run: the digest is of the whole name, so it stays.
+        # Viewers identify a testcase by its name across runs, so the digest depends on the whole name only.
         while not found or (group, found) in self._seen:
             end = blake2b(f"{again}:{name}".encode(errors="surrogatepass"), digest_size=6).hexdigest()
             found, again = f"{plain[: _NAME - 14].rstrip()} ~{end}".lstrip(), again + 1
@@ -156,7 +156,7 @@ class _Elements:
 
 
 def _clean(text: str) -> str:
-    """Without what XML forbids, and what a viewer would obey instead of show."""
+    """``text`` without characters that XML forbids or that control a terminal."""
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", visible(text))
 
 
@@ -186,26 +186,24 @@ def run_suite(
     *,
     allowed: str = "",
     reasons: Mapping[str, Sequence[str]] | None = None,
-    aside: Mapping[str, str] | None = None,
+    excused: Mapping[str, str] | None = None,
     before: Mapping[str, str] | None = None,
 ) -> JunitSuite:
-    """The cases of ``run``: one fails when any of its answers does, and is an error when none came.
+    """The cases of ``run``: a case fails if any of its answers fails, and is an error if it has no answer.
 
-    With ``allowed``, which says why, neither blocks: both are skipped then, as is a case in ``aside``, for the reason
-    there. ``before`` says how a case went in the baseline. ``reasons`` of a case are why its answers failed. Scores
-    neither pass nor fail, so a case of an evaluator that has them alone passes when it was answered. What the run's
-    numbers leave out is skipped, a testcase a kind.
+    ``allowed`` is a reason to skip both instead; ``excused`` are cases to skip, with the reason. ``before`` has each
+    case's passes in the baseline, ``reasons`` why its answers failed. Scores neither pass nor fail, so with scores only
+    a case passes if it has an answer. Each kind of data that the numbers leave out is a skipped testcase.
     """
-    place = f"{run.called}@{run.target}" if run.target else run.called
-    names = (place,) if run.suite == "default" else (run.suite, place)
-    excused = aside or {}
+    name = f"{run.called}@{run.target}" if run.target else run.called
+    names = (name,) if run.suite == "default" else (run.suite, name)
     cases = [
         case
         if case.state == "passed"
-        else _failed(_beside(case, before), excused.get(case.name, allowed), reasons or {})
+        else _failed(_with_baseline(case, before), (excused or {}).get(case.name, allowed), reasons or {})
         for case in _cases(run)
     ]
-    # As skipped testcases, which every viewer counts and shows; a property nobody sees.
+    # Skipped testcases, since every viewer shows them; properties are invisible.
     cases += [
         Testcase(f"(left out) {each.what}: {each.why}", "skipped", "left out", each.sentence(), each.sentence(20))
         for each in run.left_out
@@ -213,13 +211,13 @@ def run_suite(
     return JunitSuite(" ".join(names), class_of("evalq", *names), cases, _facts(run))
 
 
-def _beside(case: Testcase, before: Mapping[str, str] | None) -> Testcase:
-    there = (before or {}).get(case.name, "")
-    return case._replace(message=f"{case.message}; {there}") if there else case
+def _with_baseline(case: Testcase, before: Mapping[str, str] | None) -> Testcase:
+    baseline = (before or {}).get(case.name, "")
+    return case._replace(message=f"{case.message}; {baseline}") if baseline else case
 
 
 def failing_cases(run: RunCases) -> list[Testcase]:
-    """Those that did not pass with every answer, in the order of their ids."""
+    """The cases that did not pass with every answer, in the order of their ids."""
     return [case for case in _cases(run) if case.state != "passed"]
 
 
@@ -236,12 +234,12 @@ def _cases(run: RunCases) -> Iterator[Testcase]:
     judged = None if measure is None else summary.columns[measure.name]
     for at, (case, missing) in enumerate(zip(summary.ids, summary.missing, strict=True)):
         answers = max((column.count[at] for column in columns), default=0)
-        lacking = f"; {missing:,} more did not come" if missing else ""
+        missing_note = f"; {missing:,} more did not come" if missing else ""
         passed, of = (answers, answers) if judged is None or measure is None else _passed(judged, measure, at)
         if not answers:
             yield Testcase(case, "error", "no answer", f"no answer of this case came, of {missing:,}")
         elif passed < of:
-            yield Testcase(case, "failure", "failed", f"{passed:,} of {of:,} answers passed{lacking}")
+            yield Testcase(case, "failure", "failed", f"{passed:,} of {of:,} answers passed{missing_note}")
         else:
             yield Testcase(case)
 
@@ -272,7 +270,7 @@ def write_junit(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any]) -
 
 
 def _reasons(folder: RunFolder, evaluator: Evaluator[Any, Any]) -> dict[str, list[str]]:
-    """{case: why its first answers that did not pass did not}."""
+    """{case: the reasons of its first failed answers}."""
     measures, rows = evaluator.measures, evaluator.views.rows
     if measures is None:
         return {}
@@ -291,6 +289,6 @@ def _reasons(folder: RunFolder, evaluator: Evaluator[Any, Any]) -> dict[str, lis
 
 
 def _evidence(row: Any) -> list[str]:
-    """What was asked of it and did not come, in a few words each."""
+    """Expected and actual values of the first failed checks."""
     failed = (each for each in row.evidence() if not each.fine)
     return [f"{each.what}: {each.came[:200]} instead of {each.expected[:200]}" for each in islice(failed, _REASONS)]

@@ -1,4 +1,4 @@
-"""The files that are asked for with -o: the format of each ending, and what is refused before anything is computed."""
+"""The files of -o: the format of each ending, and checks before anything is computed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from evalq.producer.outputs.tables import check_parquet, write_csv, write_jsonl,
 from evalq.producer.page import write_page
 
 _FINAL = ("manifest.json", "results.yaml", "cases.json")
-"""Of a finished run, beside what an unfinished one has; its reports and records would be written as they are."""
+"""Files of a finished run that -o must not overwrite; its reports and records would stay the same."""
 
 
 Writer = Callable[[Path, RunFolder, Evaluator[Any, Any], Mapping[str, Any]], None]
-"""What makes a file of a finished run's folder, by the evaluator's options."""
+"""A function that writes a file from a finished run's folder, with the evaluator's options."""
 
 
 def _text(fmt: str) -> Writer:
@@ -39,7 +39,7 @@ def _html(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options
 
 
 def _xml(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
-    # Not at import, and nor is the next: they count cases as comparisons do, which few runs need.
+    # Imported here, since few runs count cases as comparisons do; likewise below.
     from evalq.producer.outputs.junit import write_junit
 
     write_junit(path, folder, evaluator)
@@ -61,15 +61,15 @@ FORMATS: dict[str, Writer] = {
     ".xml": _xml,
     ".yaml": _text("yaml"),
 }
-"""{a file's ending: what writes it}."""
+"""{suffix: writer}."""
 NAMED: dict[str, Writer] = {"every-eval-ever.json": _every_eval_ever}
-"""Formats that are asked for by a file's whole name, such as week.every-eval-ever.json."""
+"""Formats that the whole name selects, such as week.every-eval-ever.json."""
 
 
 def check_output(path: Path, reads: Iterable[str] = ()) -> None:
-    """Raise UsageError for what cannot be written (a suffix, or for want of a package), before anything is computed.
+    """Raise UsageError for an unknown suffix or a missing package, before anything is computed.
 
-    Nor over one of the files that the run ``reads``: recorded answers may have been paid for.
+    Also for a file that the run ``reads``, since recorded answers may have cost money.
     """
     if path.suffix not in FORMATS:
         known = ", ".join(sorted(FORMATS))
@@ -84,20 +84,20 @@ def check_output(path: Path, reads: Iterable[str] = ()) -> None:
 
 
 def refuse_read(path: Path, reads: Iterable[str]) -> None:
-    """Raise UsageError where ``path`` is one of the files that a command ``reads``."""
+    """Raise UsageError if ``path`` is one of the files that a command ``reads``."""
     if path.exists() and any(_is_same(path, given) for given in reads):
-        raise UsageError(f"-o {path}: this file is read here: name another")
+        raise UsageError(f"-o {path}: the command reads this file: name another")
 
 
 def read_files(evaluator: Evaluator[Any, Any], request: Request, *others: str | Path | None) -> list[str]:
-    """The paths and patterns of what a run reads by ``request``, and ``others`` where there are any."""
+    """The paths and patterns that a run reads by ``request``, and ``others``."""
     named = [request.options.get(option.name) for option in evaluator.command.options if option.kind == "path"]
     listed = [each for value in named for each in (value if isinstance(value, (list, tuple)) else [value])]
     return [str(each) for each in (*request.inputs, *listed, *others) if each]
 
 
 def check_outputs(paths: Iterable[Path], folder: RunFolder) -> None:
-    """`check_output` of what is to be written of the run in ``folder``: nor over what that run read or consists of."""
+    """Check outputs of the run in ``folder``, which must not overwrite files that it reads or consists of."""
     info = folder.info()
     reads = read_files(plugins.get(info.evaluator), info.request)
     reads += [file for source in info.sources for file in source.files]
@@ -109,13 +109,13 @@ def check_outputs(paths: Iterable[Path], folder: RunFolder) -> None:
 
 
 def _is_same(path: Path, given: str) -> bool:
-    # Of a folder the files in it, too.
+    # A folder stands for the files in it.
     return any(Path(each).exists() and path.samefile(each) for each in stands_for(given))
 
 
 @stdout_to_stderr()
 def write_output(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
-    """One file asked for with -o, made from the run folder. Raises StorageError when it cannot be written."""
+    """Write one file of -o from the run folder. Raises StorageError."""
     check_outputs([path], folder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ _KEPT_TEXTS, _MOST_KEPT = 1024, 4096
 
 
 def records_of(folder: RunFolder) -> Path:
-    """records.jsonl. Raises UsageError where the folder has the report alone of a run that another command computed."""
+    """records.jsonl. Raises UsageError if the folder has only the report, since another command computed the run."""
     if folder.reported and not folder.records.is_file():
         raise UsageError(
             f"{folder.path}: only the report is here; the records are in the folder of the command that computed it"
@@ -34,7 +34,7 @@ def records_of(folder: RunFolder) -> Path:
 
 def _columns(folder: RunFolder) -> list[str]:
     """Every key of every record, in the order they are first seen."""
-    # Few records have other keys than the one before.
+    # Most records have the same keys.
     kinds = dict.fromkeys(map(tuple, _records(folder, msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)))
     return list(dict.fromkeys(key for keys in kinds for key in keys))
 
@@ -47,7 +47,7 @@ def _flat_rows(folder: RunFolder) -> Iterator[list[dict[str, Any]]]:
 
 
 def _records(folder: RunFolder, decode: Callable[[bytes], Any]) -> Iterator[Any]:
-    """What each line holds. Raises WireError for a damaged one."""
+    """The decoded lines. Raises WireError for a damaged one."""
     path = records_of(folder)
     with open_input(path) as stream:
         for number, line in enumerate(stream, start=1):
@@ -63,7 +63,7 @@ def _flat(record: dict[str, Any], text: _Texts) -> dict[str, Any]:
 
 
 class _Texts:
-    """Nested values as canonical JSON, of which many records have the same: those met last are kept."""
+    """Nested values as canonical JSON, with a cache, since many records have the same values."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, str] = {}
@@ -81,27 +81,27 @@ class _Texts:
         return text
 
 
-# The records as a table of text; .excel.csv as Excel knows it.
+# The records as CSV; .excel.csv is for Excel.
 
 _EXCEL = ".excel.csv"
-"""Begins with the mark by which Excel knows UTF-8; other readers take it for a part of the first column's name."""
+"""This format begins with a byte order mark for Excel; other readers would add it to the first column's name."""
 _CSV_ENDING = "\r\n"
-"""What ends a line for Python's `csv`, which quotes a cell with a sign of that alone: to readers a return is an end."""
+"""The line ending for Python's `csv`, so that it quotes a cell with a carriage return."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def write_csv(path: Path, folder: RunFolder, evaluator: object, options: object) -> None:
-    """A line a record, nested values as JSON text, and nothing that a spreadsheet would run."""
+    """One line a record, nested values as JSON text, without formulas for a spreadsheet."""
     names = _columns(folder)
     with replacing(path) as out:
         if path.name.endswith(_EXCEL):
             out.write(BOM)
-        # By itself, and not by pandas, which makes fractions of whole numbers where a record has none.
+        # Without pandas, which turns integers into floats if a record lacks one.
         table = csv.writer(_LineFeeds(out), lineterminator=_CSV_ENDING)
         for number, rows in enumerate(_flat_rows(folder)):
             if number == 0:
-                table.writerow([_unformula(name) for name in names])
-            table.writerows([_unformula(row.get(name)) for name in names] for row in rows)
+                table.writerow([_escape_formula(name) for name in names])
+            table.writerows([_escape_formula(row.get(name)) for name in names] for row in rows)
 
 
 class _LineFeeds:
@@ -111,12 +111,12 @@ class _LineFeeds:
         self._out = out
 
     def write(self, line: str) -> None:
-        """One whole line, as Python's `csv` gives it."""
+        """Write one whole line of Python's `csv`."""
         self._out.write(line.removesuffix(_CSV_ENDING).encode() + b"\n")
 
 
-def _unformula(value: Any) -> Any:
-    """Text that a spreadsheet would run gets an apostrophe before it."""
+def _escape_formula(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run."""
     return "'" + value if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
@@ -126,13 +126,13 @@ _MOST_INT = 1 << 63
 
 
 def check_parquet(path: Path) -> None:
-    """Raise UsageError for want of a package."""
+    """Raise UsageError without pyarrow."""
     if find_spec("pyarrow") is None:
         raise UsageError(f"-o {path}: Parquet needs pyarrow: pip install 'evalq[parquet]'")
 
 
 def write_parquet(path: Path, folder: RunFolder, evaluator: object, options: object) -> None:
-    """A row a record, one type a column, nested values as JSON text; so are all of a column without one type."""
+    """One row a record; nested values, and all values of a column with several types, are JSON text."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -142,15 +142,12 @@ def write_parquet(path: Path, folder: RunFolder, evaluator: object, options: obj
             for name, made in other.items():
                 for row in rows:
                     row[name] = None if (value := row.get(name)) is None else made(value)
-            # Not by way of pandas, which makes fractions of whole numbers where a record has none.
+            # Without pandas, which turns integers into floats if a record lacks one.
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
 def _arrow_schema(folder: RunFolder) -> tuple[Any, dict[str, Callable[[Any], Any]]]:
-    """One type a column over all records: what the first block leaves open, a later one may decide.
-
-    With it what makes that type of the values of a column that has others, too.
-    """
+    """The schema, with one type a column over all records, and converters for columns with several types."""
     import pyarrow as pa
 
     kinds: dict[str, set[type]] = {name: set() for name in _columns(folder)}
@@ -164,14 +161,14 @@ def _arrow_schema(folder: RunFolder) -> tuple[Any, dict[str, Callable[[Any], Any
         frozenset({float}): pa.float64(),
         frozenset({int, float}): pa.float64(),
     }
-    there = {name: frozenset(kind - {type(None)}) for name, kind in kinds.items()}
-    made: dict[str, Callable[[Any], Any]] = {name: float for name, kind in there.items() if kind == {int, float}}
-    made |= {name: _as_text for name, kind in there.items() if kind not in arrow and kind - {str}}
-    return pa.schema([(name, arrow.get(kind, pa.string())) for name, kind in there.items()]), made
+    types = {name: frozenset(kind - {type(None)}) for name, kind in kinds.items()}
+    made: dict[str, Callable[[Any], Any]] = {name: float for name, kind in types.items() if kind == {int, float}}
+    made |= {name: _as_text for name, kind in types.items() if kind not in arrow and kind - {str}}
+    return pa.schema([(name, arrow.get(kind, pa.string())) for name, kind in types.items()]), made
 
 
 def _kind(value: Any) -> type:
-    """The type of a value; of a whole number that Parquet has no room for, none of theirs."""
+    """The type of a value; `object` for an integer that does not fit into Parquet's."""
     return object if type(value) is int and not -_MOST_INT <= value < _MOST_INT else type(value)
 
 

@@ -14,7 +14,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Summary
-from evalq.producer.comparing.baselines import Baselines, place_of
+from evalq.producer.comparing.baselines import Baselines, slot_of
 from evalq.producer.comparing.comparing import compare_runs
 from evalq.producer.folder.files import RECORDS
 from evalq.producer.outputs.cases import CASES, cases_of, decode_cases
@@ -195,7 +195,7 @@ class RunSides:
             raise UsageError(f"the baseline {name!r} holds no run of that evaluator")
         found = same[0]
         known = next((each for each in self._viewer.catalogue.runs() if each.run == found.run), None)
-        return RunSide(f"{name} ({place_of(found)}, run {found.run})", found, known)
+        return RunSide(f"{name} ({slot_of(found)}, run {found.run})", found, known)
 
 
 def _approved_runs(servers: Servers) -> dict[str, list[RunCases]]:

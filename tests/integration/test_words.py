@@ -24,7 +24,7 @@ def rows(tmp_path: Path) -> Path:
 def test_a_ledger_alone_is_refused(rows: Path) -> None:
     """It would be ignored, and the run be computed here."""
     done = evalq("planagent", "rows.csv", "--ledger", f"redis://127.0.0.1:{free_port()}/0", cwd=rows)
-    assert (done.returncode, "no broker to go with it" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "a ledger needs a broker" in done.stderr) == (2, True), done.stderr
     assert not (rows / "evalq-runs").exists()
 
 

@@ -133,7 +133,7 @@ def test_a_run_without_records_says_so(made: Made) -> None:
     """A report that others made does not tell how each case went."""
     folder = RunFolder.existing(made("run", [("a", True)]))
     folder.records.unlink()
-    with pytest.raises(UsageError, match="its records are not here"):
+    with pytest.raises(UsageError, match="only the report is here"):
         cases_of(folder)
 
 

@@ -153,7 +153,7 @@ def test_results_whose_run_is_gone_say_what_is_needed(here: Path, command: Comma
     shutil.rmtree("evalq-runs")
     done = command("check-regressions", file)
     assert done.code == 2
-    assert "its run of verification (80 records) went is in no folder" in done.stderr
+    assert "has the cases of its run of verification (80 records)" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"runs": 3}', '{"runs": [7]}', "[" * 100_000])

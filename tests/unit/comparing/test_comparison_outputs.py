@@ -61,4 +61,4 @@ def test_cases_that_stopped_are_told_in_every_form(tmp_path: Path) -> None:
     base, cand = passes([(10, 10)] * 100), passes([(10, 10)] * 100)
     cand.stopped = cand.ids[:3]
     for text in forms(tmp_path, base, cand, PASS):
-        assert "3 cases stopped when they were decided" in text
+        assert "stopped calling 3 cases once they were decided" in text

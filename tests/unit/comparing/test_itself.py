@@ -50,7 +50,7 @@ def test_python_refuses_it_as_the_commands_do(made: Made, here: Path) -> None:
     folder = made("base", ROWS)
     unwritten = evalq.evaluate("verification", "in.jsonl")
     for run in (folder, unwritten):
-        with pytest.raises(UsageError, match="a run held to itself says nothing of a change"):
+        with pytest.raises(UsageError, match="a run compared with itself cannot show a change"):
             evalq.gate(run, POLICY, baseline=run)
     # Evaluated anew it is called by its report, as what found the same is.
     assert evalq.gate(evalq.evaluate("verification", "in.jsonl"), POLICY, baseline=unwritten).decided == "GO"

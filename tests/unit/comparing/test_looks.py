@@ -168,7 +168,7 @@ def test_a_candidate_that_is_no_text_is_refused_by_name(made: Made, here: Path, 
     base, run = (made(name, [(f"t{n}", True) for n in range(80)]) for name in ("base", "run"))
     assert command("baseline", "set", "main", str(base)).code == 0
     policy = {"gates": [{"metric": "verification.pass_rate", "max_drop": 0.1}]}
-    with pytest.raises(UsageError, match=r"candidate: .*is not text"):
+    with pytest.raises(UsageError, match=r"candidate: .*is not UTF-8"):
         evalq.gate(run, policy, baseline="main", candidate="\ud800")
 
 

@@ -114,7 +114,7 @@ def test_a_run_s_partner_is_of_its_evaluator_and_target(made: Made, here: Path, 
     third = cases_of(RunFolder.existing(made("third", [("c", False)])))
     assert partner(run, [other, third], "main") is third
     run.evaluator = "vs"
-    with pytest.raises(UsageError, match="main holds verification, verification@b, and nothing to compare vs"):
+    with pytest.raises(UsageError, match="main has verification, verification@b, and nothing to compare vs"):
         partner(run, [other, third], "main")
 
 

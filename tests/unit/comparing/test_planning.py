@@ -43,8 +43,8 @@ def test_a_plan_from_a_baseline(policy: str, made: Made, capsys: pytest.CaptureF
     assert main(["gate", "--policy", policy, "--baseline", "main", "--dry-run", "--repeat", "2"]) == 0
     text = capsys.readouterr().out
     assert "What this gate can tell against main" in text
-    assert "the baseline has 5 cases, and the policy decides on 10 at least" in text
-    assert "4 answers a case; four times the candidate's 2" in text
+    assert "the baseline has 5 cases, and the policy needs at least 10" in text
+    assert "4 answers a case; approve one with at least four times the candidate's 2" in text
     assert "NO-GO and SUSPECT are decided at an error of 0.0125 each" in text
     assert "First comparison with this baseline" in text
     assert "A new baseline is due at number 20" in text

@@ -267,7 +267,7 @@ def test_a_suite_writes_over_nothing_that_it_reads(here: Path, command: Command,
     (here / "evalq.json").write_text(json.dumps({"runs": runs, **keys}))
     before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
     done = command("run", "evalq.json", "--inline", "-q", "--out", "out")
-    assert (done.code, "this file is read here: name another" in done.stderr) == (2, True), done
+    assert (done.code, "the command reads this file: name another" in done.stderr) == (2, True), done
     assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
 
 

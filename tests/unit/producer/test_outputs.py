@@ -62,7 +62,7 @@ def test_no_file_that_the_run_reads_is_written_over(tmp_path: Path) -> None:
     given = Request([str(tmp_path / "*.json")], {}, {"outputs": (str(tmp_path / "outputs.jsonl"),), "labels": None})
     reads = read_files(plugins.get("checks"), given, None)
     for name in ("outputs.jsonl", "./cases.json"):
-        with pytest.raises(UsageError, match="this file is read here"):
+        with pytest.raises(UsageError, match="the command reads this file"):
             check_output(tmp_path / name, reads)
     check_output(tmp_path / "rows.jsonl", reads)
 
@@ -127,7 +127,7 @@ def test_a_decision_is_not_written_over_what_decides_it(tmp_path: Path, monkeypa
     ):
         ended = CliRunner().invoke(cli, words)
         assert isinstance(ended.exception, UsageError | ConfigError), words
-        assert "this file is read here" in str(ended.exception)
+        assert "the command reads this file" in str(ended.exception)
     assert {name: Path(name).read_text() for name in texts} == texts
     assert Path("results.json").read_text() == results
 

@@ -75,7 +75,7 @@ def test_what_cannot_be_compared_says_why(made: Made, here: Path) -> None:
             (f"base={first}", "Pick two runs"),
             (f"base={first}&cand=nobody", "no run here is called 'nobody'"),
             (f"base=baseline:none&cand={first}", "the baseline 'none' holds no run of that evaluator"),
-            (f"base={first}&cand={second}", "its records are not here"),
+            (f"base={first}&cand={second}", "only the report is here"),
             *(
                 (f"base={first}&cand={first}&margin={m}", "a margin is a share")
                 for m in ("0", "2", "x", "nan", "1e999")
